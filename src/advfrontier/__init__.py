@@ -1,0 +1,1 @@
+"""Robustness curves from ensembles of minimum-norm attacks."""

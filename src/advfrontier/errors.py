@@ -1,0 +1,5 @@
+"""What the library raises when a result cannot be right: one root, messages a person can act on."""
+
+
+class FrontierError(Exception):
+    """Bad input. The message says what was found, what was expected and what to type instead."""
