@@ -1,0 +1,11 @@
+"""The driver: evaluates what solvers ask for, counts every query, keeps the best points, stops and continues."""
+
+from advfrontier.engine.checks import check_data, check_model
+from advfrontier.engine.clean import CleanPass, clean_pass
+from advfrontier.engine.oracle import Counts, Oracle
+from advfrontier.engine.unit import CHECKPOINT, Unit, advance, start_unit, verify
+
+__all__ = [
+    "CHECKPOINT", "CleanPass", "Counts", "Oracle", "Unit", "advance", "check_data", "check_model", "clean_pass",
+    "start_unit", "verify",
+]  # fmt: skip

@@ -1,0 +1,233 @@
+"""A unit, one run on one shard of samples, and the loop that advances units.
+
+The engine alone decides what is misclassified, measures distances on the stored points and keeps the best one. A unit
+stopped at q queries is exactly the first q queries of the full run, and can be saved, restored and advanced further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from advfrontier.errors import FrontierError
+from advfrontier.pool import MAX_QUERIES
+from advfrontier.solvers import Answer, Problem, Solver, solver_of
+from advfrontier.threat.losses import LOSSES, margin
+from advfrontier.threat.norms import TINY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from advfrontier.engine.clean import CleanPass
+    from advfrontier.engine.oracle import Oracle
+    from advfrontier.pool import Run
+    from advfrontier.threat.norms import Norm
+
+CHECKPOINT = 10  # queries between two recorded distances
+
+# A kept point must be misclassified by more than another batch layout can move its logits (measured: 1.5e-6 of the
+# largest in float32), or it may flip back when it is looked at again.
+_SAFETY = {torch.float64: 1e-12}
+_SAFETY_DEFAULT = 1e-5
+
+
+@dataclass
+class Unit:
+    """One run on one shard: the problem, the solver's state, and what the engine keeps about every sample."""
+
+    run: Run
+    solver: Solver
+    problem: Problem
+    state: Any
+    reference: Tensor  # the inputs in the precision that distances are measured in
+    best_point: Tensor
+    best_distance: Tensor
+    trajectory: Tensor  # (checkpoints, n): best distance after 10, 20, … queries
+    zero_gradients: Tensor  # steps on which the sample's gradient vanished
+    bad_gradients: Tensor  # … or was not finite, and taken for zero
+    queries: int = 0  # spent on every sample so far
+
+    @property
+    def rows(self) -> int:
+        """Samples of the shard."""
+        return len(self.problem.inputs)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything needed to go on later, as a flat dictionary of tensors of its own."""
+        kept = {name: getattr(self, name) for name in _KEPT}
+        state = {f"state.{field.name}": getattr(self.state, field.name) for field in fields(self.state)}
+        return {name: tensor.detach().cpu().clone() for name, tensor in (kept | state).items()} | {
+            "queries": torch.tensor(self.queries)
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `tensors()` of an equal unit returned."""
+        for name in _KEPT:
+            setattr(self, name, tensors[name].to(getattr(self, name), copy=True))
+        for field in fields(self.state):
+            old = getattr(self.state, field.name)
+            setattr(self.state, field.name, tensors[f"state.{field.name}"].to(old, copy=True))
+        self.queries = int(tensors["queries"])
+
+
+_KEPT = ("best_point", "best_distance", "trajectory", "zero_gradients", "bad_gradients")
+
+
+def start_unit(
+    oracle: Oracle,
+    run: Run,
+    images: Tensor,
+    labels: Tensor,
+    clean: CleanPass,
+    *,
+    norm: Norm,
+    seed: int,
+    ids: NDArray[np.uint64],
+    solver: Solver | None = None,
+    horizon: int = MAX_QUERIES,
+) -> Unit:
+    """Set a run up on a shard of correctly classified samples; `clean` holds the same rows. No queries are spent."""
+    solver = solver or solver_of(run)
+    x = images.to(oracle.device, oracle.dtype).flatten(1).contiguous()
+    boundary = clean.boundary.to(x)
+    run_seed = seed + (run.index if run.variant == "restart" else 0)
+    restart = run.variant == "restart"
+    problem = Problem(
+        inputs=x,
+        labels=labels.to(oracle.device),
+        targets=clean.targets[:, run.index - 1].to(oracle.device) if run.variant == "target" else None,
+        norm=norm,
+        steps=horizon // solver.facts.step_queries,
+        starts=norm.random_start(x, boundary, seed=run_seed, ids=ids) if restart else x,
+        boundary=boundary,
+        largest=norm.largest(x),
+        shape=tuple(images.shape[1:]),
+        seed=run_seed,
+        ids=ids,
+    )
+    # MPS has no float64: there the distances that steer the search are float32, and the final ones measured elsewhere.
+    reference = x if oracle.device.type == "mps" else x.double()
+    unbroken = torch.full((len(x),), torch.inf, dtype=reference.dtype, device=x.device)
+    counter = torch.zeros(len(x), dtype=torch.int32, device=x.device)
+    return Unit(
+        run=run,
+        solver=solver,
+        problem=problem,
+        state=solver.start(problem),
+        reference=reference,
+        best_point=x.clone(),
+        best_distance=unbroken,
+        trajectory=unbroken.expand(horizon // CHECKPOINT, -1).clone(),
+        zero_gradients=counter,
+        bad_gradients=counter.clone(),
+    )
+
+
+def advance(
+    oracle: Oracle, units: Sequence[Unit], queries: Sequence[int], *, tick: Callable[[int], object] | None = None
+) -> None:
+    """Run each unit on to its number of queries. Units are packed into one batch, and leave it when they are done.
+
+    Packing units of small shards makes better batches; results are then equal up to rounding only. `tick` is told how
+    many sample-queries were just spent.
+    """
+    for unit, stop in zip(units, queries, strict=True):
+        horizon = CHECKPOINT * len(unit.trajectory)
+        if stop % CHECKPOINT or not unit.queries <= stop <= horizon:
+            raise FrontierError(
+                f"cannot advance {unit.run} from {unit.queries} to {stop} queries: "
+                f"expected a multiple of {CHECKPOINT} from there to {horizon}"
+            )
+    oracle.purpose = "attack"
+    for cost in sorted({unit.solver.facts.step_queries for unit in units}):  # black-box rows need no backward pass
+        active = [pair for pair in zip(units, queries, strict=True) if pair[0].solver.facts.step_queries == cost]
+        while active := [(unit, stop) for unit, stop in active if unit.queries < stop and unit.rows]:
+            _step(oracle, [unit for unit, _ in active], cost)
+            if tick is not None:
+                tick(cost * sum(unit.rows for unit, _ in active))
+
+
+def _step(oracle: Oracle, units: list[Unit], cost: int) -> None:
+    """One step of all units: evaluate their points, keep what is better, take gradients, let the solvers move."""
+    first = units[0]
+    points = first.state.point if len(units) == 1 else torch.cat([unit.state.point for unit in units])
+    images = points.detach().view(-1, *first.problem.shape).requires_grad_(cost == 2)
+    with torch.set_grad_enabled(cost == 2):
+        logits = oracle.logits(images)
+        rows = torch.split(logits, [unit.rows for unit in units])
+        names = [unit.solver.loss(unit.queries // cost) or "margin" for unit in units]
+        losses = [
+            LOSSES[name](z, unit.problem.labels, unit.problem.targets)
+            for name, z, unit in zip(names, rows, units, strict=True)
+        ]
+    if cost == 2:
+        gradient = oracle.gradient(losses[0] if len(units) == 1 else torch.cat(losses), images).flatten(1)
+        gradients = torch.split(gradient, [unit.rows for unit in units])
+    else:
+        gradients = tuple(points.new_empty(unit.rows, 0) for unit in units)
+    for unit, z, loss, part in zip(units, rows, losses, gradients, strict=True):
+        own = part if len(units) == 1 else part.clone()
+        _tell(unit, z.detach(), loss.detach(), own)
+        unit.queries += cost
+        if unit.queries % CHECKPOINT == 0:
+            unit.trajectory[unit.queries // CHECKPOINT - 1] = unit.best_distance
+
+
+def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
+    """Keep the point if it is the best so far, and let the solver move on."""
+    point, problem = unit.state.point, unit.problem
+    if gradient.shape[1]:
+        length = torch.linalg.vector_norm(gradient, 2, dim=1)
+        finite = length.isfinite()
+        if not finite.all():
+            gradient = torch.where(finite[:, None], gradient, 0)
+        unit.bad_gradients += ~finite
+        unit.zero_gradients += length < TINY
+    gap = margin(logits, problem.labels)
+    wrong = robustly_misclassified(logits, gap)
+    distance = problem.norm.distance(point, unit.reference)
+    improved = wrong & (distance < unit.best_distance)
+    unit.best_distance = torch.where(improved, distance, unit.best_distance)
+    torch.where(improved[:, None], point, unit.best_point, out=unit.best_point)
+    unit.solver.step(
+        problem,
+        unit.state,
+        unit.queries // unit.solver.facts.step_queries,
+        Answer(
+            logits=logits,
+            loss=loss,
+            gradient=gradient,
+            margin=gap,
+            misclassified=wrong,
+            distance=distance.to(point.dtype),
+            improved=improved,
+            best_point=unit.best_point,
+            best_distance=unit.best_distance.to(point.dtype),
+        ),
+    )
+
+
+def robustly_misclassified(logits: Tensor, gap: Tensor) -> Tensor:
+    """Misclassified by a margin that another batch layout cannot undo. Logits that are not finite never count."""
+    return gap < -_SAFETY.get(logits.dtype, _SAFETY_DEFAULT) * logits.abs().amax(1)
+
+
+def verify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
+    """Classify the kept points again, in other batches than they were found in: True where one is still misclassified.
+
+    Rows without a kept point are True as well. One forward pass per kept point, charged to verification.
+    """
+    oracle.purpose = "verification"
+    held = torch.ones(unit.rows, dtype=torch.bool)
+    kept = (unit.best_distance < torch.inf).nonzero().squeeze(1)
+    with torch.no_grad():
+        for rows in torch.split(kept, batch_size):
+            logits = oracle.logits(unit.best_point[rows].view(-1, *unit.problem.shape))
+            held[rows.cpu()] = (logits.argmax(1) != unit.problem.labels[rows]).cpu()
+    return held

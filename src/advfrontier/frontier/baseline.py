@@ -1,0 +1,96 @@
+"""AOI of an attack known at a few radii only, such as AutoAttack, which tells no distances.
+
+The paper draws straight lines between the known points, which over-estimates the area under a convex curve and so
+under-estimates the AOI. All that the points prove is that a curve never rises: between two radii it lies between the two
+accuracies. Those two step functions bracket the area, and the AOI.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from advfrontier.errors import FrontierError
+from advfrontier.frontier.curve import check_limit, epsilon_min
+from advfrontier.frontier.measure import as_distances, unbroken_flag
+from advfrontier.frontier.optimality import degenerate
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class BaselineAOI:
+    """AOI by straight lines, as in the paper, and the bracket that the known points prove."""
+
+    value: float
+    low: float
+    high: float
+    flags: tuple[str, ...] = ()
+
+
+def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> NDArray[np.float64]:
+    """The radii at which the paper runs its baseline: nine percentiles of d* (10 … 90) and the reference ε."""
+    best = as_distances(frontier, what="frontier distances")
+    correct = best[(best > 0) & np.isfinite(best)]
+    if not correct.size:
+        raise FrontierError("no sample is both classified correctly and broken: there is no radius to run a baseline at")
+    radii = np.quantile(correct, np.arange(1, 10) / 10, method="inverted_cdf")
+    return np.unique(radii if reference is None else np.append(radii, reference))
+
+
+def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> BaselineAOI:
+    """AOI of an attack whose robust accuracy is known at these radii.
+
+    The curve starts at (0, clean accuracy). The straight lines end at (E, 0) unless a radius ≥ E is known; the bracket
+    assumes nothing beyond the last known radius.
+    """
+    best = as_distances(frontier, what="frontier distances")
+    limit = epsilon_min(best).value if E is None else check_limit(E)
+    ε, ρ, flags = _known_points(epsilons, accuracies, clean=float((best > 0).mean()))
+    flags = unbroken_flag(best) + flags
+    reach = float(np.maximum(limit - best[best > 0], 0).mean() * (best > 0).mean()) if (best > 0).any() else 0.0
+    if reach == 0:
+        return BaselineAOI(1.0, 1.0, 1.0, (*flags, degenerate(best, limit)))
+
+    def score(area: float) -> float:
+        return (ρ[0] * limit - area) / reach
+
+    inside = ε < limit
+    ε_in, ρ_in = np.append(ε[inside], limit), ρ[inside]
+    beyond = bool((~inside).any())
+    at_limit = float(np.interp(limit, ε, ρ)) if beyond else 0.0
+    least = float(ρ[~inside][0]) if beyond else 0.0  # the curve cannot fall below the next known point
+    widths = np.diff(ε_in)
+    straight = np.append(ρ_in, at_limit)
+    return BaselineAOI(
+        value=score(float(np.dot(widths, (straight[1:] + straight[:-1]) / 2))),
+        low=score(float(np.dot(widths, ρ_in))),
+        high=score(float(np.dot(widths, np.append(ρ_in[1:], least)))),
+        flags=flags,
+    )
+
+
+def _known_points(
+    epsilons: ArrayLike, accuracies: ArrayLike, *, clean: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[str, ...]]:
+    """Return the points sorted, from (0, clean accuracy), made never to rise."""
+    ε, ρ = np.asarray(epsilons, dtype=np.float64), np.asarray(accuracies, dtype=np.float64)
+    if ε.ndim != 1 or ε.shape != ρ.shape or ε.size == 0 or not np.isfinite(ε).all() or (ε < 0).any():
+        raise FrontierError(f"radii {ε.shape} and accuracies {ρ.shape}: expected as many finite radii ≥ 0 as accuracies, at least one")
+    if np.unique(ε).size < ε.size:
+        raise FrontierError("a radius is given twice: expected one accuracy per radius")
+    if not ((ρ >= 0) & (ρ <= 1)).all():
+        raise FrontierError(f"accuracies go from {ρ.min()} to {ρ.max()}: expected shares in [0, 1], not per cent")
+    order = np.argsort(ε)
+    ε, ρ = ε[order], ρ[order]
+    if ε[0] > 0:
+        ε, ρ = np.append(0.0, ε), np.append(clean, ρ)
+    elif abs(ρ[0] - clean) > 1e-9:
+        raise FrontierError(f"accuracy {ρ[0]} at ε = 0, but {clean} of the frontier's samples are correct: expected the same samples")
+    lowered = np.minimum.accumulate(ρ)
+    if (lowered < ρ).any():
+        return ε, lowered, ("the accuracies rise with the radius somewhere; the lower of the two was taken",)
+    return ε, ρ, ()

@@ -1,0 +1,98 @@
+"""The robustness–perturbation curve ρ(ε): the share of samples whose distance is larger than ε.
+
+From n distances ρ is a step function, so nothing here is approximated: it is right-continuous, starts at the clean
+accuracy (distance 0 = already misclassified), drops at every distance, and never reaches 0 if a sample was never
+broken (distance inf). The area under it up to E is a clipped mean, ∫₀ᴱ ρ(ε) dε = mean(min(d, E)), because each sample
+adds 1/n for as long as ε < d.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from advfrontier.errors import FrontierError
+from advfrontier.frontier.measure import Measure, as_distances, unbroken_flag
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True)
+class Curve:
+    """ρ as a step function: it equals `accuracies[k]` from `epsilons[k]` up to, and without, `epsilons[k + 1]`."""
+
+    epsilons: NDArray[np.float64]  # increasing, from 0
+    accuracies: NDArray[np.float64]  # strictly decreasing
+
+    @classmethod
+    def of(cls, distances: ArrayLike) -> Curve:
+        """Build the curve of per-sample distances."""
+        d = as_distances(distances)
+        steps, counts = np.unique(np.concatenate(([0.0], d[np.isfinite(d)])), return_counts=True)
+        counts[0] -= 1  # the 0 put in front so that every curve starts there
+        return cls(steps, (d.size - np.cumsum(counts)) / d.size)
+
+    def at(self, epsilon: ArrayLike) -> NDArray[np.float64]:
+        """Robust accuracy at one ε or many."""
+        ε = np.asarray(epsilon, dtype=np.float64)
+        if np.isnan(ε).any() or (ε < 0).any():
+            raise FrontierError(f"ε = {epsilon} is negative or NaN: expected a perturbation size such as 8 / 255")
+        where = np.searchsorted(self.epsilons, ε, side="right") - 1
+        return np.asarray(self.accuracies[where], dtype=np.float64)
+
+    def area(self, E: float) -> float:
+        """Area under the curve from 0 to E, step by step; `aurec` gives the same from the distances."""
+        edges = np.minimum(np.append(self.epsilons, np.inf), check_limit(E))
+        return float(np.dot(self.accuracies, np.diff(edges)))
+
+
+def robust_accuracy(distances: ArrayLike, epsilon: float) -> float:
+    """ρ(ε): the share of samples no perturbation of size ≤ ε was found for."""
+    if not epsilon >= 0:
+        raise FrontierError(f"ε = {epsilon} is negative or NaN: expected a perturbation size such as 8 / 255")
+    return float(np.mean(as_distances(distances) > epsilon))
+
+
+def epsilon_min(distances: ArrayLike) -> Measure:
+    """ε_min, where the curve reaches zero: the largest distance, over the samples that were ever broken."""
+    d = as_distances(distances)
+    finite = d[np.isfinite(d)]
+    value = float(finite.max()) if finite.size else 0.0
+    flags = unbroken_flag(d)
+    if not finite.size:
+        flags += ("no sample was ever broken, so ε_min is not known and taken as 0",)
+    elif value == 0:
+        flags += ("no sample was both classified correctly and broken, so ε_min is 0",)
+    return Measure(value, flags)
+
+
+def aurec(distances: ArrayLike, *, E: float | None = None) -> Measure:
+    """AUREC, the area under the curve up to E (by default its own ε_min): mean(min(d, E)).
+
+    Areas are comparable only up to one common E: give it whenever two are set side by side.
+    """
+    d = as_distances(distances)
+    flags = unbroken_flag(d)
+    if E is None:
+        limit = epsilon_min(d)
+        E, flags = limit.value, limit.flags
+    return Measure(float(np.minimum(d, check_limit(E)).mean()), flags)
+
+
+def distance_quantile(distances: ArrayLike, share: float) -> float:
+    """The smallest ε that breaks at least this share of all samples (0.5: the median distance); inf if none does."""
+    if not 0 < share <= 1:
+        raise FrontierError(f"a share of {share} is not a quantile: expected 0 < share ≤ 1, such as 0.5 for the median")
+    d = np.sort(as_distances(distances))
+    # A hair's breadth below keeps 0.3 × 10 = 3.0000000000000004 from asking for a fourth sample.
+    return float(d[int(np.ceil(share * d.size * (1 - 1e-12))) - 1])
+
+
+def check_limit(E: float) -> float:
+    """Refuse an end of integration that is not a finite size."""
+    if not (np.isfinite(E) and E >= 0):
+        raise FrontierError(f"E = {E} cannot end an area: expected a finite size ≥ 0, such as epsilon_min(distances).value")
+    return float(E)

@@ -1,0 +1,77 @@
+"""Attack frontier and Attack Optimality Index (AOI): how close an attack comes to the best the pool found.
+
+With K the samples classified correctly, d* the frontier and E = ε_min its largest finite distance, the paper's ratio of
+areas is a ratio of sums, because both areas are clipped means (see `curve`):
+
+    AOI(a) = (ρ(0)·E − AUREC_a) / (ρ(0)·E − AUREC_a*) = Σ_K (E − d)⁺ / Σ_K (E − d*)⁺
+
+0 for an attack that always fails, 1 for one that is on the frontier everywhere. The AOI belongs to its pool: another run
+moves d* and E, so values of different pools are not comparable. E is set by the single most robust sample, which pushes
+all AOIs towards 1; the winsorised variant ends at the 95th percentile of d* instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from advfrontier.errors import FrontierError
+from advfrontier.frontier.curve import check_limit, epsilon_min
+from advfrontier.frontier.measure import Measure, as_distances, unbroken_flag
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+
+def attack_frontier(distances: Sequence[ArrayLike] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """d*: the least distance any attack found, per sample. One row per attack."""
+    rows = [as_distances(row, what=f"distances of attack {i}") for i, row in enumerate(distances)]
+    if not rows or len({row.size for row in rows}) > 1:
+        raise FrontierError(f"attacks have {[row.size for row in rows]} samples: expected at least one attack, all on the same samples")
+    return np.asarray(np.min(rows, axis=0), dtype=np.float64)
+
+
+def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> Measure:
+    """AOI of one attack on one model, against the frontier of its pool; E is ε_min of the frontier unless given."""
+    d, best = as_distances(distances), as_distances(frontier, what="frontier distances")
+    if d.size != best.size:
+        raise FrontierError(f"{d.size} distances against a frontier of {best.size} samples: expected the same samples")
+    limit = epsilon_min(best).value if E is None else check_limit(E)
+    correct = best > 0
+    flags = unbroken_flag(best)
+    if beaten := int((d < best).sum()):
+        flags += (f"the attack is below the frontier on {beaten} samples, so its pool lacks it and the AOI may pass 1",)
+    reach = float(np.maximum(limit - best[correct], 0).sum())
+    if reach == 0:
+        return Measure(1.0, (*flags, degenerate(best, limit)))
+    return Measure(float(np.maximum(limit - d[correct], 0).sum()) / reach, flags)
+
+
+def degenerate(frontier: NDArray[np.float64], limit: float) -> str:
+    """Say why no attack can be told from another below E."""
+    if not (frontier > 0).any():
+        return "no sample is classified correctly, so every attack is on the frontier: AOI set to 1"
+    return f"the frontier breaks no sample below E = {limit:g}, so every attack is on the frontier: AOI set to 1"
+
+
+def global_aoi(values: Mapping[str, Measure]) -> Measure:
+    """Global AOI: the mean over models, each model counting the same however many samples it has."""
+    if not values:
+        raise FrontierError('no model given: expected {"model": aoi(…), …} with at least one')
+    flags = tuple(f"{model}: {flag}" for model, measure in values.items() for flag in measure.flags)
+    return Measure(float(np.mean([measure.value for measure in values.values()])), flags)
+
+
+def winsorised_limit(frontier: ArrayLike, *, share: float = 0.95) -> float:
+    """An E that one outlier cannot set: this quantile of d* over the samples classified correctly and broken."""
+    best = as_distances(frontier, what="frontier distances")
+    broken = best[(best > 0) & np.isfinite(best)]
+    return float(np.quantile(broken, share, method="inverted_cdf")) if broken.size else 0.0
+
+
+def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike, *, share: float = 0.95) -> Measure:
+    """AOI up to the 95th percentile of the frontier: what the attack is worth on all but the most robust samples."""
+    return aoi(distances, frontier, E=winsorised_limit(frontier, share=share))

@@ -1,0 +1,131 @@
+"""Trajectories: the best distance each run has found on each sample, against the queries it has spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from advfrontier.errors import FrontierError
+from advfrontier.frontier.measure import check_same_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """Distances of one model by (run, checkpoint, sample), all runs on the same samples."""
+
+    runs: tuple[str, ...]
+    queries: NDArray[np.int64]  # the checkpoints, increasing: 10, 20, … 1000
+    distances: NDArray[np.float64]  # (run, checkpoint, sample), never rising along a trajectory
+    samples: tuple[str, ...]  # content ids
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "runs", tuple(self.runs))
+        object.__setattr__(self, "samples", tuple(self.samples))
+        object.__setattr__(self, "queries", np.asarray(self.queries, dtype=np.int64))
+        object.__setattr__(self, "distances", np.asarray(self.distances, dtype=np.float64))
+        self._check_names()
+        self._check_distances()
+
+    def _check_names(self) -> None:
+        for what, names in (("run", self.runs), ("sample", self.samples)):
+            if not names:
+                raise FrontierError(f"trajectories without a {what}: expected at least one")
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise FrontierError(f"{what} {twice} appears more than once: expected each {what} once")
+        q = self.queries
+        if q.ndim != 1 or q.size == 0 or q[0] < 1 or (np.diff(q) <= 0).any():
+            raise FrontierError(f"checkpoints {q.tolist()[:8]}: expected increasing numbers of queries such as 10, 20, … 1000")
+
+    def _check_distances(self) -> None:
+        d, expected = self.distances, (len(self.runs), self.queries.size, len(self.samples))
+        if d.shape != expected:
+            raise FrontierError(f"distances have shape {d.shape}: expected (run, checkpoint, sample) = {expected}")
+        if not (d.min() >= 0):  # false for NaN too
+            raise FrontierError("distances hold negative values or NaN: expected 0, a positive distance or inf")
+        if (d[:, 1:] > d[:, :-1]).any():
+            raise FrontierError(
+                "distances rise along a trajectory: expected the best so far; type Trajectories.best_so_far(…) to take it"
+            )
+
+    @classmethod
+    def best_so_far(
+        cls, runs: Sequence[str], queries: Sequence[int], distances: NDArray[np.float64], samples: Sequence[str]
+    ) -> Self:
+        """Make trajectories out of what was found at each checkpoint, better or worse than before."""
+        best = np.minimum.accumulate(np.asarray(distances, dtype=np.float64), axis=1)
+        return cls(tuple(runs), np.asarray(queries, dtype=np.int64), best, tuple(samples))
+
+    def at(self, queries: int | Mapping[str, int]) -> NDArray[np.float64]:
+        """Distances (run, sample) after so many queries: one number for all runs, or a number per run name.
+
+        Runs without queries have found nothing: inf, except where another run shows the sample misclassified unperturbed.
+        """
+        wanted = dict(queries) if isinstance(queries, Mapping) else dict.fromkeys(self.runs, int(queries))
+        unknown = [name for name in wanted if name not in self.runs]
+        if unknown:
+            raise FrontierError(f"no trajectory of {', '.join(unknown)}: expected runs among {', '.join(self.runs)}")
+        spent = np.array([wanted.get(name, 0) for name in self.runs])
+        if (spent < 0).any() or spent.max() > self.queries[-1]:
+            raise FrontierError(f"{spent.max()} queries asked for: expected between 0 and the last checkpoint, {self.queries[-1]}")
+        where = np.searchsorted(self.queries, spent, side="right") - 1  # what was known by the last checkpoint passed
+        found = self.distances[np.arange(len(self.runs)), where]
+        found[where < 0] = np.where(self.misclassified, 0.0, np.inf)
+        return found
+
+    def best(self, queries: int | Mapping[str, int]) -> NDArray[np.float64]:
+        """What the runs find together, per sample, after so many queries."""
+        return np.asarray(self.at(queries).min(axis=0), dtype=np.float64)
+
+    def frontier(self) -> NDArray[np.float64]:
+        """The attack frontier d*: the least distance per sample over all runs, each with all its queries."""
+        return np.asarray(self.distances[:, -1].min(axis=0), dtype=np.float64)
+
+    @property
+    def misclassified(self) -> NDArray[np.bool_]:
+        """The samples that need no perturbation."""
+        return self.frontier() == 0
+
+    def select(self, *, runs: Sequence[str] | None = None, samples: Sequence[str] | None = None) -> Self:
+        """Keep these runs and these samples, in this order."""
+        rows = self._places("run", self.runs, self.runs if runs is None else runs)
+        columns = self._places("sample", self.samples, self.samples if samples is None else samples)
+        return replace(
+            self,
+            runs=tuple(self.runs[i] for i in rows),
+            samples=tuple(self.samples[i] for i in columns),
+            distances=self.distances[np.ix_(rows, range(self.queries.size), columns)],
+        )
+
+    def thin(self, queries: Sequence[int]) -> Self:
+        """Keep these checkpoints only."""
+        where = np.searchsorted(self.queries, queries)
+        if (where >= self.queries.size).any() or (self.queries[where] != np.asarray(queries)).any():
+            missing = sorted(set(queries) - set(self.queries.tolist()))
+            raise FrontierError(f"no checkpoint at {missing}: these trajectories have {self.queries.tolist()[:12]} …")
+        return replace(self, queries=self.queries[where], distances=self.distances[:, where])
+
+    def join(self, other: Trajectories) -> Self:
+        """Add another's runs, traced on the same samples (in any order) with the same checkpoints."""
+        if set(self.samples) != set(other.samples):
+            check_same_samples(self.samples, other.samples, names=("these trajectories", "the others"))
+        if not np.array_equal(self.queries, other.queries):
+            raise FrontierError("checkpoints differ: expected the same; type .thin(…) on both to keep the common ones")
+        same = other.select(samples=self.samples)
+        return replace(self, runs=self.runs + same.runs, distances=np.concatenate((self.distances, same.distances)))
+
+    @staticmethod
+    def _places(what: str, have: Sequence[str], wanted: Sequence[str]) -> list[int]:
+        place = {name: i for i, name in enumerate(have)}
+        missing = [name for name in wanted if name not in place]
+        if missing:
+            raise FrontierError(f"no {what} {missing[0]} in these trajectories ({len(missing)} of {len(wanted)} are missing)")
+        return [place[name] for name in wanted]

@@ -1,0 +1,198 @@
+"""Ensembles: how many queries each run may spend, and in which order the queries were given out.
+
+An ensemble is an ordered list of moves. A move raises one run to a number of queries, or several at once where the rules C
+would not allow one alone. Because the order is kept, every smaller budget is a prefix: an ensemble made for 12k holds its
+own 8k and 4k and everything between, and an evaluation stopped anywhere can be extended without repeating a query.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advfrontier.errors import FrontierError
+from advfrontier.pool.catalogue import MAX_QUERIES, check_run
+from advfrontier.pool.constraints import violations
+from advfrontier.pool.runs import Run
+from advfrontier.threat.names import norm_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+
+CHECKPOINT = 10  # distances are recorded every so many queries, so a run is never cut finer
+MANY_CLASSES = 1_000_000  # enough for every target there can be
+
+
+@dataclass(frozen=True)
+class Move:
+    """Runs raised together, each to a number of queries, while the budget was `tier`: those others depend on come first."""
+
+    raises: tuple[tuple[str, int], ...]
+    tier: int
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Queries per run as an order of moves, with the AOI reached and the bound no allocation can pass, where known."""
+
+    name: str
+    norm: str
+    moves: tuple[Move, ...]
+    aoi: float | None = None
+    bound: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norm", norm_name(self.norm))
+        object.__setattr__(self, "moves", tuple(self.moves))
+        reached: dict[str, int] = {}
+        tier = 0
+        for move in self.moves:
+            if move.tier < tier:
+                raise FrontierError(f"a move of tier {move.tier} follows one of tier {tier}: expected tiers in rising order")
+            tier = move.tier
+            for run, queries in move.raises:
+                if not reached.get(run, 0) < queries <= MAX_QUERIES:
+                    raise FrontierError(
+                        f"{run} goes from {reached.get(run, 0)} to {queries} queries: expected more, up to {MAX_QUERIES}"
+                    )
+                reached[run] = queries
+            if sum(reached.values()) > tier:
+                raise FrontierError(f"the moves of tier {tier} reach {sum(reached.values())} queries: expected at most {tier}")
+
+    @classmethod
+    def of(cls, name: str, norm: str, queries: Mapping[str, int]) -> Ensemble:
+        """Make an ensemble from queries per run: one tier, base runs first, then restarts and targets by number."""
+        order = sorted((name for name in queries if queries[name] > 0), key=lambda name: Run.parse(name).index)
+        tier = sum(queries.values())
+        return cls(name, norm, tuple(Move(((run, queries[run]),), tier) for run in order))
+
+    @cached_property
+    def queries(self) -> dict[str, int]:
+        """Queries per run name; runs without queries are absent."""
+        return {run: queries for move in self.moves for run, queries in move.raises}
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The names of the runs that take part."""
+        return tuple(self.queries)
+
+    @property
+    def total(self) -> int:
+        """Queries per sample, all runs together."""
+        return sum(self.queries.values())
+
+    @property
+    def tiers(self) -> tuple[int, ...]:
+        """The budgets at which the order of moves was completed before going on."""
+        return tuple(sorted({move.tier for move in self.moves}))
+
+    def at(self, budget: int) -> Ensemble:
+        """The ensemble this one was when it had spent `budget`: its moves in order, the last one cut short if need be.
+
+        Moves of a later tier count only beyond the tier before, so each tier comes back exactly as it was made.
+        """
+        kept: list[Move] = []
+        reached: dict[str, int] = {}
+        tier_before = tier = 0
+        for move in self.moves:
+            if move.tier > tier:
+                tier_before, tier = tier, move.tier
+            if tier_before >= budget:
+                break
+            # Raises stand in an order that obeys the rules C one by one, so a move may be cut between or inside them.
+            raises = []
+            for run, queries in move.raises:
+                left = (budget - sum(reached.values())) // CHECKPOINT * CHECKPOINT
+                given = min(queries, reached.get(run, 0) + left)
+                if given > reached.get(run, 0):
+                    raises.append((run, given))
+                    reached[run] = given
+            if raises:
+                kept.append(Move(tuple(raises), min(move.tier, budget)))
+            if tuple(raises) != move.raises:
+                break
+        if kept == list(self.moves):
+            return self
+        return replace(self, name=f"{self.name}@{budget}", moves=tuple(kept), aoi=None, bound=None)
+
+    def for_classes(self, classes: int) -> Ensemble:
+        """Drop the targets a model with so few classes does not have; `total` then says what is left."""
+        moves = []
+        for move in self.moves:
+            kept = tuple((run, q) for run, q in move.raises if not _beyond(Run.parse(run), classes))
+            if kept:
+                moves.append(Move(kept, move.tier))
+        same = sum(len(m.raises) for m in moves) == sum(len(m.raises) for m in self.moves)
+        return self if same else replace(self, moves=tuple(moves), aoi=None, bound=None)
+
+    def check(self, *, classes: int = MANY_CLASSES, ordered_restarts: bool = False) -> None:
+        """Refuse runs that do not exist in this norm, and any prefix of the moves that breaks the rules C."""
+        for run in self.runs:
+            check_run(Run.parse(run), self.norm, classes)
+        reached: dict[Run, int] = {}
+        for move in self.moves:
+            reached |= {Run.parse(run): queries for run, queries in move.raises}
+            if broken := violations(reached, ordered_restarts=ordered_restarts):
+                raise FrontierError(f"ensemble {self.name} in {self.norm} is not feasible: {'; '.join(broken)}")
+
+    def contains(self, smaller: Ensemble) -> bool:
+        """Whether extending `smaller` to this ensemble repeats and drops no query."""
+        return self.norm == smaller.norm and all(self.queries.get(run, 0) >= q for run, q in smaller.queries.items())
+
+    def to_toml(self) -> str:
+        """Write as TOML, moves in order."""
+        lines = [f"name = {_text(self.name)}", f"norm = {_text(self.norm)}", f"total = {self.total}"]
+        lines += [f"{key} = {value!r}" for key in ("aoi", "bound") if (value := getattr(self, key)) is not None]
+        for move in self.moves:
+            raises = ", ".join(f"{_text(run)} = {queries}" for run, queries in move.raises)
+            lines += ["", "[[moves]]", f"tier = {move.tier}", f"raises = {{ {raises} }}"]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, text: str) -> Ensemble:
+        """Read what `to_toml` wrote, or a list of moves written by hand."""
+        try:
+            content: dict[str, Any] = tomllib.loads(text)
+            moves = tuple(Move(tuple((str(r), int(q)) for r, q in m["raises"].items()), int(m["tier"])) for m in content["moves"])
+            read = cls(str(content["name"]), content["norm"], moves, content.get("aoi"), content.get("bound"))
+        except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
+            raise FrontierError(
+                f"not an ensemble ({type(error).__name__}: {error}): expected name, norm and [[moves]] with tier and "
+                "raises = { fmn = 800 }; `advfrontier allocate` writes such files"
+            ) from error
+        if content.get("total", read.total) != read.total:
+            raise FrontierError(f"ensemble {read.name} says total = {content['total']}, but its moves reach {read.total}")
+        return read
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the TOML file."""
+        Path(path).write_text(self.to_toml(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Ensemble:
+        """Read a TOML file and check that what it describes can be run."""
+        ensemble = cls.from_toml(Path(path).read_text(encoding="utf-8"))
+        ensemble.check()
+        return ensemble
+
+
+def tier_queries(tier: str | int) -> int:
+    """Read a budget: `4k`, `12k`, `4000` or a number."""
+    text = str(tier).strip().lower()
+    number, factor = (text[:-1], 1000) if text.endswith("k") else (text, 1)
+    if not number.isdecimal() or int(number) == 0:
+        raise FrontierError(f"{tier!r} is not a budget: expected a number of queries such as 4k, 12k or 6500")
+    return int(number) * factor
+
+
+def _beyond(run: Run, classes: int) -> bool:
+    return run.variant == "target" and run.index > classes - 1
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)  # a JSON string is a TOML basic string

@@ -1,0 +1,32 @@
+"""The solvers: one file each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advfrontier.solvers.alma import Alma
+from advfrontier.solvers.apgd_min import ApgdMin
+from advfrontier.solvers.ddn import Ddn
+from advfrontier.solvers.fmn import Fmn
+from advfrontier.solvers.pdgd import Pdgd
+from advfrontier.solvers.pdpgd import Pdpgd
+from advfrontier.solvers.protocol import Answer, Problem, Solver
+from advfrontier.solvers.sigma_zero import SigmaZero
+from advfrontier.solvers.square_min import SquareMin
+
+if TYPE_CHECKING:
+    from advfrontier.pool import Run
+
+__all__ = [
+    "Alma", "Answer", "ApgdMin", "Ddn", "Fmn", "Pdgd", "Pdpgd", "Problem", "SigmaZero", "Solver", "SquareMin", "solver_of",
+]  # fmt: skip
+
+_BY_NAME: dict[str, Solver] = {
+    solver.facts.name: solver for solver in (Alma(), Ddn(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SquareMin())
+}
+_BY_NAME |= {f"apgd_min-{loss}": ApgdMin(loss_name=loss) for loss in ApgdMin.facts.losses}
+
+
+def solver_of(run: Run) -> Solver:
+    """The solver of a run, with its default hyper-parameters."""
+    return _BY_NAME[run.attack]

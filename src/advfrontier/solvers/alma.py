@@ -1,0 +1,117 @@
+"""Augmented Lagrangian Method for Adversarial attacks (Rony et al., 2021), ℓ1 and ℓ2.
+
+Minimise the distance plus a penalty on the difference of logits ratio s, whose multiplier μ follows the penalty's slope
+and whose weight ρ grows while s does not fall; RMSprop steps with momentum, decaying from the first success on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from advfrontier.pool import CATALOGUE, SolverFacts
+from advfrontier.solvers.protocol import Answer, Problem, unit, unit_or_random
+
+_DOUBLINGS, _BISECTIONS = 60, 20
+
+
+@dataclass
+class AlmaState:
+    """The point with RMSprop's averages, its step size, and the multiplier and weight of the penalty."""
+
+    point: Tensor
+    square: Tensor
+    momentum: Tensor
+    rate: Tensor
+    μ: Tensor
+    ρ: Tensor
+    checked: Tensor  # s at the last check
+    first_success: Tensor  # step of the first s < 0, beyond the horizon before it
+
+
+@dataclass(frozen=True)
+class Alma:
+    """`distance` is how far the first step goes (ℓ1: 0.5, ℓ2: 0.1); 0 uses the plain `rate` instead."""
+
+    facts: ClassVar[SolverFacts] = CATALOGUE["alma"]
+
+    distance: float | None = None
+    rate: float = 0.1
+    rate_decrease: float = 0.01
+    check_steps: int = 10
+    tau: float = 0.95
+    gamma: float = 1.2
+    alpha: float = 0.9
+
+    def start(self, problem: Problem) -> AlmaState:
+        """Multiplier and weight of one, and a running square of ones."""
+        point = problem.starts.clone()
+        one = torch.ones_like(problem.boundary)
+        never = torch.full_like(one, problem.steps + 1)
+        return AlmaState(
+            point, torch.ones_like(point), torch.zeros_like(point), one * self.rate, one, one.clone(), one.clone(), never
+        )
+
+    def loss(self, i: int) -> str:  # noqa: ARG002
+        """Always the difference of logits ratio with ALMA's tolerance."""
+        return "dlr_plus"
+
+    def step(self, problem: Problem, state: AlmaState, i: int, answer: Answer) -> None:
+        """Adapt the penalty, then one step on distance plus penalty."""
+        s = answer.loss
+        if i == 0:
+            state.checked = s.clone()
+        elif (i + 1) % self.check_steps == 0:
+            falling = (state.first_success < problem.steps) | (s < self.tau * state.checked)
+            state.ρ = torch.where(falling, state.ρ, self.gamma * state.ρ)
+            state.checked = s.clone()
+        if i > 0:
+            state.μ = torch.lerp(_slope(s, state.ρ, state.μ), state.μ, self.alpha).clamp_(1e-6, 1e12)
+        succeeded = (s < 0) & (state.first_success > problem.steps)
+        state.first_success = torch.where(succeeded, i, state.first_success)
+
+        g = answer.gradient.mul_(_slope(s, state.ρ, state.μ)[:, None])
+        if i == 0:
+            g = self._first_step(problem, state, g)
+        else:
+            δ = state.point - problem.inputs
+            g.add_(δ.sign_() if problem.norm.name == "L1" else unit(δ))
+        state.square.lerp_(g * g, 1 - self.alpha)
+        state.momentum.mul_(self.alpha).add_(g.div_(state.square.sqrt().add_(1e-8)))
+        waited = (i - state.first_success).clamp_(min=0) / (problem.steps - state.first_success)
+        rate = state.rate * self.rate_decrease**waited
+        state.point = (state.point - rate[:, None] * state.momentum).clamp_(0, 1)
+
+    def _first_step(self, problem: Problem, state: AlmaState, g: Tensor) -> Tensor:
+        """Choose each sample's step size so that the first plain gradient step moves it by the wanted distance."""
+        wanted = self.distance if self.distance is not None else 0.5 if problem.norm.name == "L1" else 0.1
+        flat = torch.linalg.vector_norm(g, 2, dim=1, keepdim=True) <= 1e-6
+        g = torch.where(flat, unit_or_random(problem, g, 0), g)
+        if wanted == 0:
+            return g
+
+        def moved(rate: Tensor) -> Tensor:
+            point = (problem.inputs - rate[:, None] * g).clamp_(0, 1)
+            return problem.norm.distance(point, problem.inputs)
+
+        high = torch.ones_like(state.rate)
+        for _ in range(_DOUBLINGS):  # a sample that cannot move as far keeps the last rate
+            short = moved(high) <= wanted
+            if not short.any():
+                break
+            high = torch.where(short, 2 * high, high)
+        low = torch.zeros_like(high)
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            beyond = moved(middle) > wanted
+            low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
+        state.rate = (low + high) / 2
+        return g
+
+
+def _slope(s: Tensor, ρ: Tensor, μ: Tensor) -> Tensor:
+    """Derivative of the penalty P2: μs + μρs² + ρ²s³/6 for s ≥ 0, μs/(1 − ρs) below."""
+    return torch.where(s >= 0, μ + 2 * μ * ρ * s + ρ * ρ * s * s / 2, μ / (1 - ρ * s).square())

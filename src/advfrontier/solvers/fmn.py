@@ -1,0 +1,76 @@
+"""Fast Minimum-Norm attack (Pintor et al., 2021), ℓ0, ℓ1, ℓ2 and ℓ∞.
+
+Ascend the loss by a step of fixed Euclidean length, then project onto a ball whose radius shrinks while the point is
+misclassified and grows while it is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from advfrontier.pool import CATALOGUE, SolverFacts
+from advfrontier.solvers.protocol import Answer, Problem, cosine, unit
+from advfrontier.threat.norms import TINY
+
+
+@dataclass
+class FmnState:
+    """Where the search stands and how far it may go."""
+
+    point: Tensor
+    radius: Tensor
+
+
+@dataclass(frozen=True)
+class Fmn:
+    """α is the step length, γ the relative change of the radius; both fall along a cosine."""
+
+    facts: ClassVar[SolverFacts] = CATALOGUE["fmn"]
+
+    alpha: float | None = None  # 10 in ℓ∞, where a unit step is 1/√d per feature; 1 elsewhere
+    gamma: float = 0.05
+    gamma_final: float = 0.001
+    strict: bool = False  # the published radius rule, which can stall just inside the boundary
+
+    def start(self, problem: Problem) -> FmnState:
+        """Before the first success the radius is unknown, except in ℓ0, where it starts at one feature."""
+        point = problem.starts.clone()
+        if problem.norm.name == "L0":
+            return FmnState(point, problem.norm.distance(point, problem.inputs).clamp_(min=1))
+        return FmnState(point, torch.full_like(problem.boundary, torch.inf))
+
+    def loss(self, i: int) -> str:  # noqa: ARG002
+        """Always the margin."""
+        return "margin"
+
+    def step(self, problem: Problem, state: FmnState, i: int, answer: Answer) -> None:
+        """Adapt the radius, take the step, project."""
+        norm = problem.norm
+        alpha = self.alpha if self.alpha is not None else 10.0 if norm.name == "Linf" else 1.0
+        α = cosine(alpha, alpha / 100, i, problem.steps)
+        γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
+        rule = self._features if norm.name == "L0" else self._radius
+        state.radius = torch.minimum(rule(problem, state, answer, γ), problem.largest)
+        δ = (state.point - problem.inputs).sub_(unit(answer.gradient), alpha=α)
+        state.point = (problem.inputs + norm.project(δ, state.radius)).clamp_(0, 1)
+
+    def _radius(self, problem: Problem, state: FmnState, answer: Answer, γ: float) -> Tensor:
+        ε = state.radius
+        estimate = answer.distance + answer.loss.abs() / problem.norm.dual_size(answer.gradient).clamp_(min=TINY)
+        if not self.strict:
+            # The estimate alone can approach the boundary from inside for ever; let the radius grow as well.
+            grown = torch.where(ε < torch.inf, ε * (1 + γ), 0)
+            estimate = torch.maximum(estimate, grown)
+        missed = torch.where(answer.found, ε * (1 + γ), estimate)
+        return torch.where(answer.misclassified, torch.minimum(ε * (1 - γ), answer.best_distance), missed)
+
+    @staticmethod
+    def _features(problem: Problem, state: FmnState, answer: Answer, γ: float) -> Tensor:  # noqa: ARG004
+        ε = state.radius
+        fewer = torch.minimum(torch.minimum(ε - 1, (ε * (1 - γ)).floor()), answer.best_distance)
+        more = torch.maximum(ε + 1, (ε * (1 + γ)).floor())
+        return torch.where(answer.misclassified, fewer, more).clamp_(min=1)

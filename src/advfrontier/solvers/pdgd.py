@@ -1,0 +1,78 @@
+"""Primal-Dual Gradient Descent (Matyasko and Chau, 2021), ℓ2.
+
+Minimise λ₀·‖δ‖ + λ₁·softplus(margin) over δ with Adam, while the dual weights λ move towards the margin as long as the
+point is not misclassified and towards the norm when it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from advfrontier.pool import CATALOGUE, SolverFacts
+from advfrontier.solvers.protocol import Adam, Answer, Problem, unit
+
+
+@dataclass
+class PrimalDualState:
+    """The point with Adam's moments, and the dual weights: their logit and the running mean of the margin's weight."""
+
+    point: Tensor
+    first: Tensor
+    second: Tensor
+    dual_logit: Tensor
+    margin_weight: Tensor  # λ̄₁; λ̄₀ = 1 − λ̄₁
+
+
+@dataclass(frozen=True)
+class PrimalDual:
+    """What PDGD and PDPGD share: the dual, and the schedules of both step sizes."""
+
+    primal_rate: float = 0.1
+    primal_decrease: float = 0.01
+    dual_rate: float = 0.1
+    dual_decrease: float = 0.1
+    dual_mean: float = 0.9
+    dual_ratio: float = 0.01  # norm's weight over margin's weight at the start
+    dual_ratio_least: float = 1e-6
+
+    def start(self, problem: Problem) -> PrimalDualState:
+        """Almost all weight on the margin."""
+        point = problem.starts.clone()
+        moments = Adam.like(point)
+        logit = torch.full_like(problem.boundary, -math.log(self.dual_ratio))
+        return PrimalDualState(point, moments.first, moments.second, logit, logit.sigmoid())
+
+    def loss(self, i: int) -> str:  # noqa: ARG002
+        """Always the margin."""
+        return "margin"
+
+    def _rate(self, problem: Problem, i: int) -> float:
+        return float(self.primal_rate * self.primal_decrease ** (i / problem.steps))
+
+    def _dual_step(self, problem: Problem, state: PrimalDualState, i: int, margin: Tensor) -> None:
+        left = (problem.steps - 1 - i) / max(problem.steps - 1, 1)
+        θ = self.dual_rate * (left * (1 - self.dual_decrease) + self.dual_decrease)
+        bound = -math.log(self.dual_ratio_least)
+        state.dual_logit = (state.dual_logit + θ * margin.sign()).clamp_(-bound, bound)
+        state.margin_weight = torch.lerp(state.dual_logit.sigmoid(), state.margin_weight, self.dual_mean)
+
+
+@dataclass(frozen=True)
+class Pdgd(PrimalDual):
+    """Both terms in the gradient."""
+
+    facts: ClassVar[SolverFacts] = CATALOGUE["pdgd"]
+
+    def step(self, problem: Problem, state: PrimalDualState, i: int, answer: Answer) -> None:
+        """One Adam step on the Lagrangian, one sign step on the dual."""
+        λ = state.margin_weight[:, None]
+        length = unit(state.point - problem.inputs)  # the gradient of ‖δ‖, and 0 at δ = 0
+        g = answer.gradient.mul_(λ * answer.loss.sigmoid()[:, None]).addcmul_(1 - λ, length)
+        direction, _ = Adam(state.first, state.second).direction(g, i)
+        state.point = state.point.sub(direction, alpha=self._rate(problem, i)).clamp_(0, 1)
+        self._dual_step(problem, state, i, answer.loss)

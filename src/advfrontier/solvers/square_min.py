@@ -1,0 +1,95 @@
+"""Square search with a shrinking radius, ℓ∞, black box: only logits are asked for.
+
+After the Square Attack (Andriushchenko et al., 2020): the perturbation is ± the radius everywhere, a random square gets
+new signs, and the change stays if it lowers the margin. A success shrinks the radius, as in FMN; the same signs are then
+tried at the new radius, which either succeeds again or gives the margin to improve on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from advfrontier.pool import CATALOGUE, SolverFacts
+from advfrontier.solvers.protocol import Answer, Problem, cosine
+from advfrontier.threat.random import uniform
+
+_HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # of the patch's area, in ten-thousandths of the horizon
+
+
+@dataclass
+class SquareMinState:
+    """The signs kept so far with their margin at this radius, and the signs being tried."""
+
+    point: Tensor
+    radius: Tensor
+    signs: Tensor
+    margin: Tensor  # inf where the signs have not been tried at this radius
+    trial: Tensor
+
+
+@dataclass(frozen=True)
+class SquareMin:
+    """γ is the relative shrinking of the radius; `area` the share of the image that the first patches cover."""
+
+    facts: ClassVar[SolverFacts] = CATALOGUE["square_min"]
+
+    radius: float = 0.5
+    gamma: float = 0.05
+    gamma_final: float = 0.001
+    area: float = 0.8
+
+    def start(self, problem: Problem) -> SquareMinState:
+        """Vertical stripes of random sign."""
+        channels, height, width = _image(problem.shape)
+        stripes = _signs(problem, "stripes", channels * width).view(-1, channels, 1, width)
+        signs = stripes.expand(-1, channels, height, width).flatten(1).contiguous()
+        radius = torch.minimum(torch.full_like(problem.boundary, self.radius), problem.largest)
+        point = (problem.inputs + signs * radius[:, None]).clamp_(0, 1)
+        return SquareMinState(point, radius, signs, torch.full_like(radius, torch.inf), signs.clone())
+
+    def loss(self, i: int) -> None:  # noqa: ARG002
+        """None: this solver needs no gradient."""
+        return
+
+    def step(self, problem: Problem, state: SquareMinState, i: int, answer: Answer) -> None:
+        """Keep what lowered the margin, shrink the radius on success, try the next patch."""
+        better = answer.margin < state.margin
+        state.signs = torch.where(better[:, None], state.trial, state.signs)
+        state.margin = torch.where(better, answer.margin, state.margin)
+        γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
+        success = answer.misclassified
+        state.radius = torch.where(success, torch.minimum(state.radius, answer.distance) * (1 - γ), state.radius)
+        state.margin = torch.where(success, torch.inf, state.margin)
+        state.trial = torch.where(success[:, None], state.signs, self._patched(problem, state.signs, i))
+        state.point = (problem.inputs + state.trial * state.radius[:, None]).clamp_(0, 1)
+
+    def _patched(self, problem: Problem, signs: Tensor, i: int) -> Tensor:
+        channels, height, width = _image(problem.shape)
+        progress = 10_000 * i / problem.steps
+        share = self.area / 2 ** sum(progress > limit for limit in _HALVINGS)
+        side = max(round(math.sqrt(share * height * width)), 1)
+        rows, columns = min(side, height), min(side, width)
+        draw = torch.from_numpy(uniform(problem.seed, problem.ids, f"patch {i}", 2 + channels)).to(signs)
+        top = (draw[:, :1] * (height - rows + 1)).floor()
+        left = (draw[:, 1:2] * (width - columns + 1)).floor()
+        y = torch.arange(height, device=signs.device) - top
+        x = torch.arange(width, device=signs.device) - left
+        inside = ((y >= 0) & (y < rows))[:, None, :, None] & ((x >= 0) & (x < columns))[:, None, None, :]
+        new = (draw[:, 2:] - 0.5).sign()[:, :, None, None]
+        return torch.where(inside, new, signs.view(-1, channels, height, width)).flatten(1)
+
+
+def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Channels, height and width; samples that are not images count as one row of one channel."""
+    if len(shape) == 3:
+        return shape[0], shape[1], shape[2]
+    return 1, 1, math.prod(shape)
+
+
+def _signs(problem: Problem, stream: str, count: int) -> Tensor:
+    return (torch.from_numpy(uniform(problem.seed, problem.ids, stream, count)) - 0.5).sign().to(problem.inputs)
