@@ -1,1 +1,29 @@
 """Robustness curves from ensembles of minimum-norm attacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from advfrontier.errors import FrontierError
+    from advfrontier.evaluation.trace import Traces, trace
+    from advfrontier.pool.ensemble import Ensemble
+
+__version__ = "0.1.0"
+__all__ = ["Ensemble", "FrontierError", "Traces", "trace"]
+
+# Imported on first use: the rooms that need no torch stay quick to import.
+_HOMES = {
+    "Ensemble": "advfrontier.pool.ensemble",
+    "FrontierError": "advfrontier.errors",
+    "Traces": "advfrontier.evaluation.trace",
+    "trace": "advfrontier.evaluation.trace",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from advfrontier.engine.checks import check_labels
 from advfrontier.pool import TARGETS
 from advfrontier.threat.losses import margin
 
@@ -33,21 +34,35 @@ class CleanPass:
         """How many classes the model tells apart."""
         return int(self.logits.shape[1])
 
+    def rows(self, rows: Tensor) -> CleanPass:
+        """Of these samples only."""
+        return CleanPass(self.logits[rows], self.correct[rows], self.targets[rows], self.boundary[rows])
 
-def clean_pass(oracle: Oracle, images: Tensor, labels: Tensor, norm: Norm, *, batch_size: int) -> CleanPass:
-    """Evaluate every clean sample once: 2 queries each, charged to setup."""
+
+def clean_pass(
+    oracle: Oracle, images: Tensor, labels: Tensor, norm: Norm, *, batch_size: int, gradients: bool = True
+) -> CleanPass:
+    """Evaluate every clean sample once: 2 queries each, charged to setup.
+
+    Without `gradients` (the model has none, and only black-box runs follow) it is 1 query, and the boundary is unknown:
+    taken for as far as the box goes.
+    """
     oracle.purpose = "setup"
     parts = []
     for start in range(0, len(images), batch_size):
         rows = slice(start, start + batch_size)
-        x = images[rows].to(oracle.device, oracle.dtype).requires_grad_()
+        x = images[rows].to(oracle.device, oracle.dtype).requires_grad_(gradients)
         y = labels[rows].to(oracle.device)
         logits = oracle.logits(x)
+        check_labels(y, logits.shape[1])
         gap = margin(logits, y)
-        gradient = oracle.gradient(gap, x).flatten(1).nan_to_num_(0, 0, 0)
+        flat = x.detach().flatten(1)
+        boundary = norm.largest(flat)
+        if gradients:
+            slope = oracle.gradient(gap, x).flatten(1).nan_to_num_(0, 0, 0)
+            boundary = norm.boundary(gap.detach(), slope, flat)
         z = logits.detach()
         wrong = z.scatter(1, y[:, None], -torch.inf)
         targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices
-        boundary = norm.boundary(gap.detach(), gradient, x.detach().flatten(1))
         parts.append(tuple(t.cpu() for t in (z, z.argmax(1) == y, targets, boundary)))
     return CleanPass(*(torch.cat(column) for column in zip(*parts, strict=True)))

@@ -1,8 +1,8 @@
 """AOI of an attack known at a few radii only, such as AutoAttack, which tells no distances.
 
 The paper draws straight lines between the known points, which over-estimates the area under a convex curve and so
-under-estimates the AOI. All that the points prove is that a curve never rises: between two radii it lies between the two
-accuracies. Those two step functions bracket the area, and the AOI.
+under-estimates the AOI. All that the points prove is that a curve never rises: between two radii it lies between the
+two accuracies. Those two step functions bracket the area, and the AOI.
 """
 
 from __future__ import annotations
@@ -36,12 +36,16 @@ def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> ND
     best = as_distances(frontier, what="frontier distances")
     correct = best[(best > 0) & np.isfinite(best)]
     if not correct.size:
-        raise FrontierError("no sample is both classified correctly and broken: there is no radius to run a baseline at")
+        raise FrontierError(
+            "no sample is both classified correctly and broken: there is no radius to run a baseline at"
+        )
     radii = np.quantile(correct, np.arange(1, 10) / 10, method="inverted_cdf")
     return np.unique(radii if reference is None else np.append(radii, reference))
 
 
-def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> BaselineAOI:
+def baseline_aoi(
+    epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike, *, E: float | None = None
+) -> BaselineAOI:
     """AOI of an attack whose robust accuracy is known at these radii.
 
     The curve starts at (0, clean accuracy). The straight lines end at (E, 0) unless a radius ≥ E is known; the bracket
@@ -56,7 +60,7 @@ def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike
         return BaselineAOI(1.0, 1.0, 1.0, (*flags, degenerate(best, limit)))
 
     def score(area: float) -> float:
-        return (ρ[0] * limit - area) / reach
+        return float((ρ[0] * limit - area) / reach)
 
     inside = ε < limit
     ε_in, ρ_in = np.append(ε[inside], limit), ρ[inside]
@@ -79,7 +83,9 @@ def _known_points(
     """Return the points sorted, from (0, clean accuracy), made never to rise."""
     ε, ρ = np.asarray(epsilons, dtype=np.float64), np.asarray(accuracies, dtype=np.float64)
     if ε.ndim != 1 or ε.shape != ρ.shape or ε.size == 0 or not np.isfinite(ε).all() or (ε < 0).any():
-        raise FrontierError(f"radii {ε.shape} and accuracies {ρ.shape}: expected as many finite radii ≥ 0 as accuracies, at least one")
+        raise FrontierError(
+            f"radii {ε.shape} and accuracies {ρ.shape}: expected as many finite radii ≥ 0 as accuracies, at least one"
+        )
     if np.unique(ε).size < ε.size:
         raise FrontierError("a radius is given twice: expected one accuracy per radius")
     if not ((ρ >= 0) & (ρ <= 1)).all():
@@ -89,7 +95,9 @@ def _known_points(
     if ε[0] > 0:
         ε, ρ = np.append(0.0, ε), np.append(clean, ρ)
     elif abs(ρ[0] - clean) > 1e-9:
-        raise FrontierError(f"accuracy {ρ[0]} at ε = 0, but {clean} of the frontier's samples are correct: expected the same samples")
+        raise FrontierError(
+            f"accuracy {ρ[0]} at ε = 0, but {clean} of the frontier's samples are correct: expected the same samples"
+        )
     lowered = np.minimum.accumulate(ρ)
     if (lowered < ρ).any():
         return ε, lowered, ("the accuracies rise with the radius somewhere; the lower of the two was taken",)

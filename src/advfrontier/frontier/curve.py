@@ -39,7 +39,7 @@ class Curve:
         """Robust accuracy at one ε or many."""
         ε = np.asarray(epsilon, dtype=np.float64)
         if np.isnan(ε).any() or (ε < 0).any():
-            raise FrontierError(f"ε = {epsilon} is negative or NaN: expected a perturbation size such as 8 / 255")
+            raise FrontierError(f"ε = {ε} is negative or NaN: expected a perturbation size such as 8 / 255")
         where = np.searchsorted(self.epsilons, ε, side="right") - 1
         return np.asarray(self.accuracies[where], dtype=np.float64)
 
@@ -94,5 +94,7 @@ def distance_quantile(distances: ArrayLike, share: float) -> float:
 def check_limit(E: float) -> float:
     """Refuse an end of integration that is not a finite size."""
     if not (np.isfinite(E) and E >= 0):
-        raise FrontierError(f"E = {E} cannot end an area: expected a finite size ≥ 0, such as epsilon_min(distances).value")
+        raise FrontierError(
+            f"E = {E} cannot end an area: expected a finite size ≥ 0, such as epsilon_min(distances).value"
+        )
     return float(E)

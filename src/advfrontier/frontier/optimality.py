@@ -5,9 +5,9 @@ areas is a ratio of sums, because both areas are clipped means (see `curve`):
 
     AOI(a) = (ρ(0)·E − AUREC_a) / (ρ(0)·E − AUREC_a*) = Σ_K (E − d)⁺ / Σ_K (E − d*)⁺
 
-0 for an attack that always fails, 1 for one that is on the frontier everywhere. The AOI belongs to its pool: another run
-moves d* and E, so values of different pools are not comparable. E is set by the single most robust sample, which pushes
-all AOIs towards 1; the winsorised variant ends at the 95th percentile of d* instead.
+0 for an attack that always fails, 1 for one that is on the frontier everywhere. The AOI belongs to its pool: another
+run moves d* and E, so values of different pools are not comparable. E is set by the single most robust sample, which
+pushes all AOIs towards 1; the winsorised variant ends at the 95th percentile of d* instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def attack_frontier(distances: Sequence[ArrayLike] | NDArray[np.float64]) -> NDA
     """d*: the least distance any attack found, per sample. One row per attack."""
     rows = [as_distances(row, what=f"distances of attack {i}") for i, row in enumerate(distances)]
     if not rows or len({row.size for row in rows}) > 1:
-        raise FrontierError(f"attacks have {[row.size for row in rows]} samples: expected at least one attack, all on the same samples")
+        raise FrontierError(
+            f"attacks have {[row.size for row in rows]} samples: expected at least one attack, all on the same samples"
+        )
     return np.asarray(np.min(rows, axis=0), dtype=np.float64)
 
 

@@ -5,8 +5,8 @@ sample i of model m at most
 
     v[a, j, i] = (E_m − d[a, j, i])⁺ / (|M| · Σ_K (E_m − d*_m)⁺)
 
-and the global AOI of an allocation is the sum over samples of the best v any run of it reaches: a maximum per sample, hence
-monotone and submodular in the set of (run, level) pairs. Samples of all models lie side by side in one axis.
+and the global AOI of an allocation is the sum over samples of the best v any run of it reaches: a maximum per sample,
+hence monotone and submodular in the set of (run, level) pairs. Samples of all models lie side by side in one axis.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Problem:
     values: NDArray[np.float64]  # (run, level from 1 on, sample)
     constant: float  # what models on which every attack is on the frontier add to the global AOI
     needs: tuple[tuple[tuple[tuple[int, int], ...], ...], ...]  # [run][level]: (run, least level) before it may have it
-    dependents: tuple[tuple[int, ...], ...]  # [run]: the runs whose moves change when this one is raised, itself included
+    dependents: tuple[
+        tuple[int, ...], ...
+    ]  # [run]: the runs whose moves change when this one is raised, itself included
     flags: tuple[str, ...] = ()
 
     @property
@@ -72,7 +74,7 @@ class Problem:
         for place, run in enumerate(chosen):  # run by run, so that the intermediate array stays in the cache
             np.maximum(self.values[run], reached, out=buffer)
             buffer.sum(axis=1, out=added[place])
-        return added - reached.sum()
+        return np.asarray(added - reached.sum(), dtype=np.float64)
 
     def raises(self, levels: Levels, run: int, level: int) -> tuple[tuple[int, int], ...]:
         """The move that brings a run to a level: itself last, before it what the rules C make it bring along."""
@@ -81,7 +83,9 @@ class Problem:
 
     def feasible(self, levels: Levels) -> bool:
         """Whether an allocation obeys the rules C."""
-        return all(levels[other] >= least for run in np.flatnonzero(levels) for other, least in self.needs[run][levels[run]])
+        return all(
+            levels[other] >= least for run in np.flatnonzero(levels) for other, least in self.needs[run][levels[run]]
+        )
 
     def queries(self, levels: Levels) -> dict[str, int]:
         """Queries per run name."""
@@ -100,7 +104,7 @@ def build_problem(
         if runs and traces.runs != runs:
             differing = sorted(set(runs) ^ set(traces.runs)) or ["their order"]
             raise FrontierError(
-                f"trajectories 1 and {number} differ in {', '.join(differing[:5])}: expected the same runs for every model; "
+                f"trajectories 1 and {number} differ in {', '.join(differing[:5])}: expected the same runs for all; "
                 "type .select(runs=…) to keep the common ones"
             )
         runs = traces.runs
@@ -121,19 +125,21 @@ def build_problem(
         constant=degenerate_models / len(blocks),
         needs=needs,
         dependents=tuple(
-            tuple(b for b in range(len(runs)) if b == a or any(other == a for other, _ in needs[b][-1])) for a in range(len(runs))
+            tuple(b for b in range(len(runs)) if b == a or any(other == a for other, _ in needs[b][-1]))
+            for a in range(len(runs))
         ),
         flags=tuple(flags),
     )
 
 
 def _worth(traces: Trajectories, levels: Sequence[int]) -> tuple[NDArray[np.float64], str]:
-    """(E − d)⁺ / Σ(E − d*)⁺ on the samples where it can differ from zero, and a flag if there is none or some are unbroken."""
+    """(E − d)⁺ / Σ(E − d*)⁺ where it is not zero for all, and a flag if that is nowhere or samples are unbroken."""
     frontier = traces.frontier()
     finite = frontier[np.isfinite(frontier)]
     limit = float(finite.max()) if finite.size else 0.0
     counted = (frontier > 0) & (frontier < limit)
-    thin = traces.thin(levels).distances[:, :, counted]
+    # `compress` leaves samples side by side in memory, indexing by a mask does not: all speed depends on it.
+    thin = np.compress(counted, traces.thin(levels).distances, axis=2)
     if not counted.any():
         return thin, degenerate(frontier, limit)
     np.subtract(limit, thin, out=thin)
@@ -156,7 +162,9 @@ def _requirements(
             required = closure(Run.parse(name), queries, smallest=levels[0], ordered_restarts=ordered_restarts)
             absent = [str(run) for run in required if str(run) not in place]
             if absent:
-                raise FrontierError(f"{name} needs {', '.join(absent)}, of which there is no trajectory: trace it too, or leave {name} out")
+                raise FrontierError(
+                    f"{name} needs {', '.join(absent)}, which has no trajectory: trace it too, or leave {name} out"
+                )
             rows.append(tuple((place[str(run)], level_of[least]) for run, least in required.items()))
         table.append(tuple(rows))
     return tuple(table)

@@ -43,7 +43,9 @@ class Trajectories:
                 raise FrontierError(f"{what} {twice} appears more than once: expected each {what} once")
         q = self.queries
         if q.ndim != 1 or q.size == 0 or q[0] < 1 or (np.diff(q) <= 0).any():
-            raise FrontierError(f"checkpoints {q.tolist()[:8]}: expected increasing numbers of queries such as 10, 20, … 1000")
+            raise FrontierError(
+                f"checkpoints {q.tolist()[:8]}: expected increasing numbers of queries such as 10, 20, … 1000"
+            )
 
     def _check_distances(self) -> None:
         d, expected = self.distances, (len(self.runs), self.queries.size, len(self.samples))
@@ -53,7 +55,7 @@ class Trajectories:
             raise FrontierError("distances hold negative values or NaN: expected 0, a positive distance or inf")
         if (d[:, 1:] > d[:, :-1]).any():
             raise FrontierError(
-                "distances rise along a trajectory: expected the best so far; type Trajectories.best_so_far(…) to take it"
+                "distances rise along a trajectory: expected the best so far; type Trajectories.best_so_far(…)"
             )
 
     @classmethod
@@ -67,7 +69,8 @@ class Trajectories:
     def at(self, queries: int | Mapping[str, int]) -> NDArray[np.float64]:
         """Distances (run, sample) after so many queries: one number for all runs, or a number per run name.
 
-        Runs without queries have found nothing: inf, except where another run shows the sample misclassified unperturbed.
+        Runs without queries have found nothing: inf, except where another run shows the sample misclassified
+        unperturbed.
         """
         wanted = dict(queries) if isinstance(queries, Mapping) else dict.fromkeys(self.runs, int(queries))
         unknown = [name for name in wanted if name not in self.runs]
@@ -75,7 +78,9 @@ class Trajectories:
             raise FrontierError(f"no trajectory of {', '.join(unknown)}: expected runs among {', '.join(self.runs)}")
         spent = np.array([wanted.get(name, 0) for name in self.runs])
         if (spent < 0).any() or spent.max() > self.queries[-1]:
-            raise FrontierError(f"{spent.max()} queries asked for: expected between 0 and the last checkpoint, {self.queries[-1]}")
+            raise FrontierError(
+                f"{spent.max()} queries asked for: expected between 0 and the last checkpoint, {self.queries[-1]}"
+            )
         where = np.searchsorted(self.queries, spent, side="right") - 1  # what was known by the last checkpoint passed
         found = self.distances[np.arange(len(self.runs)), where]
         found[where < 0] = np.where(self.misclassified, 0.0, np.inf)
@@ -92,7 +97,7 @@ class Trajectories:
     @property
     def misclassified(self) -> NDArray[np.bool_]:
         """The samples that need no perturbation."""
-        return self.frontier() == 0
+        return np.asarray(self.frontier() == 0)
 
     def select(self, *, runs: Sequence[str] | None = None, samples: Sequence[str] | None = None) -> Self:
         """Keep these runs and these samples, in this order."""
@@ -127,5 +132,7 @@ class Trajectories:
         place = {name: i for i, name in enumerate(have)}
         missing = [name for name in wanted if name not in place]
         if missing:
-            raise FrontierError(f"no {what} {missing[0]} in these trajectories ({len(missing)} of {len(wanted)} are missing)")
+            raise FrontierError(
+                f"no {what} {missing[0]} in these trajectories ({len(missing)} of {len(wanted)} are missing)"
+            )
         return [place[name] for name in wanted]

@@ -1,8 +1,8 @@
 """What can be run: solver × loss × variant, the rules between runs, and ensembles of them. No torch."""
 
-from advfrontier.pool.catalogue import CATALOGUE, MAX_QUERIES, RESTARTS, TARGETS, SolverFacts, pool
+from advfrontier.pool.catalogue import CATALOGUE, MAX_QUERIES, RESTARTS, TARGETS, SolverFacts, check_run, pool
 from advfrontier.pool.constraints import closure, violations
-from advfrontier.pool.ensemble import Ensemble, Move, tier_queries
+from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_queries
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
 from advfrontier.pool.runs import Run
 
@@ -12,10 +12,12 @@ __all__ = [
     "PAPER_TIERS",
     "RESTARTS",
     "TARGETS",
+    "TIERS",
     "Ensemble",
     "Move",
     "Run",
     "SolverFacts",
+    "check_run",
     "closure",
     "paper_ensemble",
     "pool",

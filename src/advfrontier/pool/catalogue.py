@@ -63,8 +63,8 @@ def pool(norm: str, *, classes: int = 10, name: str = "paper") -> tuple[Run, ...
     return tuple(run for facts in members for loss in facts.losses for run in variants(facts, loss, classes))
 
 
-def check_run(run: Run, norm: str, classes: int) -> SolverFacts:
-    """Return the facts of the run's solver, or say why the run does not exist."""
+def check_run(run: Run, norm: str, classes: int = TARGETS + 1) -> SolverFacts:
+    """Return the facts of the run's solver, or say why there is no such run."""
     facts = CATALOGUE.get(run.solver)
     if facts is None:
         raise FrontierError(f"unknown solver in run {run}: expected one of {', '.join(CATALOGUE)}")

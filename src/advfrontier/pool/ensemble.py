@@ -1,8 +1,9 @@
 """Ensembles: how many queries each run may spend, and in which order the queries were given out.
 
-An ensemble is an ordered list of moves. A move raises one run to a number of queries, or several at once where the rules C
-would not allow one alone. Because the order is kept, every smaller budget is a prefix: an ensemble made for 12k holds its
-own 8k and 4k and everything between, and an evaluation stopped anywhere can be extended without repeating a query.
+An ensemble is an ordered list of moves. A move raises one run to a number of queries, or several at once where the
+rules C would not allow one alone. Because the order is kept, every smaller budget is a prefix: an ensemble made for
+12k holds its own 8k and 4k and everything between, and an evaluation stopped anywhere can be extended without
+repeating a query.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
+TIERS = (4000, 8000, 12000)  # the paper's 4k, 8k and 12k
 CHECKPOINT = 10  # distances are recorded every so many queries, so a run is never cut finer
 MANY_CLASSES = 1_000_000  # enough for every target there can be
 
 
 @dataclass(frozen=True)
 class Move:
-    """Runs raised together, each to a number of queries, while the budget was `tier`: those others depend on come first."""
+    """Runs raised together, those others depend on first, each to a number of queries, while the budget was `tier`."""
 
     raises: tuple[tuple[str, int], ...]
     tier: int
@@ -53,16 +55,21 @@ class Ensemble:
         tier = 0
         for move in self.moves:
             if move.tier < tier:
-                raise FrontierError(f"a move of tier {move.tier} follows one of tier {tier}: expected tiers in rising order")
+                raise FrontierError(
+                    f"a move of tier {move.tier} follows one of tier {tier}: expected tiers in rising order"
+                )
             tier = move.tier
             for run, queries in move.raises:
                 if not reached.get(run, 0) < queries <= MAX_QUERIES:
+                    had = reached.get(run, 0)
                     raise FrontierError(
-                        f"{run} goes from {reached.get(run, 0)} to {queries} queries: expected more, up to {MAX_QUERIES}"
+                        f"{run} goes from {had} to {queries} queries: expected a rise, {MAX_QUERIES} at most"
                     )
                 reached[run] = queries
             if sum(reached.values()) > tier:
-                raise FrontierError(f"the moves of tier {tier} reach {sum(reached.values())} queries: expected at most {tier}")
+                raise FrontierError(
+                    f"the moves of tier {tier} reach {sum(reached.values())} queries: expected at most {tier}"
+                )
 
     @classmethod
     def of(cls, name: str, norm: str, queries: Mapping[str, int]) -> Ensemble:
@@ -158,7 +165,9 @@ class Ensemble:
         """Read what `to_toml` wrote, or a list of moves written by hand."""
         try:
             content: dict[str, Any] = tomllib.loads(text)
-            moves = tuple(Move(tuple((str(r), int(q)) for r, q in m["raises"].items()), int(m["tier"])) for m in content["moves"])
+            moves = tuple(
+                Move(tuple((str(r), int(q)) for r, q in m["raises"].items()), int(m["tier"])) for m in content["moves"]
+            )
             read = cls(str(content["name"]), content["norm"], moves, content.get("aoi"), content.get("bound"))
         except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise FrontierError(
@@ -166,7 +175,9 @@ class Ensemble:
                 "raises = { fmn = 800 }; `advfrontier allocate` writes such files"
             ) from error
         if content.get("total", read.total) != read.total:
-            raise FrontierError(f"ensemble {read.name} says total = {content['total']}, but its moves reach {read.total}")
+            raise FrontierError(
+                f"ensemble {read.name} says total = {content['total']}, but its moves reach {read.total}"
+            )
         return read
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -1,8 +1,9 @@
 """The paper's ensembles, from its published totals per group of runs.
 
-The split of a total among the runs of a group is not published. The rule here: keep the previous tier's queries; raise the
-runs of the group in order, each up to the base run's queries, until the total is spent; give what remains in order, each
-up to 1000. The published totals are mostly whole runs at the base run's level (3500 = 5 · 700), and the rule nests.
+The split of a total among the runs of a group is not published. The rule here: keep the previous tier's queries;
+raise the runs of the group in order, each up to the base run's queries, until the total is spent; give what remains
+in order, each up to 1000. The published totals are mostly whole runs at the base run's level (3500 = 5 · 700), and
+the rule nests.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def published_totals() -> dict[str, Any]:
 
 
 def paper_ensemble(name: str, norm: str, *, classes: int = 10) -> Ensemble:
-    """`paper-4k`, `paper-8k` or `paper-12k` in one norm; with fewer than ten classes the missing targets are dropped."""
+    """`paper-4k`, `paper-8k` or `paper-12k` in one norm; with fewer than ten classes some targets are missing."""
     if name not in PAPER_TIERS:
         raise FrontierError(f"unknown ensemble {name!r}: expected one of {', '.join(PAPER_TIERS)}")
     norm = norm_name(norm)
@@ -61,6 +62,8 @@ def _split(base: Run, groups: dict[str, list[int]], place: int, reached: dict[Ru
                 held[run] += given
                 left -= given
         if left:
-            raise FrontierError(f"paper.toml gives the {group} of {base} {left} queries more or less than {size} runs can hold")
+            raise FrontierError(
+                f"paper.toml gives the {group} of {base} {left} queries more or less than {size} runs can hold"
+            )
         queries |= held
     return {run: q for run, q in queries.items() if q}

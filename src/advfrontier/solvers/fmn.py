@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine, unit
+from advfrontier.solvers.protocol import Answer, Problem, cosine, free, unit
 from advfrontier.threat.norms import TINY
 
 
@@ -55,7 +55,8 @@ class Fmn:
         γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
         rule = self._features if norm.name == "L0" else self._radius
         state.radius = torch.minimum(rule(problem, state, answer, γ), problem.largest)
-        δ = (state.point - problem.inputs).sub_(unit(answer.gradient), alpha=α)
+        g = answer.gradient if norm.name == "L0" else free(answer.gradient, state.point)
+        δ = (state.point - problem.inputs).sub_(unit(g), alpha=α)
         state.point = (problem.inputs + norm.project(δ, state.radius)).clamp_(0, 1)
 
     def _radius(self, problem: Problem, state: FmnState, answer: Answer, γ: float) -> Tensor:

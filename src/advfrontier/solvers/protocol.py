@@ -94,6 +94,12 @@ def unit(gradient: Tensor) -> Tensor:
     return gradient / torch.linalg.vector_norm(gradient, 2, dim=1, keepdim=True).clamp_(min=TINY)
 
 
+def free(gradient: Tensor, point: Tensor) -> Tensor:
+    """The gradient without the entries along which descent would leave the box, so that they take no share of a step."""
+    blocked = torch.where(gradient > 0, point <= 0, point >= 1)
+    return gradient.masked_fill_(blocked, 0)
+
+
 def unit_or_random(problem: Problem, gradient: Tensor, i: int) -> Tensor:
     """The unit gradient, or a random direction of the sample's own where the gradient vanishes."""
     length = torch.linalg.vector_norm(gradient, 2, dim=1, keepdim=True)

@@ -20,15 +20,15 @@ def water_level(heights: Tensor, total: Tensor) -> Tensor:
     are lower bounds, the first tight for a large total, the second for a small one.
     """
     level = torch.maximum((heights.sum(1) - total) / heights.shape[1], heights.amax(1) - total).clamp_(min=0)
-    tolerance = 16 * torch.finfo(heights.dtype).eps * total
+    precision = 4 * torch.finfo(heights.dtype).eps
     for _ in range(_PASSES):
         above = (heights - level[:, None]).clamp_(min=0)
         excess = above.sum(1) - total
-        moving = excess > tolerance
+        rise = excess / above.sign_().sum(1).clamp_(min=1)
+        moving = rise > precision * level
         if not moving.any():
             break
-        count = above.sign_().sum(1).clamp_(min=1)
-        level = torch.where(moving, level + excess / count, level)
+        level = torch.where(moving, level + rise, level)
     return level
 
 
@@ -38,21 +38,21 @@ def boxed_water_level(heights: Tensor, room: Tensor, total: Tensor) -> Tensor:
     The caps make the left side neither convex nor concave: Newton's steps are kept inside a shrinking bracket, and a
     step that leaves it is replaced by the middle.
     """
-    level = torch.zeros_like(total)
-    low, high = torch.zeros_like(total), heights.amax(1)
-    tolerance = 16 * torch.finfo(heights.dtype).eps * total
+    level = low = torch.zeros_like(total)
+    high = heights.amax(1)
+    precision = 4 * torch.finfo(heights.dtype).eps
     for _ in range(_PASSES):
         above = heights - level[:, None]
         held = torch.minimum(above.clamp(min=0), room)
         excess = held.sum(1) - total
-        # Only the bracket can tell a row that holds less than the total at level 0 from one that needs a lower level.
-        moving = (excess.abs() > tolerance) & ((excess > 0) | (level > 0)) & (high > low)
-        if not moving.any():
-            break
         low, high = torch.where(excess > 0, level, low), torch.where(excess < 0, level, high)
         # The slope is minus the number of entries strictly between 0 and their cap: there, and only there, held = above.
-        count = ((held == above) & (held < room) & (held > 0)).sum(1)
-        newton = level + excess / count
-        inside = (newton > low) & (newton < high)
-        level = torch.where(moving, torch.where(inside, newton, (low + high) / 2), level)
+        sloping = ((held == above) & (held < room)).to(heights.dtype).sum(1)
+        ahead = level + excess / sloping
+        ahead = torch.where((ahead > low) & (ahead < high), ahead, (low + high) / 2)
+        # A row that holds less than the total at level 0 has low = high = 0 and stays there.
+        moving = (ahead - level).abs() > precision * high
+        if not moving.any():
+            break
+        level = torch.where(moving, ahead, level)
     return level

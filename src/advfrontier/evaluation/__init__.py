@@ -1,0 +1,1 @@
+"""What a user asks for, put together from the other rooms."""

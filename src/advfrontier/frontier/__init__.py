@@ -1,0 +1,98 @@
+"""The mathematics of the paper: curves, optimality, allocation, defence ranking, confidence. NumPy and SciPy only.
+
+| paper | here |
+|---|---|
+| robustness–perturbation curve ρ(ε), AUREC, ε_min | `curve`: `Curve`, `robust_accuracy`, `aurec`, `epsilon_min` |
+| distance against queries, per run and sample | `trajectories`: `Trajectories` |
+| attack frontier, AOI, global AOI | `optimality`: `attack_frontier`, `aoi`, `global_aoi` |
+| AutoAttack's curve from ten radii | `baseline`: `baseline_radii`, `baseline_aoi` |
+| the budget allocation problem | `problem`: `build_problem` |
+| Algorithm 1, greedy ensemble construction | `construction`: `greedy`; over the tiers, `allocation`: `allocate` |
+| (not in the paper) | `swaps`: better; `certificate`: how good at least; `optimum`: exact, for small ones |
+| defense frontier, DOI | `defence`: `defence_frontier`, `doi`, `ReferencePool` |
+| using the ensembles in practice | `comparison`: `compare` |
+| crossings and ranking instability | `stability`: `rank_stability`, `reversals` |
+| (not in the paper) | `confidence`: intervals and bands; `contribution`: what each run adds |
+"""
+
+from advfrontier.frontier.allocation import allocate, allocate_problem, staged
+from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
+from advfrontier.frontier.certificate import certify
+from advfrontier.frontier.comparison import Comparison, Evaluated, compare, crossings, lies_below
+from advfrontier.frontier.confidence import (
+    Band,
+    Interval,
+    aoi_interval,
+    aurec_difference_interval,
+    aurec_interval,
+    curve_band,
+    doi_intervals,
+    rank_shares,
+    robust_accuracy_interval,
+    wilson,
+)
+from advfrontier.frontier.construction import greedy
+from advfrontier.frontier.contribution import Contribution, by_attack, contributions
+from advfrontier.frontier.curve import Curve, aurec, distance_quantile, epsilon_min, robust_accuracy
+from advfrontier.frontier.defence import Ranked, ReferencePool, defence_frontier, doi
+from advfrontier.frontier.measure import Measure
+from advfrontier.frontier.optimality import aoi, attack_frontier, global_aoi, winsorised_aoi, winsorised_limit
+from advfrontier.frontier.optimum import exact_optimum
+from advfrontier.frontier.problem import LEVELS, Problem, build_problem
+from advfrontier.frontier.stability import RankStability, Reversal, rank_stability, reversals
+from advfrontier.frontier.swaps import improve
+from advfrontier.frontier.trajectories import Trajectories
+
+__all__ = [
+    "LEVELS",
+    "Band",
+    "BaselineAOI",
+    "Comparison",
+    "Contribution",
+    "Curve",
+    "Evaluated",
+    "Interval",
+    "Measure",
+    "Problem",
+    "RankStability",
+    "Ranked",
+    "ReferencePool",
+    "Reversal",
+    "Trajectories",
+    "allocate",
+    "allocate_problem",
+    "aoi",
+    "aoi_interval",
+    "attack_frontier",
+    "aurec",
+    "aurec_difference_interval",
+    "aurec_interval",
+    "baseline_aoi",
+    "baseline_radii",
+    "build_problem",
+    "by_attack",
+    "certify",
+    "compare",
+    "contributions",
+    "crossings",
+    "curve_band",
+    "defence_frontier",
+    "distance_quantile",
+    "doi",
+    "doi_intervals",
+    "epsilon_min",
+    "exact_optimum",
+    "global_aoi",
+    "greedy",
+    "improve",
+    "lies_below",
+    "rank_shares",
+    "rank_stability",
+    "reversals",
+    "robust_accuracy",
+    "robust_accuracy_interval",
+    "staged",
+    "wilson",
+    "winsorised_aoi",
+    "winsorised_limit",
+]

@@ -1,0 +1,95 @@
+"""The certificate: an upper bound on the global AOI that any allocation could reach with a budget.
+
+Give every sample i a price λᵢ ≥ 0. Whatever runs an allocation holds, the best of them on a sample is worth at most
+max v ≤ λᵢ + Σ (v − λᵢ)⁺, so for every allocation q within the budget Q
+
+    AOI(q) ≤ Σᵢ λᵢ + Σ_a g_a(q_a),     g_a(j) = Σᵢ (v[a, j, i] − λᵢ)⁺
+
+and the right-hand side, now a sum over runs, is largest for the solution of a multiple-choice knapsack, found exactly
+by dynamic programming. With λ = what some allocation reaches this is the data-dependent submodular bound; other
+prices can only be better, and since the bound is convex in λ a few subgradient steps from there find them. The rules
+C are left out, which only raises the bound.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from advfrontier.frontier.problem import Levels, Problem
+
+STEPS = 30  # price updates per tier: each costs one pass over all values
+PATIENCE = 3  # steps without progress before the step size is halved
+
+
+def certify(problem: Problem, allocations: Mapping[int, Levels], *, steps: int = STEPS) -> dict[int, float]:
+    """For each budget, the least bound met on the way, starting from what its own allocation reaches.
+
+    Prices tried for one budget bound the others too.
+    """
+    budgets = tuple(allocations)
+    least = dict.fromkeys(budgets, 1.0)
+    for budget, levels in allocations.items():
+        prices = problem.reached(levels)
+        target = float(prices.sum()) + problem.constant
+        best, best_prices, scale, waited = math.inf, prices, 1.0, 0
+        for _ in range(steps + 1):
+            bounds, chosen = bound_at(problem, prices, budgets, choose_for=budget)
+            least = {b: min(least[b], bounds[b]) for b in budgets}
+            if bounds[budget] < best - 1e-9:
+                best, best_prices, waited = bounds[budget], prices, 0
+            else:
+                waited += 1
+            if waited == PATIENCE:
+                prices, scale, waited = best_prices, scale / 2, 0
+                continue
+            # The slope of the bound in λᵢ: 1 less the chosen runs worth more than λᵢ there.
+            slope = 1.0 - sum((problem.values[run, level - 1] > prices for run, level in chosen), np.zeros_like(prices))
+            length = float(slope @ slope)
+            if length == 0 or best - target < 1e-9:
+                break
+            prices = np.maximum(prices - scale * (bounds[budget] - target) / length * slope, 0.0)
+    return least
+
+
+def bound_at(
+    problem: Problem, prices: NDArray[np.float64], budgets: tuple[int, ...], *, choose_for: int
+) -> tuple[dict[int, float], list[tuple[int, int]]]:
+    """The bound at these prices for several budgets, and the (run, level) pairs that attain it for one of them."""
+    gains = np.maximum(problem.gains(prices), 0.0)
+    unit = math.gcd(*(int(cost) for cost in problem.costs[1:]))
+    costs = problem.costs // unit
+    best, choices = knapsack(gains, costs, max(budgets) // unit)
+    free = float(prices.sum()) + problem.constant
+    bounds = {budget: free + float(best[budget // unit]) for budget in budgets}
+    left, chosen = choose_for // unit, []
+    for run in range(len(problem.runs) - 1, -1, -1):
+        level = int(choices[run, left])
+        if level:
+            chosen.append((run, level))
+            left -= int(costs[level])
+    return bounds, chosen
+
+
+def knapsack(
+    gains: NDArray[np.float64], costs: NDArray[np.int64], capacity: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The multiple-choice knapsack, at most one level per run: best value for each capacity from 0, and the choices."""
+    room = np.arange(capacity + 1)
+    # Place 0 of the padded table stands for "does not fit", place k + 1 for capacity k.
+    where = np.maximum(room[None, :] + 1 - costs[:, None], 0)
+    padded = np.concatenate(([-np.inf], np.zeros(capacity + 1)))
+    choices = np.zeros((len(gains), capacity + 1), dtype=np.int64)
+    for run, gain in enumerate(gains):
+        options = padded[where]
+        options[1:] += gain[:, None]
+        choices[run] = options.argmax(axis=0)
+        padded[1:] = options[choices[run], room]
+    return padded[1:], choices

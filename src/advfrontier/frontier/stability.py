@@ -1,0 +1,84 @@
+"""Rank stability: how the order of the models changes with the ε at which robust accuracy is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import rankdata
+
+from advfrontier.errors import FrontierError
+from advfrontier.frontier.measure import as_models
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class RankStability:
+    """Ranks of the models at every ε, and how far each model moves."""
+
+    models: tuple[str, ...]
+    epsilons: NDArray[np.float64]
+    accuracies: NDArray[np.float64]  # (model, ε)
+    ranks: NDArray[np.int64]  # (model, ε), 1 = most robust; models with equal accuracy share the better rank
+    moved: dict[str, int]  # positions between a model's best and worst rank, as far as ties leave no doubt
+
+
+@dataclass(frozen=True)
+class Reversal:
+    """A pair whose order at the reference ε is reversed beyond it."""
+
+    leader: str  # ahead at the reference ε
+    overtaken_by: str
+    epsilon: float  # the first ε where the other is strictly ahead
+    lead: float  # the most robust accuracy by which it is ahead anywhere beyond
+
+
+def rank_stability(distances: Mapping[str, ArrayLike], *, epsilons: ArrayLike | None = None) -> RankStability:
+    """Rank the models at these ε, or at every ε where any curve drops, which misses nothing.
+
+    Where curves are equal (all are 0 in the end) models share a rank. A move counts only if it does not depend on how
+    such ties are broken: from the last place a model may hold at one ε to the first it may hold at another.
+    """
+    names, table = as_models(distances)
+    if epsilons is None:
+        grid = np.unique(np.append(table[np.isfinite(table)], 0.0))
+    else:
+        grid = np.unique(np.asarray(epsilons, dtype=np.float64))
+        if grid.size == 0 or not np.isfinite(grid).all() or grid[0] < 0:
+            raise FrontierError(
+                "radii must be finite and ≥ 0: expected at least one, such as [2 / 255, 4 / 255, 8 / 255]"
+            )
+    robust = _robust(table, grid)
+    first = rankdata(-robust, method="min", axis=0).astype(np.int64)
+    last = rankdata(-robust, method="max", axis=0).astype(np.int64)
+    moved = np.maximum(first.max(axis=1) - last.min(axis=1), 0)
+    return RankStability(names, grid, robust / table.shape[1], first, dict(zip(names, moved.tolist(), strict=True)))
+
+
+def reversals(distances: Mapping[str, ArrayLike], *, reference: float, lead: float = 0.0) -> tuple[Reversal, ...]:
+    """The pairs whose curves cross beyond the reference ε, largest reversal first; `lead` leaves out smaller ones.
+
+    A lead of one or two samples is chance: ask for one that the curve's band does not cover.
+    """
+    names, table = as_models(distances)
+    grid = np.unique(np.append(table[np.isfinite(table)], reference))
+    robust = _robust(table, grid[grid >= reference])
+    later = grid[grid >= reference]
+    found = []
+    for i, j in combinations(range(len(names)), 2):
+        ahead, behind = (i, j) if robust[i, 0] > robust[j, 0] else (j, i)
+        gap = (robust[behind] - robust[ahead]) / table.shape[1]
+        if gap[0] < 0 and gap.max() > lead:
+            found.append(Reversal(names[ahead], names[behind], float(later[int(np.argmax(gap > 0))]), float(gap.max())))
+    return tuple(sorted(found, key=lambda reversal: (-reversal.lead, reversal.leader, reversal.overtaken_by)))
+
+
+def _robust(table: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.int64]:
+    """How many samples of each model are robust at each ε: whole numbers, so that ties are exact."""
+    return np.stack([row.size - np.searchsorted(np.sort(row), grid, side="right") for row in table])

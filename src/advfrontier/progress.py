@@ -1,0 +1,79 @@
+"""A progress bar on a terminal, now and then a plain line elsewhere. Written to stderr, so results can be piped."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import AbstractContextManager
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+_SECONDS = 15.0  # between two plain lines
+_PATIENCE = 2.0  # before the first: what is quick needs no report
+
+
+class Progress(AbstractContextManager["Progress"]):
+    """Counts up to a total. `unit` is what is counted, in the plural."""
+
+    def __init__(self, total: int, *, unit: str, stream: TextIO | None = None) -> None:
+        self.total, self.unit, self.done, self.label = total, unit, 0, ""
+        self._stream = stream or sys.stderr
+        self._started = time.monotonic()
+        self._due = self._started + _PATIENCE
+        self._bar: RichProgress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Progress:
+        if self._stream.isatty():
+            self._bar = RichProgress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn(self.unit),
+                TimeRemainingColumn(),
+                console=Console(file=self._stream),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=self.total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, label: str) -> None:
+        """Say what is being worked on."""
+        self.label = label
+
+    def advance(self, count: int) -> None:
+        """Count what has just been done."""
+        self.done += count
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self.done, description=self.label)
+        elif (now := time.monotonic()) >= self._due:
+            self._due = now + _SECONDS
+            left = (now - self._started) * (self.total - self.done) / max(self.done, 1)
+            share = self.done / max(self.total, 1)
+            print(  # noqa: T201
+                f"{self.label}: {self.done} of {self.total} {self.unit} ({share:.0%}), about {left:.0f} s left",
+                file=self._stream,
+                flush=True,
+            )
+
+
+class Silent(Progress):
+    """Counts, and shows nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(0, unit="")
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def advance(self, count: int) -> None:
+        """Count only."""
+        self.done += count

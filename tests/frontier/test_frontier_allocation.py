@@ -1,0 +1,223 @@
+from itertools import product
+
+import numpy as np
+import pytest
+from instances import LEVELS, RUNS, problem, trajectories
+
+from advfrontier.errors import FrontierError
+from advfrontier.frontier import (
+    Trajectories,
+    allocate,
+    aoi,
+    build_problem,
+    certify,
+    exact_optimum,
+    global_aoi,
+    greedy,
+    improve,
+    staged,
+)
+from advfrontier.frontier.allocation import ordered
+from advfrontier.frontier.certificate import bound_at, knapsack
+from advfrontier.frontier.construction import applied, gain
+from advfrontier.pool import Run, violations
+
+BUDGET = 4000  # 4 T
+
+
+def plain_greedy(p, budget):
+    """The greedy as the paper writes it, every move scored at every step, closure moves included."""
+    levels, moves = p.none, []
+    while True:
+        reached, best = p.reached(levels), None
+        for run, level in product(range(len(p.runs)), range(1, len(p.costs))):
+            if level <= levels[run]:
+                continue
+            raises = p.raises(levels, run, level)
+            after = applied(levels, [raises])
+            cost = p.cost(after) - p.cost(levels)
+            gained = gain(p, reached, raises)
+            if p.cost(after) <= budget and gained > 1e-9:
+                key = (-gained / cost, cost, run, level)
+                if best is None or key < best[0]:
+                    best = (key, raises)
+        if best is None:
+            return moves
+        moves.append(best[1])
+        levels = applied(levels, [best[1]])
+
+
+def named(p, levels):
+    return {Run.parse(name): queries for name, queries in p.queries(levels).items()}
+
+
+def test_global_aoi_of_an_allocation_is_the_mean_of_the_models_aois():
+    traces = trajectories(0)
+    p = build_problem(traces, levels=LEVELS)
+    levels = np.random.default_rng(1).integers(0, 5, len(RUNS))
+    expected = global_aoi({str(k): aoi(t.best(p.queries(levels)), t.frontier()) for k, t in enumerate(traces)})
+    assert p.aoi(levels) == pytest.approx(expected.value, abs=1e-12)
+    assert p.aoi(p.none) == 0
+    assert p.aoi(p.none + 4) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lazy_evaluation_makes_the_same_moves_as_scoring_everything(seed):
+    p = problem(seed)
+    assert greedy(p, p.none, BUDGET) == plain_greedy(p, BUDGET)
+
+
+def test_closure_moves_reach_a_target_behind_a_useless_one():
+    runs = ("fmn", "fmn:target1", "fmn:target2")
+    d = np.array([[[4.0, 4.0, 4.0, 5.0]], [[4.0, 4.0, 4.0, 5.0]], [[1.0, 1.0, 1.0, 5.0]]])
+    p = build_problem([Trajectories(runs, np.array([100]), d, tuple("abcd"))], levels=(100,))
+    assert greedy(p, p.none, 200)[0] == ((1, 1), (2, 1))
+    assert not greedy(
+        p, np.array([1, 0, 0]), 200
+    )  # the pair no longer fits, and the useless target alone gains nothing
+
+
+@pytest.mark.parametrize("swaps", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_tiers_are_nested_feasible_and_reproduced_by_the_order_of_moves(seed, swaps):
+    budgets = (2000, 4000, 6000)
+    ensembles = allocate(trajectories(seed), norm="L2", budgets=budgets, levels=LEVELS, swaps=swaps)
+    for ensemble, budget in zip(ensembles, budgets, strict=True):
+        assert ensemble.total <= budget
+        ensemble.check()
+        assert ensemble.aoi <= ensemble.bound + 1e-12
+        for larger in ensembles:
+            if larger.total >= ensemble.total:
+                assert larger.contains(ensemble)
+                assert larger.at(budget).queries == ensemble.queries
+    assert ensembles[0].aoi <= ensembles[1].aoi <= ensembles[2].aoi
+    for budget in range(100, 6001, 100):
+        ensembles[-1].at(budget).check()
+
+
+def test_tiers_are_nested_with_ordered_restarts():
+    runs = tuple(f"fmn{variant}" for variant in ("", ":restart1", ":restart2", ":restart3"))
+    ensembles = allocate(
+        trajectories(5, runs=runs), norm="L2", budgets=(1500, 3000), levels=LEVELS, ordered_restarts=True
+    )
+    for ensemble in ensembles:
+        ensemble.check(ordered_restarts=True)
+
+
+@pytest.fixture(scope="module")
+def solved():
+    """200 small instances with their greedy, swapped and exact allocations and the certificates."""
+    rows = []
+    for seed in range(200):
+        p = problem(1000 + seed, samples=18)
+        first = applied(p.none, greedy(p, p.none, BUDGET))
+        better = improve(p, first, BUDGET, floor=p.none)
+        best = exact_optimum(p, BUDGET)
+        plain, tight = (certify(p, {BUDGET: better}, steps=steps)[BUDGET] for steps in (0, 30))
+        rows.append((p, first, better, best, plain, tight))
+    return rows
+
+
+def test_greedy_comes_close_to_the_exact_optimum(solved):
+    ratios = np.array([p.aoi(first) / p.aoi(best) for p, first, _, best, _, _ in solved])
+    assert ratios.mean() >= 0.97
+    assert ratios.min() >= 0.9
+    assert ratios.max() <= 1 + 1e-9
+
+
+def test_swaps_never_end_worse_and_help_somewhere(solved):
+    gains = np.array([p.aoi(better) - p.aoi(first) for p, first, better, _, _, _ in solved])
+    assert (gains >= 0).all()
+    assert (gains > 1e-6).sum() > 20
+    for p, _, better, _, _, _ in solved:
+        assert p.cost(better) <= BUDGET
+        assert p.feasible(better)
+        assert not violations(named(p, better))
+
+
+def test_certificates_are_never_below_the_exact_optimum(solved):
+    for p, _, better, best, plain, tight in solved:
+        assert p.cost(best) <= BUDGET
+        assert not violations(named(p, best))
+        assert p.aoi(better) <= p.aoi(best) + 1e-9 <= tight + 2e-9
+        assert tight <= plain + 1e-12 <= 1 + 2e-12
+    gaps = np.array([[tight / p.aoi(best) - 1, plain / p.aoi(best) - 1] for p, _, _, best, plain, tight in solved])
+    assert gaps[:, 0].mean() < 0.02
+    assert gaps[:, 0].mean() < gaps[:, 1].mean()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exact_optimum_is_what_trying_everything_finds(seed):
+    p = problem(seed, runs=("fmn", "fmn:restart1", "fmn:target1", "fmn:target2", "ddn"), levels=(250, 1000), samples=8)
+    everything = [np.array(q) for q in product(range(3), repeat=5)]
+    best = max(p.aoi(q) for q in everything if p.cost(q) <= 2500 and p.feasible(q))
+    assert p.aoi(exact_optimum(p, 2500)) == pytest.approx(best, abs=1e-9)
+
+
+def test_swaps_keep_the_tier_before():
+    p = problem(7)
+    floor = applied(p.none, greedy(p, p.none, 2000))
+    start = applied(floor, greedy(p, floor, BUDGET))
+    better = improve(p, start, BUDGET, floor=floor)
+    assert (better >= floor).all()
+    moves = ordered(p, floor, better)
+    assert (applied(floor, moves) == better).all()
+    for k in range(len(moves)):
+        assert p.feasible(applied(floor, moves[:k]))
+
+
+def test_any_prices_bound_every_allocation():
+    p = problem(11, runs=("fmn", "ddn", "alma", "pdpgd"), samples=8)
+    rng = np.random.default_rng(0)
+    allocations = [np.array(q) for q in product(range(5), repeat=4)]
+    for _ in range(20):
+        prices = rng.exponential(1 / p.values.shape[2], p.values.shape[2])
+        bounds, chosen = bound_at(p, prices, (1500, 2500), choose_for=2500)
+        for budget, bound in bounds.items():
+            assert bound >= max(p.aoi(q) for q in allocations if p.cost(q) <= budget) - 1e-12
+        assert sum(p.costs[level] for _, level in chosen) <= 2500
+        worth = sum(np.maximum(p.values[run, level - 1] - prices, 0).sum() for run, level in chosen)
+        assert prices.sum() + worth == pytest.approx(bounds[2500])
+
+
+def test_knapsack_is_exact():
+    rng = np.random.default_rng(4)
+    costs = np.array([0, 1, 2, 4])
+    gains = rng.random((4, 3))
+    best, _ = knapsack(gains, costs, 7)
+    padded = np.hstack((np.zeros((4, 1)), gains))
+    for room in range(8):
+        every = (q for q in product(range(4), repeat=4) if costs[list(q)].sum() <= room)
+        assert best[room] == pytest.approx(max(padded[range(4), q].sum() for q in every))
+
+
+def test_models_on_which_all_attacks_are_equal_count_as_one():
+    ordinary, flat = trajectories(2, models=2)
+    flat = Trajectories(flat.runs, flat.queries, np.ones_like(flat.distances), flat.samples)
+    p = build_problem([ordinary, flat], levels=LEVELS)
+    assert p.constant == 0.5
+    assert p.aoi(p.none + 4) == pytest.approx(1)
+    assert "model 2" in p.flags[0]
+    only = allocate([flat], norm="L2", budgets=(1000,), levels=LEVELS)[0]
+    assert (only.total, only.aoi, only.bound) == (0, 1.0, 1.0)
+
+
+def test_a_generator_of_trajectories_will_do():
+    listed = allocate(trajectories(3), norm="L2", budgets=(3000,), levels=LEVELS)
+    assert allocate((t for t in trajectories(3)), norm="L2", budgets=(3000,), levels=LEVELS) == listed
+
+
+def test_wrong_problems_are_refused():
+    first, second = trajectories(0)
+    with pytest.raises(FrontierError, match="same runs"):
+        build_problem([first, second.select(runs=RUNS[:3])], levels=LEVELS)
+    with pytest.raises(FrontierError, match="fmn:target1, which has no trajectory"):
+        build_problem([first.select(runs=["fmn", "fmn:target2"])], levels=LEVELS)
+    with pytest.raises(FrontierError, match="at least one model"):
+        build_problem([], levels=LEVELS)
+    with pytest.raises(FrontierError, match="rising"):
+        staged(problem(0), (4000, 2000))
+    with pytest.raises(FrontierError, match="no checkpoint"):
+        build_problem([first])
+    with pytest.raises(FrontierError, match="too large"):
+        exact_optimum(problem(0, samples=8000), 4000)

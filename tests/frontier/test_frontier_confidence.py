@@ -1,0 +1,227 @@
+"""Coverage by simulation: 1000 draws of n samples each, against a truth from four million samples or a closed form.
+
+Every draw is one row, so one call gives all its intervals; `doi_intervals` and its like are shown to be those rows.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from advfrontier.errors import FrontierError
+from advfrontier.frontier import (
+    aoi,
+    aoi_interval,
+    aurec,
+    aurec_difference_interval,
+    aurec_interval,
+    curve_band,
+    defence_frontier,
+    doi,
+    doi_intervals,
+    rank_shares,
+    robust_accuracy_interval,
+    wilson,
+)
+from advfrontier.frontier.confidence import ratio_intervals
+
+E = 4.0
+DRAWS = 1000
+
+
+def model(rng, shape):
+    """Distances as robust models have them: 15 % misclassified, the rest skewed, some beyond E or never broken."""
+    hardness = rng.lognormal(0, 0.6, shape)
+    d = np.where(rng.random(shape) < 0.15, 0.0, hardness)
+    return hardness, np.where(rng.random(shape) < 0.01, np.inf, d)
+
+
+def aurec_columns(rng, shape):
+    d = np.minimum(model(rng, shape)[1], E)
+    return d, np.ones(shape)
+
+
+def skewed_aurec_columns(rng, shape):
+    """A weak model: 60 % misclassified, a long tail."""
+    d = np.where(rng.random(shape) < 0.6, 0.0, np.minimum(rng.lognormal(0, 1, shape), 2 * E))
+    return d, np.ones(shape)
+
+
+def difference_columns(rng, shape):
+    hardness, first = model(rng, shape)
+    second = np.where(rng.random(shape) < 0.2, 0.0, hardness * rng.lognormal(0.1, 0.4, shape))
+    return np.minimum(first, E) - np.minimum(second, E), np.ones(shape)
+
+
+def doi_columns(rng, shape):
+    hardness = rng.lognormal(0, 0.6, shape)
+    pool = [
+        np.where(rng.random(shape) < 0.1 + 0.1 * k, 0.0, hardness * rng.lognormal(-0.1 * k, 0.4, shape))
+        for k in range(5)
+    ]
+    return pool[2], np.max(pool, axis=0)
+
+
+def aoi_columns(rng, shape):
+    """An attack that misses the frontier by a little on every third sample: AOI 0.99, very skewed."""
+    hardness, _ = model(rng, shape)
+    correct = rng.random(shape) > 0.15
+    missed = np.where(rng.random(shape) < 0.3, rng.exponential(0.1, shape), 0.0)
+    return (
+        np.where(correct, np.maximum(E - hardness * (1 + missed), 0), 0),
+        np.where(correct, np.maximum(E - hardness, 0), 0),
+    )
+
+
+@pytest.mark.parametrize("n", [100, 1000])
+@pytest.mark.parametrize(
+    "columns",
+    [aurec_columns, skewed_aurec_columns, difference_columns, doi_columns, aoi_columns],
+    ids=lambda f: f.__name__,
+)
+def test_bootstrap_intervals_cover(columns, n):
+    rng = np.random.default_rng(n)
+    u, w = columns(rng, 4_000_000)
+    truth = u.mean() / w.mean()
+    intervals = ratio_intervals(*columns(rng, (DRAWS, n)), limits=(-np.inf, np.inf), resamples=1000)
+    covered = np.mean([i.low <= truth <= i.high for i in intervals])
+    assert 0.92 <= covered <= 0.98
+    # Not covering by being useless: the width is that of a normal interval, give or take.
+    spread = np.std([i.estimate for i in intervals])
+    assert np.median([i.high - i.low for i in intervals]) < 5.5 * spread
+
+
+def exact_wilson_coverage(n, p):
+    counts = np.arange(n + 1)
+    held = [i.low <= p <= i.high for i in (wilson(int(k), n) for k in counts)]
+    return stats.binom.pmf(counts, n, p)[held].sum()
+
+
+@pytest.mark.parametrize("n", [100, 1000])
+@pytest.mark.parametrize("p", [0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.98, 0.99])
+def test_wilson_covers(n, p):
+    assert 0.92 <= exact_wilson_coverage(n, p) <= 0.98
+
+
+@pytest.mark.parametrize("n", [100, 1000])
+def test_robust_accuracy_interval_covers_in_simulation(n):
+    rng = np.random.default_rng(n)
+    p = rng.uniform(0.01, 0.99, DRAWS)
+    draws = np.where(rng.random((DRAWS, n)) < p[:, None], 1.0, 0.1)
+    held = [i.low <= q <= i.high for q, i in zip(p, (robust_accuracy_interval(d, 0.5) for d in draws), strict=True)]
+    assert 0.92 <= np.mean(held) <= 0.98
+
+
+@pytest.mark.parametrize("n", [100, 1000])
+def test_band_covers_the_whole_curve(n):
+    margin = curve_band(np.ones(n)).margin
+    # The exact probability for distances without ties, of all the least favourable: no simulation is as sharp.
+    assert 0.95 <= stats.kstwo.cdf(margin, n) <= 0.96
+    draws = 4000
+    rng = np.random.default_rng(n)
+    d = np.sort(np.where(rng.random((draws, n)) < 0.15, 0.0, rng.exponential(1, (draws, n))), axis=1)
+    truth = 0.85 * np.exp(-d)  # P(distance > ε)
+    larger = 1 - np.arange(1, n + 1) / n  # ρ at each distance, where distances differ, and 1 / n above it just before
+    off = np.where(d > 0, np.maximum(np.abs(larger - truth), np.abs(larger + 1 / n - truth)), 0)
+    off_at_zero = np.abs((d > 0).mean(axis=1) - 0.85)
+    covered = np.mean(np.maximum(off.max(axis=1), off_at_zero) <= margin)
+    assert covered >= 0.95 - 2.5 * np.sqrt(0.05 * 0.95 / draws)
+
+
+def test_band_surrounds_its_curve_and_stays_in_range():
+    d = np.random.default_rng(0).exponential(1, 200)
+    band, ε = curve_band(d), np.linspace(0, 8, 50)
+    assert (band.low(ε) <= band.curve.at(ε)).all()
+    assert (band.curve.at(ε) <= band.high(ε)).all()
+    assert band.low(ε).min() == 0
+    assert band.high(ε).max() == 1
+    assert curve_band(d, level=0.99).margin > band.margin
+
+
+def test_intervals_are_around_the_figures_they_are_for():
+    rng = np.random.default_rng(3)
+    _, first = model(rng, 300)
+    second = first * rng.lognormal(0, 0.3, 300)
+    frontier = np.minimum(first, second)
+    models = {"a": np.minimum(first, 50), "b": np.minimum(second, 50)}
+    assert aurec_interval(first, E=E).estimate == pytest.approx(aurec(first, E=E).value)
+    expected = aurec(first, E=E).value - aurec(second, E=E).value
+    assert aurec_difference_interval(first, second, E=E).estimate == pytest.approx(expected)
+    assert aoi_interval(first, frontier, E=E).estimate == pytest.approx(aoi(first, frontier, E=E).value)
+    for name, interval in doi_intervals(models).items():
+        assert interval.estimate == pytest.approx(doi(models[name], defence_frontier(models)).value)
+        assert 0 <= interval.low < interval.estimate < interval.high <= 1
+
+
+def test_interval_agrees_with_scipys_bootstrap():
+    d = np.random.default_rng(5).exponential(1, 400)
+    ours = aurec_interval(d, E=100.0, resamples=4000)
+    theirs = stats.bootstrap((d,), np.mean, n_resamples=4000, method="BCa", rng=np.random.default_rng(0))
+    width = theirs.confidence_interval.high - theirs.confidence_interval.low
+    assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.1 * width)
+    assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.1 * width)
+
+
+def test_pairing_makes_differences_sharper():
+    rng = np.random.default_rng(6)
+    first = rng.lognormal(0, 0.6, 500)
+    second = first * 1.05
+    paired = aurec_difference_interval(first, second, E=20.0)
+    shuffled = aurec_difference_interval(first, rng.permutation(second), E=20.0)
+    assert paired.high < 0
+    assert (shuffled.high - shuffled.low) > 3 * (paired.high - paired.low)
+
+
+def test_the_seed_decides_everything():
+    d = np.random.default_rng(0).exponential(1, 100)
+    assert aurec_interval(d, E=E, seed=1) == aurec_interval(d, E=E, seed=1)
+    assert aurec_interval(d, E=E, seed=1) != aurec_interval(d, E=E, seed=2)
+
+
+def test_degenerate_samples_are_flagged():
+    same = aurec_interval([2.0, 2.0, 2.0], E=E)
+    assert (same.low, same.high) == (2.0, 2.0)
+    assert "nothing about others" in same.flags[0]
+    assert aurec_interval([2.0], E=E).flags
+    nothing = aoi_interval([0.0, 0.0], [0.0, 0.0], E=E)
+    assert (nothing.estimate, nothing.low, nothing.high) == (1.0, 0.0, 1.0)
+    assert nothing.flags
+    frontier = np.linspace(1, 2, 100)
+    few = aoi_interval(np.append(frontier[:-1], 3.0), frontier, E=E)  # one sample alone is off the frontier
+    assert "too few samples" in few.flags[0]
+    assert few.low == 0
+
+
+def test_rank_shares_tell_how_easily_the_order_changes():
+    rng = np.random.default_rng(8)
+    d = rng.lognormal(0, 0.5, 300)
+    names, shares = rank_shares(
+        {"far": d * 3, "a": d * rng.lognormal(0, 0.5, 300), "b": d * rng.lognormal(0, 0.5, 300)}
+    )
+    assert names == ("far", "a", "b")
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert shares[0].tolist() == [1, 0, 0]
+    assert 0.02 < shares[1, 1] < 0.98
+
+
+def test_flagged_models_do_not_set_the_frontier_of_intervals():
+    rng = np.random.default_rng(9)
+    d = rng.lognormal(0, 0.5, 200)
+    wild = np.where(rng.random(200) < 0.2, np.inf, 5 * d)
+    intervals = doi_intervals({"a": d, "b": d * rng.lognormal(0, 0.3, 200), "wild": wild}, flagged={"wild"})
+    assert intervals["a"].estimate > 0.7
+    assert intervals["wild"].estimate > 1
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95])
+def test_levels_are_probabilities(level):
+    with pytest.raises(FrontierError, match=r"0\.95"):
+        curve_band([1.0, 2.0], level=level)
+
+
+def test_wrong_counts_and_sizes_are_refused():
+    with pytest.raises(FrontierError, match="proportion"):
+        wilson(5, 4)
+    with pytest.raises(FrontierError, match="same samples"):
+        aurec_difference_interval([1.0], [1.0, 2.0], E=E)
+    with pytest.raises(FrontierError, match="same samples"):
+        aoi_interval([1.0], [1.0, 2.0], E=E)

@@ -1,0 +1,163 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from advfrontier.errors import FrontierError
+from advfrontier.pool import PAPER_TIERS, Ensemble, Move, Run, paper_ensemble, tier_queries, violations
+from advfrontier.pool.paper import published_totals
+from advfrontier.threat.names import NORMS
+
+TABLES = Path("/work/shared/paper/tables.json")
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_paper_ensembles_have_their_totals_obey_c_and_nest(norm):
+    tiers = [paper_ensemble(name, norm) for name in PAPER_TIERS]
+    for ensemble, total in zip(tiers, (4000, 8000, 12000), strict=True):
+        assert ensemble.total == total
+        ensemble.check(classes=10)
+        assert not violations({Run.parse(run): queries for run, queries in ensemble.queries.items()})
+        assert tiers[-1].at(total).queries == ensemble.queries
+    assert tiers[1].contains(tiers[0])
+    assert tiers[2].contains(tiers[1])
+    assert not tiers[0].contains(tiers[1])
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_paper_ensembles_split_the_published_totals(norm):
+    table = published_totals()
+    for place, name in enumerate(PAPER_TIERS):
+        queries = {Run.parse(run): q for run, q in paper_ensemble(name, norm).queries.items()}
+        for attack, groups in table[norm].items():
+            for group, variant in (("base", "base"), ("restarts", "restart"), ("targets", "target")):
+                total = sum(q for run, q in queries.items() if run.attack == attack and run.variant == variant)
+                assert total == groups.get(group, [0, 0, 0])[place]
+
+
+@pytest.mark.skipif(not TABLES.exists(), reason="the paper's tables are not on this machine")
+def test_published_totals_are_the_papers():
+    paper = json.loads(TABLES.read_text())["ensembles"]
+    ours = published_totals()
+    assert set(paper) == set(NORMS)
+    for norm, attacks in paper.items():
+        assert set(attacks) == set(ours[norm])
+        for attack, groups in attacks.items():
+            found = ours[norm][attack]
+            assert found["base"] == groups["base"]
+            assert found.get("restarts", [0, 0, 0]) == groups["restarts"]
+            assert found.get("targets", [0, 0, 0]) == groups["targeted"]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_any_budget_is_spent_and_nested(norm):
+    whole = paper_ensemble("paper-12k", norm)
+    smaller = whole.at(10)
+    for budget in range(10, 12001, 10):
+        ensemble = whole.at(budget)
+        assert ensemble.total == budget
+        assert ensemble.contains(smaller)
+        if budget % 500 == 0:
+            ensemble.check()
+        smaller = ensemble
+    assert whole.at(20000) is whole
+    assert whole.at(5).total == 0
+
+
+def test_few_classes_drop_targets_and_the_total_says_so():
+    ten, three = paper_ensemble("paper-12k", "L0"), paper_ensemble("paper-12k", "L0", classes=3)
+    dropped = {run for run in ten.runs if Run.parse(run).variant == "target" and Run.parse(run).index > 2}
+    assert set(ten.runs) - set(three.runs) == dropped
+    assert three.total == 12000 - sum(ten.queries[run] for run in dropped)
+    three.check(classes=3)
+    with pytest.raises(FrontierError, match="3 classes"):
+        ten.check(classes=3)
+
+
+def test_toml_round_trip(tmp_path):
+    ensemble = Ensemble(
+        "greedy-4k",
+        "l2",
+        (
+            Move((("fmn", 300),), 4000),
+            Move((("ddn:target1", 100), ("ddn:target2", 100)), 4000),
+            Move((("fmn", 500),), 8000),
+        ),
+        aoi=0.9876543210123456,
+        bound=0.99,
+    )
+    ensemble.save(tmp_path / "e.toml")
+    read = Ensemble.load(tmp_path / "e.toml")
+    assert read == ensemble
+    assert read.queries == {"fmn": 500, "ddn:target1": 100, "ddn:target2": 100}
+    assert read.tiers == (4000, 8000)
+
+
+def test_a_tier_that_left_queries_unspent_comes_back_as_it_was():
+    ensemble = Ensemble("x", "L2", (Move((("fmn", 300),), 1000), Move((("ddn", 100),), 2000)))
+    assert ensemble.at(1000).queries == {"fmn": 300}  # ddn would fit, but was given its queries only beyond 1000
+    assert ensemble.at(1010).queries == {"fmn": 300, "ddn": 100}
+
+
+def test_a_cut_move_still_obeys_c():
+    pair = Ensemble("x", "L2", (Move((("fmn:target1", 400), ("fmn:target2", 400)), 800),))
+    assert pair.at(500).queries == {"fmn:target1": 400, "fmn:target2": 100}
+    pair.at(500).check()
+
+
+def test_ensemble_of_queries_orders_runs_so_that_prefixes_obey_c():
+    ensemble = Ensemble.of(
+        "mine", "L2", {"fmn:target2": 100, "fmn:restart1": 200, "fmn:target1": 100, "fmn": 100, "ddn": 0}
+    )
+    ensemble.check()
+    assert ensemble.total == 500
+    assert "ddn" not in ensemble.queries
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        ({"fmn:restart1": 100}, "needs at least 1"),
+        ({"fmn:target1": 100, "fmn:target2": 200}, "needs at least 200"),
+        ({"sigma_zero": 100}, "does not run in L2"),
+        ({"nothing": 100}, "unknown solver"),
+    ],
+)
+def test_infeasible_ensembles_are_refused(queries, message):
+    with pytest.raises(FrontierError, match=message):
+        Ensemble.of("x", "L2", queries).check()
+
+
+@pytest.mark.parametrize(
+    ("moves", "message"),
+    [
+        ((Move((("fmn", 300),), 4000), Move((("fmn", 200),), 4000)), "expected a rise"),
+        ((Move((("fmn", 1200),), 4000),), "1000 at most"),
+        ((Move((("fmn", 300),), 200),), "reach 300"),
+        ((Move((("fmn", 300),), 400), Move((("ddn", 100),), 300)), "rising order"),
+    ],
+)
+def test_wrong_moves_are_refused(moves, message):
+    with pytest.raises(FrontierError, match=message):
+        Ensemble("x", "L2", moves)
+
+
+@pytest.mark.parametrize("text", ["name = 1", "not toml", 'name = "x"\nnorm = "L2"\n[[moves]]\ntier = 100\n'])
+def test_other_files_are_refused(text):
+    with pytest.raises(FrontierError, match="not an ensemble"):
+        Ensemble.from_toml(text)
+
+
+def test_a_total_that_does_not_add_up_is_refused():
+    text = Ensemble.of("x", "L2", {"fmn": 100}).to_toml().replace("total = 100", "total = 200")
+    with pytest.raises(FrontierError, match="says total = 200"):
+        Ensemble.from_toml(text)
+
+
+def test_tiers_by_name():
+    assert [tier_queries(t) for t in ("4k", "12K", "6500", 800)] == [4000, 12000, 6500, 800]
+    for wrong in ("k", "4.5k", "-1", "0"):
+        with pytest.raises(FrontierError, match="not a budget"):
+            tier_queries(wrong)
+    with pytest.raises(FrontierError, match="paper-4k"):
+        paper_ensemble("paper-5k", "L2")
