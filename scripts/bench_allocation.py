@@ -2,8 +2,9 @@
 
     OMP_NUM_THREADS=1 python scripts/bench_allocation.py
 
-1× samples is 100 runs × 10 levels × 17 models × 1000 samples. Runs and levels are scaled with 250 samples per model, so that 4× needs
-no more memory than that. Every size is measured in a process of its own, the better of two times counts.
+1× is 100 runs × 10 levels × 17 models × 1000 samples. Larger problems hold the same data more often (samples
+repeated, runs under further names, levels that add nothing), so that the search makes the same moves and only the
+size differs. Every size is measured in a process of its own; the best of three times counts.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MODELS = 17
-ATTACKS = ("pdpgd", "pdgd", "fmn", "apgd_min-ce", "apgd_min-dlr", "alma", "ddn")
+ATTACKS = ("pdpgd", "pdgd", "fmn", "apgd_ce", "apgd_dlr", "alma", "ddn")
 VARIANTS = ("", *(f":restart{k}" for k in range(1, 6)), *(f":target{k}" for k in range(1, 10)))
 
 
-def run_names(count: int) -> list[str]:
-    """As many run names as asked for: the attacks with all their variants, then made-up attacks."""
-    attacks = [*ATTACKS, *(f"solver{k}" for k in range(count))]
-    return [attack + variant for attack in attacks for variant in VARIANTS][:count]
+def run_names(copy: int) -> list[str]:
+    """A hundred run names; further copies stand for other attacks."""
+    attacks = [f"{attack}{copy}" if copy else attack for attack in ATTACKS]
+    return [attack + variant for attack in attacks for variant in VARIANTS][:100]
 
 
 def trajectories(names: list[str], levels: list[int], samples: int, *, seed: int = 0) -> Iterator[Trajectories]:
@@ -57,14 +58,28 @@ def trajectories(names: list[str], levels: list[int], samples: int, *, seed: int
         yield Trajectories.best_so_far(names, levels, d, [str(i) for i in range(samples)])
 
 
-def measure(runs: int, levels: int, samples: int) -> dict[str, object]:
-    """Allocate once or twice and report."""
-    steps = [1000 * k // levels for k in range(1, levels + 1)]
-    traces = list(trajectories(run_names(runs), steps, samples))
+def enlarged(traces: Trajectories, *, samples: int, runs: int, levels: int) -> Trajectories:
+    """The same trajectories with so many times the samples, runs or levels."""
+    d = np.tile(traces.distances, (runs, 1, samples))
+    later = np.repeat(d, levels, axis=1)  # level k again until the level after it ...
+    shifted = np.concatenate([np.full_like(d[:, :1], np.inf)] * (levels - 1) + [later], axis=1)[:, : later.shape[1]]
+    shifted[:, :, d[0, 0] == 0] = 0
+    return Trajectories(
+        tuple(name for copy in range(runs) for name in run_names(copy)),
+        np.arange(1, 10 * levels + 1) * (100 // levels),
+        shifted,
+        tuple(str(i) for i in range(d.shape[2])),
+    )
+
+
+def measure(axis: str, factor: int) -> dict[str, object]:
+    """Allocate three times and report."""
+    factors = {"samples": 1, "runs": 1, "levels": 1} | {axis: factor}
+    traces = [enlarged(t, **factors) for t in trajectories(run_names(0), list(range(100, 1001, 100)), 1000)]
     times = []
-    for _ in range(2):
+    for _ in range(3):
         start = time.perf_counter()
-        ensembles = allocate(traces, norm="L2", levels=steps)
+        ensembles = allocate(traces, norm="L2", levels=traces[0].queries.tolist())
         times.append(time.perf_counter() - start)
     return {
         "seconds": round(min(times), 2),
@@ -75,27 +90,21 @@ def measure(runs: int, levels: int, samples: int) -> dict[str, object]:
 
 def main() -> None:
     """Measure everything, or one size when called for it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--one", nargs=3, type=int, metavar=("RUNS", "LEVELS", "SAMPLES"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--one", nargs=2, metavar=("AXIS", "FACTOR"))
     one = parser.parse_args().one
     if one:
-        print(json.dumps(measure(*one)))
+        print(json.dumps(measure(one[0], int(one[1]))))
         return
-    sizes = {
-        "samples": [(100, 10, 1000 * k) for k in (1, 2, 4)],
-        "runs": [(100 * k, 10, 250) for k in (1, 2, 4)],
-        "levels": [(100, 10 * k, 250) for k in (1, 2, 4)],
-    }
-    for axis, three in sizes.items():
+    for axis in ("samples", "runs", "levels"):
         first = 0.0
-        for factor, size in zip((1, 2, 4), three, strict=True):
-            command = [sys.executable, __file__, "--one", *map(str, size)]
+        for factor in (1, 2, 4):
+            command = [sys.executable, __file__, "--one", axis, str(factor)]
             found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603
             first = first or found["seconds"]
             ratio = found["seconds"] / first
-            print(
-                f"{axis:8} {factor}×  {size}  {found['seconds']:6.2f} s  {ratio:4.1f}×  {found['gigabytes']} GB  {found['tiers']}"
-            )
+            print(f"{axis:8} {factor}×  {found['seconds']:6.2f} s  {ratio:4.2f}×  {found['gigabytes']} GB", flush=True)
+            print(f"         total, AOI, bound: {found['tiers']}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from instances import LEVELS, RUNS, problem, trajectories
+from frontier_instances import LEVELS, RUNS, problem, trajectories
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier import (
@@ -85,7 +85,8 @@ def test_tiers_are_nested_feasible_and_reproduced_by_the_order_of_moves(seed, sw
     for ensemble, budget in zip(ensembles, budgets, strict=True):
         assert ensemble.total <= budget
         ensemble.check()
-        assert ensemble.aoi <= ensemble.bound + 1e-12
+        assert ensemble.aoi <= ensemble.bound <= 1 + 1e-12
+        assert ensemble.at_least == ensemble.aoi / ensemble.bound
         for larger in ensembles:
             if larger.total >= ensemble.total:
                 assert larger.contains(ensemble)

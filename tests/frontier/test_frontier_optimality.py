@@ -147,7 +147,9 @@ def test_baseline_radii_are_nine_percentiles_and_the_reference():
 
 def test_odd_baselines():
     frontier = [1.0, 2.0]
-    assert "rise" in baseline_aoi([0.5, 1.5], [0.4, 0.6], frontier).flags[0]
+    assert baseline_aoi([0.5, 1.5], [1.0, 0.5], frontier).flags == ()
+    assert "rise" in baseline_aoi([0.5, 1.5], [0.5, 1.0], frontier).flags[0]
+    assert "below the frontier at 1 radii" in baseline_aoi([0.5, 1.5], [1.0, 0.0], frontier).flags[0]
     assert baseline_aoi([0.5], [0.5], [0.0, 0.0]).flags
     with pytest.raises(FrontierError, match="per cent"):
         baseline_aoi([0.5], [50.0], frontier)

@@ -49,11 +49,10 @@ def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bo
     flags = [TRAINING] if getattr(oracle, "was_training", False) else []
     x = images.to(oracle.device, oracle.dtype)
     y = labels.to(oracle.device)
-    with torch.no_grad():
-        logits = oracle.logits(x)
-        _check_logits(logits, len(x), y)
-        again = oracle.logits(x)
-        alone = oracle.logits(x.flip(0)[: (len(x) + 1) // 2])  # others' company: half of the batch, in reverse
+    logits = oracle.logits(x)
+    _check_logits(logits, len(x), y)
+    again = oracle.logits(x)
+    alone = oracle.logits(x.flip(0)[: (len(x) + 1) // 2])  # in other company: half of the batch, in reverse
     if _looks_like_probabilities(logits):
         flags.append(PROBABILITIES)
     scale = logits.abs().amax()
@@ -87,7 +86,9 @@ def _looks_like_probabilities(logits: Tensor) -> bool:
 
 def _check_gradients(oracle: Oracle, x: Tensor, y: Tensor) -> list[str]:
     probe = x.clone().requires_grad_()
-    gap = margin(oracle.logits(probe), y)
+    logits = oracle.logits(probe)
+    with torch.enable_grad():
+        gap = margin(logits, y)
     if not gap.requires_grad:
         raise FrontierError(
             "the model's logits have no gradient with respect to the images: gradient attacks cannot run; "

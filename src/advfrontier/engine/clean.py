@@ -55,7 +55,8 @@ def clean_pass(
         y = labels[rows].to(oracle.device)
         logits = oracle.logits(x)
         check_labels(y, logits.shape[1])
-        gap = margin(logits, y)
+        with torch.set_grad_enabled(gradients):
+            gap = margin(logits, y)
         flat = x.detach().flatten(1)
         boundary = norm.largest(flat)
         if gradients:

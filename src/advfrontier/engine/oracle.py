@@ -57,14 +57,15 @@ class Oracle(AbstractContextManager["Oracle"]):
         self._restore.clear()
 
     def logits(self, images: Tensor) -> Tensor:
-        """One forward pass. Gradients can be taken if `images` asks for them."""
+        """One forward pass. Gradients can be taken if `images` asks for them, whatever mode the caller is in."""
         self._charge(len(images))
-        return self.model(images)
+        with torch.set_grad_enabled(images.requires_grad):
+            return self.model(images)
 
     def gradient(self, value: Tensor, images: Tensor) -> Tensor:
         """One backward pass: the gradient of the summed value, contiguous and owned by the caller."""
         self._charge(len(images))
-        (gradient,) = torch.autograd.grad(value.sum(), images)
+        (gradient,) = torch.autograd.grad(value, images, torch.ones_like(value))
         return gradient.contiguous()
 
     def _charge(self, rows: int) -> None:

@@ -129,6 +129,7 @@ def start_unit(
     )
 
 
+@torch.no_grad()
 def advance(
     oracle: Oracle, units: Sequence[Unit], queries: Sequence[int], *, tick: Callable[[int], object] | None = None
 ) -> None:
@@ -158,8 +159,8 @@ def _step(oracle: Oracle, units: list[Unit], cost: int) -> None:
     first = units[0]
     points = first.state.point if len(units) == 1 else torch.cat([unit.state.point for unit in units])
     images = points.detach().view(-1, *first.problem.shape).requires_grad_(cost == 2)
+    logits = oracle.logits(images)
     with torch.set_grad_enabled(cost == 2):
-        logits = oracle.logits(images)
         rows = torch.split(logits, [unit.rows for unit in units])
         names = [unit.solver.loss(unit.queries // cost) or "margin" for unit in units]
         losses = [
@@ -226,8 +227,7 @@ def verify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
     oracle.purpose = "verification"
     held = torch.ones(unit.rows, dtype=torch.bool)
     kept = (unit.best_distance < torch.inf).nonzero().squeeze(1)
-    with torch.no_grad():
-        for rows in torch.split(kept, batch_size):
-            logits = oracle.logits(unit.best_point[rows].view(-1, *unit.problem.shape))
-            held[rows.cpu()] = (logits.argmax(1) != unit.problem.labels[rows]).cpu()
+    for rows in torch.split(kept, batch_size):
+        logits = oracle.logits(unit.best_point[rows].view(-1, *unit.problem.shape))
+        held[rows.cpu()] = (logits.argmax(1) != unit.problem.labels[rows]).cpu()
     return held

@@ -67,8 +67,9 @@ def allocate_problem(
         ]
         reached[budget], orders[budget] = levels, tuple(moves)
     bounds = certify(problem, reached)
+    values = {budget: problem.aoi(levels) for budget, levels in reached.items()}
     return tuple(
-        Ensemble(f"{name}-{_label(budget)}", norm, orders[budget], problem.aoi(reached[budget]), bounds[budget])
+        Ensemble(f"{name}-{_label(budget)}", norm, orders[budget], values[budget], max(bounds[budget], values[budget]))
         for budget in stages
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.curve import check_limit, epsilon_min
+from advfrontier.frontier.curve import Curve, check_limit, epsilon_min
 from advfrontier.frontier.measure import as_distances, unbroken_flag
 from advfrontier.frontier.optimality import degenerate
 
@@ -55,6 +55,8 @@ def baseline_aoi(
     limit = epsilon_min(best).value if E is None else check_limit(E)
     ε, ρ, flags = _known_points(epsilons, accuracies, clean=float((best > 0).mean()))
     flags = unbroken_flag(best) + flags
+    if below := int((ρ < Curve.of(best).at(ε) - 1e-9).sum()):
+        flags += (f"the attack is below the frontier at {below} radii, so its pool lacks it and the AOI may pass 1",)
     reach = float(np.maximum(limit - best[best > 0], 0).mean() * (best > 0).mean()) if (best > 0).any() else 0.0
     if reach == 0:
         return BaselineAOI(1.0, 1.0, 1.0, (*flags, degenerate(best, limit)))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 STEPS = 30  # price updates per tier: each costs one pass over all values
 PATIENCE = 3  # steps without progress before the step size is halved
+TOLERANCE = 1e-9  # what counts as progress
 
 
 def certify(problem: Problem, allocations: Mapping[int, Levels], *, steps: int = STEPS) -> dict[int, float]:
@@ -39,23 +40,22 @@ def certify(problem: Problem, allocations: Mapping[int, Levels], *, steps: int =
     for budget, levels in allocations.items():
         prices = problem.reached(levels)
         target = float(prices.sum()) + problem.constant
-        best, best_prices, scale, waited = math.inf, prices, 1.0, 0
+        best, best_prices, best_slope = math.inf, prices, np.zeros_like(prices)
+        scale, waited = 1.0, 0
         for _ in range(steps + 1):
             bounds, chosen = bound_at(problem, prices, budgets, choose_for=budget)
             least = {b: min(least[b], bounds[b]) for b in budgets}
-            if bounds[budget] < best - 1e-9:
-                best, best_prices, waited = bounds[budget], prices, 0
-            else:
-                waited += 1
-            if waited == PATIENCE:
-                prices, scale, waited = best_prices, scale / 2, 0
-                continue
+            bound, waited = bounds[budget], waited + 1
             # The slope of the bound in λᵢ: 1 less the chosen runs worth more than λᵢ there.
             slope = 1.0 - sum((problem.values[run, level - 1] > prices for run, level in chosen), np.zeros_like(prices))
+            if bound < best - TOLERANCE:
+                best, best_prices, best_slope, waited = bound, prices, slope, 0
+            if waited == PATIENCE:
+                bound, prices, slope, scale, waited = best, best_prices, best_slope, scale / 2, 0
             length = float(slope @ slope)
-            if length == 0 or best - target < 1e-9:
+            if length == 0 or best - target < TOLERANCE:
                 break
-            prices = np.maximum(prices - scale * (bounds[budget] - target) / length * slope, 0.0)
+            prices = np.maximum(prices - scale * (bound - target) / length * slope, 0.0)
     return least
 
 

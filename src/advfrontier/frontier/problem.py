@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Levels = NDArray[np.int64]  # per run, 0 = not run, k = the k-th level
 
+CACHE = 100_000  # numbers of an intermediate array: few enough to stay in a processor's cache
 LEVELS = tuple(range(100, 1001, 100))  # the paper's S: what a run may be given
 
 
@@ -69,11 +70,15 @@ class Problem:
     def gains(self, reached: NDArray[np.float64], runs: Iterable[int] | None = None) -> NDArray[np.float64]:
         """What each level of each run adds to `reached`, alone: an array (run, level)."""
         chosen = range(len(self.runs)) if runs is None else list(runs)
-        added = np.empty((len(chosen), self.values.shape[1]))
-        buffer = np.empty(self.values.shape[1:])
-        for place, run in enumerate(chosen):  # run by run, so that the intermediate array stays in the cache
-            np.maximum(self.values[run], reached, out=buffer)
-            buffer.sum(axis=1, out=added[place])
+        levels, samples = self.values.shape[1:]
+        added = np.empty((len(chosen), levels))
+        step = min(levels, max(1, CACHE // max(samples, 1)))  # levels at a time
+        buffer = np.empty((step, samples))
+        for place, run in enumerate(chosen):
+            for start in range(0, levels, step):
+                rows = self.values[run, start : start + step]
+                best = np.maximum(rows, reached, out=buffer[: len(rows)])
+                best.sum(axis=1, out=added[place, start : start + step])
         return np.asarray(added - reached.sum(), dtype=np.float64)
 
     def raises(self, levels: Levels, run: int, level: int) -> tuple[tuple[int, int], ...]:
@@ -139,7 +144,7 @@ def _worth(traces: Trajectories, levels: Sequence[int]) -> tuple[NDArray[np.floa
     limit = float(finite.max()) if finite.size else 0.0
     counted = (frontier > 0) & (frontier < limit)
     # `compress` leaves samples side by side in memory, indexing by a mask does not: all speed depends on it.
-    thin = np.compress(counted, traces.thin(levels).distances, axis=2)
+    thin = np.compress(counted, traces.distances[:, traces.places(levels)], axis=2)
     if not counted.any():
         return thin, degenerate(frontier, limit)
     np.subtract(limit, thin, out=thin)

@@ -43,7 +43,9 @@ def rank_stability(distances: Mapping[str, ArrayLike], *, epsilons: ArrayLike | 
     """Rank the models at these ε, or at every ε where any curve drops, which misses nothing.
 
     Where curves are equal (all are 0 in the end) models share a rank. A move counts only if it does not depend on how
-    such ties are broken: from the last place a model may hold at one ε to the first it may hold at another.
+    such ties are broken: from the last place a model may hold at one ε to the first it may hold at another. Far out a
+    rank is decided by single samples: the paper reads ranks at ten radii, which `baseline_radii` gives for the
+    defence frontier.
     """
     names, table = as_models(distances)
     if epsilons is None:

@@ -112,11 +112,16 @@ class Trajectories:
 
     def thin(self, queries: Sequence[int]) -> Self:
         """Keep these checkpoints only."""
+        where = self.places(queries)
+        return replace(self, queries=self.queries[where], distances=self.distances[:, where])
+
+    def places(self, queries: Sequence[int]) -> NDArray[np.intp]:
+        """Where these checkpoints stand among all."""
         where = np.searchsorted(self.queries, queries)
         if (where >= self.queries.size).any() or (self.queries[where] != np.asarray(queries)).any():
             missing = sorted(set(queries) - set(self.queries.tolist()))
             raise FrontierError(f"no checkpoint at {missing}: these trajectories have {self.queries.tolist()[:12]} …")
-        return replace(self, queries=self.queries[where], distances=self.distances[:, where])
+        return np.asarray(where, dtype=np.intp)
 
     def join(self, other: Trajectories) -> Self:
         """Add another's runs, traced on the same samples (in any order) with the same checkpoints."""

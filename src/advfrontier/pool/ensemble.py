@@ -94,6 +94,11 @@ class Ensemble:
         return sum(self.queries.values())
 
     @property
+    def at_least(self) -> float | None:
+        """The share of the AOI any allocation with this budget could reach that this one is sure to reach."""
+        return None if self.aoi is None or self.bound is None else self.aoi / self.bound
+
+    @property
     def tiers(self) -> tuple[int, ...]:
         """The budgets at which the order of moves was completed before going on."""
         return tuple(sorted({move.tier for move in self.moves}))

@@ -18,7 +18,9 @@ from advfrontier.pool import CATALOGUE, SolverFacts
 from advfrontier.solvers.protocol import Answer, Problem, cosine
 from advfrontier.threat.random import uniform
 
-_HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # of the patch's area, in ten-thousandths of the horizon
+# When the patch's area halves, in ten-thousandths of the horizon. The Square Attack also halves it at 10: with a fifth of
+# its queries, larger patches for longer reach smaller distances.
+_HALVINGS = (50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 
 
 @dataclass
@@ -38,17 +40,17 @@ class SquareMin:
 
     facts: ClassVar[SolverFacts] = CATALOGUE["square_min"]
 
-    radius: float = 0.5
-    gamma: float = 0.05
+    reach: float = 2.0  # the first radius, over the first-order estimate of the boundary
+    gamma: float = 0.015
     gamma_final: float = 0.001
     area: float = 0.8
 
     def start(self, problem: Problem) -> SquareMinState:
-        """Vertical stripes of random sign."""
+        """Vertical stripes of random sign, at a radius that should succeed, but at most half the box."""
         channels, height, width = _image(problem.shape)
         stripes = _signs(problem, "stripes", channels * width).view(-1, channels, 1, width)
         signs = stripes.expand(-1, channels, height, width).flatten(1).contiguous()
-        radius = torch.minimum(torch.full_like(problem.boundary, self.radius), problem.largest)
+        radius = (self.reach * problem.boundary).clamp_(max=0.5)
         point = (problem.inputs + signs * radius[:, None]).clamp_(0, 1)
         return SquareMinState(point, radius, signs, torch.full_like(radius, torch.inf), signs.clone())
 
@@ -63,7 +65,9 @@ class SquareMin:
         state.margin = torch.where(better, answer.margin, state.margin)
         γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
         success = answer.misclassified
-        state.radius = torch.where(success, torch.minimum(state.radius, answer.distance) * (1 - γ), state.radius)
+        # Without any success yet the radius grows; after one, failing at this radius only means to go on searching.
+        grown = torch.where(answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest))
+        state.radius = torch.where(success, (1 - γ) * answer.best_distance, grown)
         state.margin = torch.where(success, torch.inf, state.margin)
         state.trial = torch.where(success[:, None], state.signs, self._patched(problem, state.signs, i))
         state.point = (problem.inputs + state.trial * state.radius[:, None]).clamp_(0, 1)
