@@ -15,6 +15,7 @@ from torch import Tensor
 from advfrontier.errors import FrontierError
 from advfrontier.pool import MAX_QUERIES
 from advfrontier.solvers import Answer, Problem, Solver, solver_of
+from advfrontier.solvers.protocol import length
 from advfrontier.threat.losses import LOSSES, margin
 from advfrontier.threat.norms import TINY
 
@@ -45,10 +46,9 @@ class Unit:
     solver: Solver
     problem: Problem
     state: Any
-    reference: Tensor  # the inputs in the precision that distances are measured in
     best_point: Tensor
-    best_distance: Tensor
-    trajectory: Tensor  # (checkpoints, n): best distance after 10, 20, … queries
+    best_distance: Tensor  # in working precision: steers the search; what is recorded is measured on the point
+    trajectory: Tensor  # (checkpoints, n) float64 on the CPU: best distance after 10, 20, … queries
     zero_gradients: Tensor  # steps on which the sample's gradient vanished
     bad_gradients: Tensor  # … or was not finite, and taken for zero
     queries: int = 0  # spent on every sample so far
@@ -57,6 +57,13 @@ class Unit:
     def rows(self) -> int:
         """Samples of the shard."""
         return len(self.problem.inputs)
+
+    def distances(self) -> Tensor:
+        """Distances of the kept points, measured in float64 on the points as stored; inf where there is none."""
+        host = "cpu" if self.best_point.device.type == "mps" else self.best_point.device  # MPS has no float64
+        points, inputs = self.best_point.to(host, torch.float64), self.problem.inputs.to(host, torch.float64)
+        measured = self.problem.norm.distance(points, inputs)
+        return torch.where(self.best_distance.to(host) < torch.inf, measured, torch.inf).cpu()
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything needed to go on later, as a flat dictionary of tensors of its own."""
@@ -111,19 +118,15 @@ def start_unit(
         seed=run_seed,
         ids=ids,
     )
-    # MPS has no float64: there the distances that steer the search are float32, and the final ones measured elsewhere.
-    reference = x if oracle.device.type == "mps" else x.double()
-    unbroken = torch.full((len(x),), torch.inf, dtype=reference.dtype, device=x.device)
     counter = torch.zeros(len(x), dtype=torch.int32, device=x.device)
     return Unit(
         run=run,
         solver=solver,
         problem=problem,
         state=solver.start(problem),
-        reference=reference,
         best_point=x.clone(),
-        best_distance=unbroken,
-        trajectory=unbroken.expand(horizon // CHECKPOINT, -1).clone(),
+        best_distance=torch.full_like(boundary, torch.inf),
+        trajectory=torch.full((horizon // CHECKPOINT, len(x)), torch.inf, dtype=torch.float64),
         zero_gradients=counter,
         bad_gradients=counter.clone(),
     )
@@ -177,41 +180,49 @@ def _step(oracle: Oracle, units: list[Unit], cost: int) -> None:
         _tell(unit, z.detach(), loss.detach(), own)
         unit.queries += cost
         if unit.queries % CHECKPOINT == 0:
-            unit.trajectory[unit.queries // CHECKPOINT - 1] = unit.best_distance
+            unit.trajectory[unit.queries // CHECKPOINT - 1] = unit.distances()
 
 
 def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
     """Keep the point if it is the best so far, and let the solver move on."""
-    point, problem = unit.state.point, unit.problem
-    if gradient.shape[1]:
-        length = torch.linalg.vector_norm(gradient, 2, dim=1)
-        finite = length.isfinite()
-        if not finite.all():
-            gradient = torch.where(finite[:, None], gradient, 0)
-        unit.bad_gradients += ~finite
-        unit.zero_gradients += length < TINY
-    gap = margin(logits, problem.labels)
+    point, problem, i = unit.state.point, unit.problem, unit.queries // unit.solver.facts.step_queries
+    size, gradient = _inspect(unit, gradient)
+    own = problem.targets is None and unit.solver.loss(i) in ("margin", None)
+    gap = loss if own else margin(logits, problem.labels)
     wrong = robustly_misclassified(logits, gap)
-    distance = problem.norm.distance(point, unit.reference)
-    improved = wrong & (distance < unit.best_distance)
+    distance = problem.norm.distance(point, problem.inputs)
+    # Nearer by more than rounding, so that distances measured in float64 never rise along a trajectory.
+    improved = wrong & (distance < (1 - 8 * torch.finfo(distance.dtype).eps) * unit.best_distance)
     unit.best_distance = torch.where(improved, distance, unit.best_distance)
-    torch.where(improved[:, None], point, unit.best_point, out=unit.best_point)
-    unit.solver.step(
-        problem,
-        unit.state,
-        unit.queries // unit.solver.facts.step_queries,
-        Answer(
-            logits=logits,
-            loss=loss,
-            gradient=gradient,
-            margin=gap,
-            misclassified=wrong,
-            distance=distance.to(point.dtype),
-            improved=improved,
-            best_point=unit.best_point,
-            best_distance=unit.best_distance.to(point.dtype),
-        ),
+    unit.best_point[improved] = point[improved]
+    answer = Answer(
+        logits=logits,
+        loss=loss,
+        gradient=gradient,
+        length=size,
+        margin=gap,
+        misclassified=wrong,
+        distance=distance,
+        improved=improved,
+        best_point=unit.best_point,
+        best_distance=unit.best_distance,
     )
+    unit.solver.step(problem, unit.state, i, answer)
+
+
+def _inspect(unit: Unit, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient's length and the gradient; rows that vanish or are not finite are counted, the latter set to zero."""
+    if not gradient.shape[1]:
+        return gradient.sum(1), gradient
+    size = length(gradient)
+    low, high = torch.aminmax(size)
+    if not (float(low) > TINY and float(high) < torch.inf):  # also when one of them is NaN
+        finite = size.isfinite()
+        unit.bad_gradients += ~finite
+        gradient = torch.where(finite[:, None], gradient, 0)
+        size = length(gradient)
+        unit.zero_gradients += size <= TINY
+    return size, gradient
 
 
 def robustly_misclassified(logits: Tensor, gap: Tensor) -> Tensor:

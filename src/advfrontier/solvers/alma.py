@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, unit, unit_or_random
+from advfrontier.solvers.protocol import Answer, Problem, random_where_lost, unit
 
 _DOUBLINGS, _BISECTIONS = 60, 20
 
@@ -75,7 +75,8 @@ class Alma:
 
         g = answer.gradient.mul_(_slope(s, state.ρ, state.μ)[:, None])
         if i == 0:
-            g = self._first_step(problem, state, g)
+            random_where_lost(problem, answer, i)
+            self._first_step(problem, state, g)
         else:
             δ = state.point - problem.inputs
             g.add_(δ.sign_() if problem.norm.name == "L1" else unit(δ))
@@ -83,15 +84,13 @@ class Alma:
         state.momentum.mul_(self.alpha).add_(g.div_(state.square.sqrt().add_(1e-8)))
         waited = (i - state.first_success).clamp_(min=0) / (problem.steps - state.first_success)
         rate = state.rate * self.rate_decrease**waited
-        state.point = (state.point - rate[:, None] * state.momentum).clamp_(0, 1)
+        state.point = torch.addcmul(state.point, state.momentum, -rate[:, None]).clamp_(0, 1)
 
-    def _first_step(self, problem: Problem, state: AlmaState, g: Tensor) -> Tensor:
+    def _first_step(self, problem: Problem, state: AlmaState, g: Tensor) -> None:
         """Choose each sample's step size so that the first plain gradient step moves it by the wanted distance."""
         wanted = self.distance if self.distance is not None else 0.5 if problem.norm.name == "L1" else 0.1
-        flat = torch.linalg.vector_norm(g, 2, dim=1, keepdim=True) <= 1e-6
-        g = torch.where(flat, unit_or_random(problem, g, 0), g)
         if wanted == 0:
-            return g
+            return
 
         def moved(rate: Tensor) -> Tensor:
             point = (problem.inputs - rate[:, None] * g).clamp_(0, 1)
@@ -109,7 +108,6 @@ class Alma:
             beyond = moved(middle) > wanted
             low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
         state.rate = (low + high) / 2
-        return g
 
 
 def _slope(s: Tensor, ρ: Tensor, μ: Tensor) -> Tensor:

@@ -90,10 +90,10 @@ class ApgdMin:
 
     def _record(self, problem: Problem, state: ApgdMinState, i: int, answer: Answer) -> None:
         loss = answer.loss if i > 0 else LOSSES[self.loss_name](answer.logits, problem.labels, problem.targets)
-        lower = (loss < state.lowest_loss)[:, None]
-        state.best_gradient = torch.where(answer.improved[:, None], answer.gradient, state.best_gradient)
-        state.lowest_point = torch.where(lower, state.point, state.lowest_point)
-        state.lowest_gradient = torch.where(lower, answer.gradient, state.lowest_gradient)
+        state.best_gradient[answer.improved] = answer.gradient[answer.improved]
+        lower = (loss < state.lowest_loss) & ~answer.found  # after a success the lowest loss is not gone back to
+        state.lowest_point[lower] = state.point[lower]
+        state.lowest_gradient[lower] = answer.gradient[lower]
         state.lowest_loss = torch.minimum(loss, state.lowest_loss)
         if i > 0:
             state.falls = state.falls + (loss < state.last_loss)
@@ -151,12 +151,11 @@ class ApgdMin:
             δ = (state.point - x).sub_(step)
             state.point = norm.project_in_box(δ, ε, x).add_(x).clamp_(0, 1)
             return
-        direction = g.sign() if norm.name == "Linf" else unit(g)
-        ahead = project(state.point - η * direction)
+        direction = g.sign_() if norm.name == "Linf" else unit(g)
+        ahead = project(torch.addcmul(state.point, direction, -η))
         if i > 0:
-            a = self.momentum
-            drift = (state.point - state.previous).mul_(1 - a)
-            ahead = project(torch.lerp(state.point, ahead, a).add_(drift))
+            drift = state.point - state.previous
+            ahead = project(torch.lerp(state.point, ahead, self.momentum).add_(drift, alpha=1 - self.momentum))
         state.previous, state.point = state.point, ahead
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine, unit, unit_or_random
+from advfrontier.solvers.protocol import Answer, Problem, cosine, length, random_where_lost
 
 
 @dataclass
@@ -45,10 +45,11 @@ class Ddn:
     def step(self, problem: Problem, state: DdnState, i: int, answer: Answer) -> None:
         """Turn towards the gradient, change the radius, rescale."""
         α = cosine(1.0, 0.01, i, problem.steps)
-        δ = (state.point - problem.inputs).sub_(unit_or_random(problem, answer.gradient, i), alpha=α)
+        random_where_lost(problem, answer, i)
+        δ = (state.point - problem.inputs).addcmul_(answer.gradient, (-α / answer.length)[:, None])
         factor = torch.where(answer.misclassified, 1 - self.gamma, 1 + self.gamma)
         state.radius = torch.minimum(state.radius * factor, problem.largest)
-        point = (problem.inputs + unit(δ) * state.radius[:, None]).clamp_(0, 1)
+        point = torch.addcmul(problem.inputs, δ, (state.radius / length(δ))[:, None]).clamp_(0, 1)
         if self.levels is not None:
             point = (point * (self.levels - 1)).round_().div_(self.levels - 1)
         state.point = point

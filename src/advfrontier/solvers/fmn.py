@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine, free, unit
+from advfrontier.solvers.protocol import Answer, Problem, cosine, length
 from advfrontier.threat.norms import TINY
 
 
@@ -55,19 +55,27 @@ class Fmn:
         γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
         rule = self._features if norm.name == "L0" else self._radius
         state.radius = torch.minimum(rule(problem, state, answer, γ), problem.largest)
-        g = answer.gradient if norm.name == "L0" else free(answer.gradient, state.point)
-        δ = (state.point - problem.inputs).sub_(unit(g), alpha=α)
-        state.point = (problem.inputs + norm.project(δ, state.radius)).clamp_(0, 1)
+        step = answer.gradient.mul_((α / answer.length)[:, None])
+        if norm.name != "L0":
+            # Entries at the end of the box take their share of the step's length and then cannot move, which stalls the
+            # search: keep what the box leaves of the step, at the full length.
+            step = state.point - (state.point - step).clamp_(0, 1)
+            step.mul_((α / length(step))[:, None])
+        δ = (state.point - problem.inputs).sub_(step)
+        state.point = norm.project(δ, state.radius).add_(problem.inputs).clamp_(0, 1)
 
     def _radius(self, problem: Problem, state: FmnState, answer: Answer, γ: float) -> Tensor:
         ε = state.radius
+        shrunk = torch.minimum(ε * (1 - γ), answer.best_distance)
+        if answer.found.all():
+            return torch.where(answer.misclassified, shrunk, ε * (1 + γ))
         estimate = answer.distance + answer.loss.abs() / problem.norm.dual_size(answer.gradient).clamp_(min=TINY)
         if not self.strict:
             # The estimate alone can approach the boundary from inside for ever; let the radius grow as well.
             grown = torch.where(ε < torch.inf, ε * (1 + γ), 0)
             estimate = torch.maximum(estimate, grown)
         missed = torch.where(answer.found, ε * (1 + γ), estimate)
-        return torch.where(answer.misclassified, torch.minimum(ε * (1 - γ), answer.best_distance), missed)
+        return torch.where(answer.misclassified, shrunk, missed)
 
     @staticmethod
     def _features(problem: Problem, state: FmnState, answer: Answer, γ: float) -> Tensor:  # noqa: ARG004

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Adam, Answer, Problem, unit
+from advfrontier.solvers.protocol import Adam, Answer, Problem, length
 
 
 @dataclass
@@ -70,9 +70,11 @@ class Pdgd(PrimalDual):
 
     def step(self, problem: Problem, state: PrimalDualState, i: int, answer: Answer) -> None:
         """One Adam step on the Lagrangian, one sign step on the dual."""
-        λ = state.margin_weight[:, None]
-        length = unit(state.point - problem.inputs)  # the gradient of ‖δ‖, and 0 at δ = 0
-        g = answer.gradient.mul_(λ * answer.loss.sigmoid()[:, None]).addcmul_(1 - λ, length)
-        direction, _ = Adam(state.first, state.second).direction(g, i)
-        state.point = state.point.sub(direction, alpha=self._rate(problem, i)).clamp_(0, 1)
+        λ = state.margin_weight
+        δ = state.point - problem.inputs
+        g = answer.gradient.mul_((λ * answer.loss.sigmoid())[:, None])
+        g.addcmul_(δ, ((1 - λ) / length(δ))[:, None])  # the gradient of ‖δ‖, and 0 at δ = 0
+        scale, factor = Adam(state.first, state.second).take(g, i)
+        rate = factor * self._rate(problem, i)
+        state.point = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1)
         self._dual_step(problem, state, i, answer.loss)

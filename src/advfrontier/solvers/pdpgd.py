@@ -5,6 +5,7 @@ As PDGD, but the norm is taken care of by its proximal step, in the metric that 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
 from advfrontier.solvers.pdgd import PrimalDual, PrimalDualState
-from advfrontier.solvers.protocol import Adam, Answer, Problem
+from advfrontier.solvers.protocol import Adam, Answer, Problem, length
 
 
 @dataclass(frozen=True)
@@ -28,26 +29,27 @@ class Pdpgd(PrimalDual):
     def step(self, problem: Problem, state: PrimalDualState, i: int, answer: Answer) -> None:
         """One Adam step on the margin, the proximal step of the norm, one sign step on the dual."""
         g = answer.gradient.mul_(answer.loss.sigmoid()[:, None])
-        direction, scale = Adam(state.first, state.second).direction(g, i)
-        rate = self._rate(problem, i)
-        δ = state.point.sub(direction, alpha=rate).clamp_(0, 1).sub_(problem.inputs)
+        scale, factor = Adam(state.first, state.second).take(g, i)
+        rate = factor * self._rate(problem, i)
+        δ = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1).sub_(problem.inputs)
+        largest = scale.amax(1)
         ratio = (1 - state.margin_weight) / state.margin_weight
-        state.point = (problem.inputs + self._proximal(problem, δ, ratio * rate, scale)).clamp_(0, 1)
+        μ = ratio * self._rate(problem, i) * math.sqrt(1 - 0.999 ** (i + 1)) / largest
+        metric = scale.div_(largest[:, None])
+        state.point = self._proximal(problem, δ, μ, metric).add_(problem.inputs).clamp_(0, 1)
         self._dual_step(problem, state, i, answer.loss)
 
-    def _proximal(self, problem: Problem, anchor: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
-        """Minimise weight·‖z‖ + ½·Σ scale·(z − anchor)² inside the box, by proximal gradient steps from the anchor."""
-        largest = scale.amax(1)
-        metric = scale / largest[:, None]
-        μ = weight / largest
+    def _proximal(self, problem: Problem, anchor: Tensor, μ: Tensor, metric: Tensor) -> Tensor:
+        """Minimise μ·‖z‖ + ½·Σ metric·(z − anchor)² inside the box, by proximal gradient steps from the anchor."""
         low, high = -problem.inputs, 1 - problem.inputs
-        z, moving = anchor, torch.ones_like(μ, dtype=torch.bool)
-        for k in range(self.proximal_steps):
-            ahead = anchor if k == 0 else z - metric * (z - anchor)
+        z, moving = anchor, None
+        for _ in range(self.proximal_steps):
+            ahead = anchor if moving is None else torch.lerp(z, anchor, metric)
             proposal = problem.norm.prox(ahead, μ).clamp_(low, high)
-            change = torch.linalg.vector_norm(proposal - z, 2, dim=1) / torch.linalg.vector_norm(proposal, 2, dim=1)
-            z = torch.where(moving[:, None], proposal, z)
-            moving = moving & (change > self.proximal_tolerance)
+            change = length(proposal - z) / length(proposal)
+            z = proposal if moving is None else torch.where(moving[:, None], proposal, z)
+            still = change > self.proximal_tolerance
+            moving = still if moving is None else moving & still
             if not moving.any():
                 break
         return z

@@ -49,6 +49,7 @@ class Answer:
     logits: Tensor
     loss: Tensor  # the loss that was asked for; the margin if none was
     gradient: Tensor  # of that loss; empty for a black-box solver
+    length: Tensor  # the gradient's Euclidean length, never below TINY
     margin: Tensor  # untargeted
     misclassified: Tensor  # by a margin that survives another batch layout
     distance: Tensor
@@ -89,26 +90,23 @@ def cosine(first: float, last: float, i: int, steps: int) -> float:
     return last + (first - last) * (1 + math.cos(math.pi * i / steps)) / 2
 
 
-def unit(gradient: Tensor) -> Tensor:
-    """The gradient scaled to Euclidean length 1; (almost) zero rows stay where they are."""
-    return gradient / torch.linalg.vector_norm(gradient, 2, dim=1, keepdim=True).clamp_(min=TINY)
+def length(v: Tensor) -> Tensor:
+    """Euclidean length of each row, never below TINY so that it can be divided by."""
+    return torch.linalg.vector_norm(v, 2, dim=1).clamp_(min=TINY)
 
 
-def free(gradient: Tensor, point: Tensor) -> Tensor:
-    """The gradient without the entries along which descent would leave the box, so that they take no share of a step."""
-    blocked = torch.where(gradient > 0, point <= 0, point >= 1)
-    return gradient.masked_fill_(blocked, 0)
+def unit(v: Tensor) -> Tensor:
+    """Every row scaled to Euclidean length 1; (almost) zero rows stay where they are."""
+    return v / length(v)[:, None]
 
 
-def unit_or_random(problem: Problem, gradient: Tensor, i: int) -> Tensor:
-    """The unit gradient, or a random direction of the sample's own where the gradient vanishes."""
-    length = torch.linalg.vector_norm(gradient, 2, dim=1, keepdim=True)
-    lost = length < TINY
-    direction = gradient / length.clamp_(min=TINY)
+def random_where_lost(problem: Problem, answer: Answer, i: int) -> None:
+    """Give samples whose gradient vanishes a random direction of their own instead, of length 1."""
+    lost = answer.length <= TINY
     if lost.any():
-        noise = torch.from_numpy(normal(problem.seed, problem.ids, f"direction {i}", gradient.shape[1])).to(gradient)
-        direction = torch.where(lost, unit(noise), direction)
-    return direction
+        noise = torch.from_numpy(normal(problem.seed, problem.ids, f"direction {i}", answer.gradient.shape[1]))
+        answer.gradient[lost] = unit(noise.to(answer.gradient))[lost]
+        answer.length[lost] = 1
 
 
 @dataclass
@@ -123,9 +121,12 @@ class Adam:
         """Moments of zero."""
         return cls(torch.zeros_like(point), torch.zeros_like(point))
 
-    def direction(self, gradient: Tensor, i: int) -> tuple[Tensor, Tensor]:
-        """Take in the gradient of step i; return the step for learning rate 1 and its denominator √v̂ + 1e-8."""
+    def take(self, gradient: Tensor, i: int) -> tuple[Tensor, float]:
+        """Take in the gradient of step i; return the denominator D and a factor: Adam's step is factor·first/D.
+
+        D is √v̂ + 1e-8 up to the factor 1/(1 − 0.999^{i+1})^{½}, which is left to `factor` to save passes over the data.
+        """
         self.first.lerp_(gradient, 0.1)
         self.second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-        scale = (self.second / (1 - 0.999 ** (i + 1))).sqrt_().add_(1e-8)
-        return self.first / (1 - 0.9 ** (i + 1)) / scale, scale
+        bias = math.sqrt(1 - 0.999 ** (i + 1))
+        return self.second.sqrt().add_(1e-8 * bias), bias / (1 - 0.9 ** (i + 1))

@@ -61,7 +61,7 @@ class SquareMin:
     def step(self, problem: Problem, state: SquareMinState, i: int, answer: Answer) -> None:
         """Keep what lowered the margin, shrink the radius on success, try the next patch."""
         better = answer.margin < state.margin
-        state.signs = torch.where(better[:, None], state.trial, state.signs)
+        state.signs[better] = state.trial[better]
         state.margin = torch.where(better, answer.margin, state.margin)
         γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
         success = answer.misclassified
@@ -69,23 +69,28 @@ class SquareMin:
         grown = torch.where(answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest))
         state.radius = torch.where(success, (1 - γ) * answer.best_distance, grown)
         state.margin = torch.where(success, torch.inf, state.margin)
-        state.trial = torch.where(success[:, None], state.signs, self._patched(problem, state.signs, i))
-        state.point = (problem.inputs + state.trial * state.radius[:, None]).clamp_(0, 1)
+        state.trial = self._patched(problem, state.signs, i, ~success)
+        state.point = torch.addcmul(problem.inputs, state.trial, state.radius[:, None]).clamp_(0, 1)
 
-    def _patched(self, problem: Problem, signs: Tensor, i: int) -> Tensor:
+    def _patched(self, problem: Problem, signs: Tensor, i: int, rows: Tensor) -> Tensor:
+        """New signs on a random square, one sign per channel, in these rows; the others stay as they are."""
         channels, height, width = _image(problem.shape)
         progress = 10_000 * i / problem.steps
         share = self.area / 2 ** sum(progress > limit for limit in _HALVINGS)
         side = max(round(math.sqrt(share * height * width)), 1)
-        rows, columns = min(side, height), min(side, width)
         draw = torch.from_numpy(uniform(problem.seed, problem.ids, f"patch {i}", 2 + channels)).to(signs)
-        top = (draw[:, :1] * (height - rows + 1)).floor()
-        left = (draw[:, 1:2] * (width - columns + 1)).floor()
-        y = torch.arange(height, device=signs.device) - top
-        x = torch.arange(width, device=signs.device) - left
-        inside = ((y >= 0) & (y < rows))[:, None, :, None] & ((x >= 0) & (x < columns))[:, None, None, :]
+        down = _interval(draw[:, 0], side, height) * rows[:, None]
+        across = _interval(draw[:, 1], side, width)
+        inside = down[:, None, :, None] * across[:, None, None, :]
         new = (draw[:, 2:] - 0.5).sign()[:, :, None, None]
-        return torch.where(inside, new, signs.view(-1, channels, height, width)).flatten(1)
+        return torch.lerp(signs.view(-1, channels, height, width), new, inside).flatten(1)
+
+
+def _interval(place: Tensor, length: int, total: int) -> Tensor:
+    """1 on an interval of that length, whose place is given as a number in (0, 1), and 0 elsewhere; one row each."""
+    first = (place * (max(total - length, 0) + 1)).floor()[:, None]
+    position = torch.arange(total, device=place.device)
+    return ((position >= first) & (position < first + length)).to(place.dtype)
 
 
 def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:

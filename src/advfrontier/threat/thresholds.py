@@ -38,16 +38,21 @@ def boxed_water_level(heights: Tensor, room: Tensor, total: Tensor) -> Tensor:
     The caps make the left side neither convex nor concave: Newton's steps are kept inside a shrinking bracket, and a
     step that leaves it is replaced by the middle.
     """
+    # Entries of zero hold nothing at any level. In sparse rows it pays to look at the others only.
+    most = int(heights.sign().sum(1).amax())
+    if 2 * most < heights.shape[1]:
+        heights, places = heights.topk(max(most, 1), dim=1)
+        room = room.gather(1, places)
     level = low = torch.zeros_like(total)
     high = heights.amax(1)
     precision = 4 * torch.finfo(heights.dtype).eps
     for _ in range(_PASSES):
-        above = heights - level[:, None]
-        held = torch.minimum(above.clamp(min=0), room)
-        excess = held.sum(1) - total
+        above = (heights - level[:, None]).clamp_(min=0)
+        spilled = (above - room).clamp_(min=0)
+        excess = above.sum(1) - spilled.sum(1) - total
         low, high = torch.where(excess > 0, level, low), torch.where(excess < 0, level, high)
-        # The slope is minus the number of entries strictly between 0 and their cap: there, and only there, held = above.
-        sloping = ((held == above) & (held < room)).to(heights.dtype).sum(1)
+        # The slope is minus the number of entries between 0 and their cap.
+        sloping = above.sign_().sum(1) - spilled.sign_().sum(1)
         ahead = level + excess / sloping
         ahead = torch.where((ahead > low) & (ahead < high), ahead, (low + high) / 2)
         # A row that holds less than the total at level 0 has low = high = 0 and stays there.
