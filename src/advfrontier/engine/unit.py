@@ -194,7 +194,8 @@ def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
     # Nearer by more than rounding, so that distances measured in float64 never rise along a trajectory.
     improved = wrong & (distance < (1 - 8 * torch.finfo(distance.dtype).eps) * unit.best_distance)
     unit.best_distance = torch.where(improved, distance, unit.best_distance)
-    unit.best_point[improved] = point[improved]
+    rows = improved.nonzero().squeeze(1)
+    unit.best_point[rows] = point[rows]
     answer = Answer(
         logits=logits,
         loss=loss,

@@ -16,6 +16,7 @@ from advfrontier.pool import CATALOGUE, SolverFacts
 from advfrontier.solvers.protocol import Answer, Problem, cosine, unit
 from advfrontier.threat.losses import LOSSES
 from advfrontier.threat.norms import L1, TINY
+from advfrontier.threat.thresholds import descending
 
 
 @dataclass
@@ -141,16 +142,14 @@ class ApgdMin:
     def _move(self, problem: Problem, state: ApgdMinState, i: int, g: Tensor) -> None:
         norm, x, ε = problem.norm, problem.inputs, state.radius
         η = (state.relative_step * ε)[:, None]
+        if isinstance(norm, L1):
+            δ = (state.point - x).addcmul_(_sparse_sign(g, state.sparsity), -η)
+            state.point = norm.project_in_box(δ, ε, x).add_(x).clamp_(0, 1)
+            return
 
         def project(point: Tensor) -> Tensor:
             return norm.project(point.sub_(x), ε).add_(x).clamp_(0, 1)
 
-        if isinstance(norm, L1):
-            h = _sparse_sign(g, state.sparsity)
-            step = h.mul_(η / h.abs().sum(1, keepdim=True).clamp_(min=TINY))
-            δ = (state.point - x).sub_(step)
-            state.point = norm.project_in_box(δ, ε, x).add_(x).clamp_(0, 1)
-            return
         direction = g.sign_() if norm.name == "Linf" else unit(g)
         ahead = project(torch.addcmul(state.point, direction, -η))
         if i > 0:
@@ -175,11 +174,11 @@ def _window(i: int, problem: Problem) -> int | None:
 
 
 def _sparse_sign(g: Tensor, share: Tensor) -> Tensor:
-    """The signs of each row's largest entries: as many as its share of the features says."""
+    """The signs of each row's largest entries, as many as its share of the features says, over their number."""
     d = g.shape[1]
-    rank = ((1 - share) * d).floor().long().clamp_(max=d - 1)
+    rank = (share * d).ceil().long().clamp_(1, d)[:, None]
     magnitude = g.abs()
-    most = d - int(rank.min())
-    largest = magnitude.topk(most, dim=1).values
-    threshold = largest.gather(1, (d - 1 - rank)[:, None])
-    return g.sign() * (magnitude >= threshold)
+    last = descending(magnitude).gather(1, rank - 1)
+    kept = magnitude.sub_(last).sign_().add_(1).clamp_(max=1)  # 1 from the last kept entry up, 0 below
+    signs = kept.mul_(g.sign())
+    return signs.div_(signs.abs().sum(1, keepdim=True).clamp_(min=1))

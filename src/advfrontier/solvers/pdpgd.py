@@ -40,16 +40,27 @@ class Pdpgd(PrimalDual):
         self._dual_step(problem, state, i, answer.loss)
 
     def _proximal(self, problem: Problem, anchor: Tensor, μ: Tensor, metric: Tensor) -> Tensor:
-        """Minimise μ·‖z‖ + ½·Σ metric·(z − anchor)² inside the box, by proximal gradient steps from the anchor."""
-        low, high = -problem.inputs, 1 - problem.inputs
-        z, moving = anchor, None
-        for _ in range(self.proximal_steps):
-            ahead = anchor if moving is None else torch.lerp(z, anchor, metric)
-            proposal = problem.norm.prox(ahead, μ).clamp_(low, high)
-            change = length(proposal - z) / length(proposal)
-            z = proposal if moving is None else torch.where(moving[:, None], proposal, z)
-            still = change > self.proximal_tolerance
-            moving = still if moving is None else moving & still
-            if not moving.any():
+        """Minimise μ·‖z‖ + ½·Σ metric·(z − anchor)² by proximal gradient steps from the anchor, until a row settles.
+
+        Every proximal step shrinks entries towards 0, so nothing ever leaves the box that the anchor is in.
+        """
+        prox = problem.norm.prox
+        z = here = prox(anchor, μ)
+        rows = torch.arange(len(z), device=z.device)
+        moving = self._moving(z, anchor)
+        for _ in range(self.proximal_steps - 1):
+            if not moving.all():
+                rows = rows[moving]
+                here, anchor, metric, μ = here[moving], anchor[moving], metric[moving], μ[moving]
+            if not len(rows):
                 break
+            ahead = prox(torch.lerp(here, anchor, metric), μ)
+            if len(rows) == len(z):
+                z = ahead
+            else:
+                z[rows] = ahead
+            here, moving = ahead, self._moving(ahead, here)
         return z
+
+    def _moving(self, new: Tensor, old: Tensor) -> Tensor:
+        return length(new - old) > self.proximal_tolerance * length(new)

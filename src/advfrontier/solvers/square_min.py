@@ -61,7 +61,8 @@ class SquareMin:
     def step(self, problem: Problem, state: SquareMinState, i: int, answer: Answer) -> None:
         """Keep what lowered the margin, shrink the radius on success, try the next patch."""
         better = answer.margin < state.margin
-        state.signs[better] = state.trial[better]
+        rows = better.nonzero().squeeze(1)
+        state.signs[rows] = state.trial[rows]
         state.margin = torch.where(better, answer.margin, state.margin)
         γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
         success = answer.misclassified

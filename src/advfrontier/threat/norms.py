@@ -16,7 +16,7 @@ from torch.linalg import vector_norm
 
 from advfrontier.threat.names import norm_name
 from advfrontier.threat.random import normal, uniform
-from advfrontier.threat.thresholds import boxed_water_level, water_level
+from advfrontier.threat.thresholds import boxed_water_level, descending, water_level
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,21 +86,18 @@ class L0(Norm):
 
     def project(self, v: Tensor, radius: Tensor) -> Tensor:
         """Keep the ⌊radius⌋ largest entries; of equal ones, those that come first."""
-        features = v.shape[1]
-        kept = radius.floor().clamp(0, features).long()
-        most = int(kept.max())
-        if most == 0:
-            return torch.zeros_like(v)
+        count = radius.floor().clamp(0, v.shape[1]).long()[:, None]
         magnitude = v.abs()
-        largest = magnitude.topk(most, dim=1).values
-        smallest = largest.gather(1, (kept - 1).clamp(min=0)[:, None])
-        keep = (magnitude >= smallest) & (kept > 0)[:, None]
-        if (keep.sum(1) > kept).any():
-            tied = magnitude == smallest
-            above = magnitude > smallest
-            first = tied.long().cumsum(1) <= (kept - above.sum(1))[:, None]
-            keep = (above | (tied & first)) & (kept > 0)[:, None]
-        return v * keep
+        ranked = descending(magnitude)
+        last = ranked.gather(1, (count - 1).clamp_(min=0))
+        after = ranked.gather(1, count.clamp(max=v.shape[1] - 1))
+        # 1 from the last kept entry up, 0 below: sign and clamp are faster than a comparison.
+        kept = (magnitude - last).sign_().add_(1).clamp_(max=1).mul_(count > 0)
+        if ((last == after) & (last > 0) & (count < v.shape[1])).any():
+            tied = magnitude == last
+            first = tied.long().cumsum(1) <= count - (magnitude > last).sum(1, keepdim=True)
+            kept.mul_(~tied | first)
+        return kept.mul_(v)
 
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
         """The proximal step of the ℓ_{2/3} surrogate, which the paper uses in ℓ0: argmin ½‖u − v‖² + weight·Σ|u|^{2/3}."""
@@ -145,10 +142,8 @@ class L1(Norm):
 
     def project_in_box(self, v: Tensor, radius: Tensor, inputs: Tensor) -> Tensor:
         """The nearest u with ‖u‖₁ ≤ radius and inputs + u in [0, 1], exactly: not one projection after the other."""
-        magnitude = v.abs()
-        room = torch.where(v > 0, 1 - inputs, inputs)
-        level = boxed_water_level(magnitude, room, radius)
-        return torch.minimum((magnitude - level[:, None]).clamp_(min=0), room).copysign_(v)
+        u = soft_threshold(v, boxed_water_level(v, inputs, radius))
+        return u.add_(inputs).clamp_(0, 1).sub_(inputs)
 
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
         """Soft thresholding."""
@@ -228,25 +223,27 @@ def soft_threshold(v: Tensor, level: Tensor) -> Tensor:
     return torch.sub(v, clipped, out=clipped)
 
 
-def prox_two_thirds(v: Tensor, weight: Tensor, *, threshold: float = 1.4756) -> Tensor:
+def prox_two_thirds(v: Tensor, weight: Tensor) -> Tensor:
     """argmin ½(u − v)² + weight·|u|^{2/3}, entry by entry.
 
-    For u = w³ > 0 the stationary points are the roots of w⁴ − |v|·w + ⅔·weight. The largest root is the minimum, reached by
-    Newton's method from w = |v|^{1/3}, where the quartic is convex and the steps never overshoot. Unlike the closed form
-    this needs no difference of nearly equal numbers, which in float32 turns entries into NaN. The minimum beats u = 0
-    from |v| = ⅔·(24·weight³)^{1/4} = 1.4756·weight^{3/4} on; `threshold=1.2946` keeps local minima too.
+    For u = w³ > 0 the stationary points are the roots of w⁴ − |v|·w + ⅔·weight, and the largest root is the minimum. It is
+    found by Newton's method: the closed form takes the difference of nearly equal numbers, which in float32 turns entries
+    into NaN. The minimum beats u = 0 from |v| = ⅔·(24·weight³)^{1/4} on.
     """
     magnitude = v.abs()
     # Only entries above the cut survive, few of them in a sparse perturbation: the rest is spared the arithmetic.
-    place = (magnitude > threshold * weight[:, None] ** 0.75).flatten().nonzero().squeeze(1)
+    place = (magnitude > (2 / 3) * 24**0.25 * weight[:, None] ** 0.75).flatten().nonzero().squeeze(1)
     a = magnitude.flatten()[place]
     constant = (2 / 3) * weight[place // v.shape[1]]
-    w = a.log().div_(3).exp_()
-    for _ in range(5):
-        cube = w * w * w
-        w = (cube * w).mul_(3).sub_(constant).div_(cube.mul_(4).sub_(a))
+    root = a.log().div_(3).exp_()
+    # In units of |v|^{1/3} the quartic is y⁴ − y + c with c ≤ 0.397: a cubic fit of its root, and Newton does the rest.
+    c = constant / (root * root).square_()
+    y = (-1.224 * c).add_(0.093).mul_(c).sub_(0.3585).mul_(c).add_(1)
+    for _ in range(3):
+        cube = (y * y).mul_(y)
+        y = (cube * y).mul_(3).sub_(c).div_(cube.mul_(4).sub_(1))
     result = torch.zeros_like(v)
-    result.view(-1)[place] = (a - constant / w).copysign_(v.flatten()[place])
+    result.view(-1)[place] = (a - constant / (root * y)).copysign_(v.flatten()[place])
     return result
 
 
