@@ -1,0 +1,33 @@
+# Every target sets itself up: `make test` in a fresh clone is enough.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup test slow check bench parity clean
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+test: setup  ## the test suite, on all cores
+	$(BIN)/pytest -n auto -m "not slow"
+
+slow: setup  ## long evidence: every solver on every real net in ../shared/nets
+	$(BIN)/pytest -m slow -s
+
+check: setup  ## style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: setup  ## overhead of every solver over bare forward and backward passes, and the speed of the allocation
+	$(BIN)/python scripts/bench_overhead.py
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/bench_allocation.py
+
+parity: setup  ## distances against the recorded figures of other implementations in ../shared/reference
+	$(BIN)/python scripts/parity.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,75 @@
+"""Every solver breaks every sample, and what it keeps stays broken in other batches."""
+
+import pytest
+import torch
+from support import nets
+from support.models import samples, tanh_mlp
+from support.runs import Bench, catalogue, runs_of
+
+from advfrontier.engine import verify
+from advfrontier.solvers import Fmn
+from advfrontier.threat.names import NORMS
+
+# Samples of the first 32 that a base run does not break with 1000 queries, by net, norm and run.
+EXCEPTIONS: dict[tuple[str, str, str], int] = {}
+
+
+def flips(bench, unit):
+    """Kept points that are classified correctly when looked at again, at batch sizes 1, 7 and 64."""
+    with bench.oracle:
+        return [int((~verify(bench.oracle, unit, batch_size=size)).sum()) for size in (1, 7, 64)]
+
+
+@pytest.mark.parametrize(("norm", "run"), catalogue("restart1", "target1"))
+def test_random_tanh_network(norm, run):
+    """The network on which the published FMN stalls inside the boundary on nine samples of ten."""
+    model = tanh_mlp((48,), seed=1)
+    bench = Bench.of(model, *samples(model, 40, (48,)), norm)
+    unit = bench.finished(run)
+    assert unit.distances().isfinite().all()
+    assert flips(bench, unit) == [0, 0, 0]
+
+
+def test_the_published_radius_rule_stalls_there():
+    model = tanh_mlp((48,), seed=1)
+    bench = Bench.of(model, *samples(model, 40, (48,)), "L2")
+    assert bench.finished("fmn", solver=Fmn(strict=True)).distances().isinf().float().mean() > 0.3
+
+
+def failures(name, norm, count):
+    """(run, samples not broken, flips, median distance) of the base runs on a net's first test images."""
+    bench = Bench.of(*nets.net(name, count), norm)
+    for run in runs_of(norm):
+        unit = bench.finished(run)
+        yield (
+            str(run),
+            unit.rows,
+            int(unit.distances().isinf().sum()),
+            flips(bench, unit),
+            float(unit.distances().median()),
+        )
+
+
+@nets.needs_nets
+@pytest.mark.parametrize(("name", "norm"), [("mnist_small_fgsm", "Linf"), ("cifar_base_kw", "L2")])
+def test_some_real_nets(name, norm):
+    for run, rows, unbroken, flipped, _median in failures(name, norm, 16):
+        assert rows > 5
+        assert unbroken == 0, run
+        assert flipped == [0, 0, 0], run
+
+
+@pytest.mark.slow
+@nets.needs_nets
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", nets.NAMES)
+def test_all_real_nets(name, norm):
+    found, flipped = {}, {}
+    for run, rows, unbroken, flips, median in failures(name, norm, 32):
+        print(
+            f"{name:22s} {norm:5s} {run:13s} unbroken {unbroken:2d} of {rows:2d}, flips {flips}, median {median:.4f}",
+            flush=True,
+        )  # noqa: T201
+        found[run], flipped[run] = unbroken, sum(flips)
+    assert {run: count for run, count in flipped.items() if count} == {}
+    assert {run: count for run, count in found.items() if count > EXCEPTIONS.get((name, norm, run), 0)} == {}

@@ -1,0 +1,80 @@
+"""Every run of the catalogue, and the short way from a model to an advanced unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from advfrontier.engine import Oracle, Unit, advance, clean_pass, start_unit
+from advfrontier.pool import CATALOGUE, Run, pool
+from advfrontier.threat.norms import get_norm
+from advfrontier.threat.random import sample_ids
+
+SEED = 42
+
+
+def runs_of(norm, *variants, classes=10):
+    """The base runs of the extended pool in that norm, and those variants named (such as restart1) that there are."""
+    wanted = {"base", *variants}
+    names = {
+        run: "base" if run.variant == "base" else f"{run.variant}{run.index}"
+        for run in pool(norm, classes=classes, name="extended")
+    }
+    return [run for run, name in names.items() if name in wanted]
+
+
+def catalogue(*variants, classes=10):
+    """(norm, run name) of every solver in every norm, for parametrisation: a new solver is taken in by itself."""
+    norms = sorted({norm for facts in CATALOGUE.values() for norm in facts.norms})
+    return [(norm, str(run)) for norm in norms for run in runs_of(norm, *variants, classes=classes)]
+
+
+@dataclass
+class Bench:
+    """A model with samples in one norm, ready to start units; the clean pass is done."""
+
+    oracle: Oracle
+    images: torch.Tensor
+    labels: torch.Tensor
+    norm: str
+    clean: object
+    ids: object
+
+    @classmethod
+    def of(cls, model, images, labels, norm, *, dtype=torch.float32, batch_size=None, gradients=True):
+        oracle = Oracle(model, dtype=dtype)
+        with oracle:
+            clean = clean_pass(
+                oracle, images, labels, get_norm(norm), batch_size=batch_size or len(images), gradients=gradients
+            )
+        return cls(oracle, images, labels, norm, clean, sample_ids(images.float().numpy()))
+
+    def unit(self, run, rows=None, *, solver=None, horizon=1000) -> Unit:
+        """A fresh unit of the run on all correctly classified samples, or on these rows."""
+        rows = self.clean.correct.nonzero().squeeze(1) if rows is None else torch.as_tensor(rows)
+        return start_unit(
+            self.oracle,
+            Run.parse(run) if isinstance(run, str) else run,
+            self.images[rows],
+            self.labels[rows],
+            self.clean.rows(rows),
+            norm=get_norm(self.norm),
+            seed=SEED,
+            ids=self.ids[rows.numpy()],
+            solver=solver,
+            horizon=horizon,
+        )
+
+    def go(self, units, *stops) -> None:
+        """Advance one unit or several to each number of queries in turn."""
+        units = units if isinstance(units, list) else [units]
+        with self.oracle:
+            for stop in stops:
+                advance(self.oracle, units, [stop] * len(units))
+
+    def finished(self, run, queries=1000, **options) -> Unit:
+        """A unit of the run, advanced."""
+        unit = self.unit(run, **options)
+        self.go(unit, queries)
+        return unit

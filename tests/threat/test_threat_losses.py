@@ -1,0 +1,108 @@
+"""Losses against their formulas, written out with plain numbers."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support.examples import EXAMPLES
+
+from advfrontier.threat.losses import LOSSES, ce, dlr, dlr_plus, margin
+
+CLASSES = pytest.mark.parametrize("classes", [2, 3, 4, 10])
+TARGETED = pytest.mark.parametrize("targeted", [False, True], ids=["untargeted", "targeted"])
+
+
+def batch(seed, classes, rows=8):
+    """Logits, labels, and targets other than the labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, rows)
+    targets = (labels + rng.integers(1, classes, rows)) % classes
+    return torch.from_numpy(rng.normal(size=(rows, classes)) * 4), torch.from_numpy(labels), torch.from_numpy(targets)
+
+
+def formula(name, z, y, t):
+    """SOLVERS.md §1, signed so that everything falls towards misclassification; t is None when untargeted."""
+    ranked = sorted(z, reverse=True)
+    others = [value for k, value in enumerate(z) if k != (y if t is None else t)]
+    gap = z[y] - max(others) if t is None else max(others) - z[t]
+    if name == "margin":
+        return gap
+    if name == "ce":
+        total = np.log(np.exp(z - np.max(z)).sum()) + np.max(z)
+        return z[y] - total if t is None else total - z[t]
+    if len(z) == 2:
+        spread = 1
+    elif t is not None and len(z) >= 4:
+        spread = ranked[0] - (ranked[2] + ranked[3]) / 2
+    else:
+        spread = ranked[0] - ranked[2]
+    if name == "dlr":
+        return (gap if t is None else z[y] - z[t]) / spread
+    return (gap + 1e-4) / spread
+
+
+@CLASSES
+@TARGETED
+@pytest.mark.parametrize("name", LOSSES)
+@EXAMPLES
+@given(seed=st.integers(0, 2**32 - 1))
+def test_formula(name, classes, targeted, seed):
+    z, y, t = batch(seed, classes)
+    got = LOSSES[name](z, y, t if targeted else None)
+    expected = [
+        formula(name, row, label, goal if targeted else None)
+        for row, label, goal in zip(z.numpy(), y.tolist(), t.tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
+
+
+@CLASSES
+@TARGETED
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradient(name, classes, targeted):
+    z, y, t = batch(5, classes)
+    assert torch.autograd.gradcheck(lambda logits: LOSSES[name](logits, y, t if targeted else None), z.requires_grad_())
+
+
+@CLASSES
+@TARGETED
+@pytest.mark.parametrize("name", ["margin", "ce"])
+def test_losses_fall_towards_success(name, classes, targeted):
+    """A step down the loss lowers the label's logit, or raises the target's."""
+    z, y, t = batch(9, classes)
+    z.requires_grad_()
+    (g,) = torch.autograd.grad(LOSSES[name](z, y, t if targeted else None).sum(), z)
+    own = g.gather(1, (t if targeted else y)[:, None])
+    assert ((own < 0) if targeted else (own > 0)).all()
+
+
+@pytest.mark.parametrize("loss", [margin, dlr])
+def test_zero_is_the_boundary(loss):
+    z = torch.tensor([[2.0, 1.0, 0.0, -1.0], [1.0, 2.0, 0.0, -1.0], [2.0, 2.0, 0.0, -1.0]])
+    assert loss(z, torch.zeros(3, dtype=torch.long), None).sign().tolist() == [1, -1, 0]
+
+
+def test_alma_aims_a_little_beyond_the_boundary_in_both_forms():
+    z = torch.tensor([[1.0, 1.00005, 0.0, 0.0], [1.0, 1.0002, 0.0, 0.0]])
+    y, t = torch.zeros(2, dtype=torch.long), torch.ones(2, dtype=torch.long)
+    assert (dlr_plus(z, y, None) < 0).tolist() == [False, True]
+    assert (dlr_plus(z, y, t) < 0).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_dlr_does_not_depend_on_the_scale_of_the_logits(scale):
+    z, y, t = batch(1, 10)
+    torch.testing.assert_close(dlr(z * scale, y, None), dlr(z, y, None))
+    torch.testing.assert_close(dlr(z * scale, y, t), dlr(z, y, t))
+
+
+def test_only_cross_entropy_loses_its_gradient_on_confident_models():
+    logits = torch.tensor([[200.0, 1.0, 0.5, 0.0]], requires_grad=True)
+    y = torch.tensor([0])
+    size = {
+        name: torch.autograd.grad(loss(logits, y, None).sum(), logits)[0].abs().sum() for name, loss in LOSSES.items()
+    }
+    assert size["ce"] == 0
+    assert all(float(value) > 1e-3 for name, value in size.items() if name != "ce")
+    assert ce(logits, y, None).isfinite().all()
