@@ -94,7 +94,10 @@ def main() -> int:
                     limit = bar(facts.name, name)
                     missed += ratio > limit
                     mark = "" if ratio <= limit else "  above"
-                    print(f"{run!s:14s} {name:5s} {ratio:6.2f} {min(ratios):6.2f}-{max(ratios):.2f} {limit:5.2f}{mark}", flush=True)
+                    print(
+                        f"{run!s:14s} {name:5s} {ratio:6.2f} {min(ratios):6.2f}-{max(ratios):.2f} {limit:5.2f}{mark}",
+                        flush=True,
+                    )
     return int(missed > 0)
 
 

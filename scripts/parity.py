@@ -1,9 +1,9 @@
 """Our solvers against the recorded figures of other implementations, on real nets.
 
-The reference folder holds, for the first 64 test images of four nets, the distances that adv-lib's solvers reach with 1000
-queries and the samples that AutoAttack leaves robust at two radii. Without options this prints the ratio of mean distances
-for every solver that adv-lib has, and how APGD_min compares with the best of them. With --pool it traces the whole extended
-pool on two nets (half an hour on one core, continued where it was stopped) and compares what is left robust.
+The reference folder holds, for the first 64 test images of four nets, the distances that adv-lib's solvers reach with
+1000 queries and the samples that AutoAttack leaves robust at two radii. Without options this prints the ratio of mean
+distances for every solver that adv-lib has, and how APGD_min compares with the best of them. With --pool it traces the
+whole extended pool on two nets (half an hour on one core, continued where it was stopped) and compares what is left.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def base_table(nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any]]]) -
     """Print ratios of mean distances for the base runs; return whether every bar holds."""
     ratios, held = [], True
     apgd: dict[str, list[float]] = {"L1": [], "L2": [], "Linf": []}
-    print(f"{'net':22s} {'norm':5s} {'run':13s} {'ours':>9s} {'failed':>6s} {'adv-lib':>9s} {'failed':>6s} {'ratio':>7s}")
+    print(
+        f"{'net':22s} {'norm':5s} {'run':13s} {'ours':>9s} {'failed':>6s} {'adv-lib':>9s} {'failed':>6s} {'ratio':>7s}"
+    )
     for net, recorded in reference.items():
         correct = recorded["clean"]
         for norm in NORMS:
@@ -117,7 +119,8 @@ def pool_table(nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any]]], c
                 for attack in dict.fromkeys(attacks):
                     own, others = found[attacks == attack], found[attacks != attack]
                     print(
-                        f"    {attack:13s} leaves {(own.min(0) > radius).sum():2d} (base run {(own[0] > radius).sum():2d}); "
+                        f"    {attack:13s} leaves {(own.min(0) > radius).sum():2d} "
+                        f"(base run {(own[0] > radius).sum():2d}); "
                         f"without it the pool leaves {(others.min(0) > radius).sum():2d}"
                     )
     return held

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import AbstractContextManager
-from typing import TextIO
+from typing import Self, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
@@ -26,7 +26,7 @@ class Progress(AbstractContextManager["Progress"]):
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self._stream.isatty():
             self._bar = RichProgress(
                 TextColumn("{task.description}"),
@@ -58,7 +58,7 @@ class Progress(AbstractContextManager["Progress"]):
             self._due = now + _SECONDS
             left = (now - self._started) * (self.total - self.done) / max(self.done, 1)
             share = self.done / max(self.total, 1)
-            print(  # noqa: T201
+            print(
                 f"{self.label}: {self.done} of {self.total} {self.unit} ({share:.0%}), about {left:.0f} s left",
                 file=self._stream,
                 flush=True,
@@ -71,7 +71,7 @@ class Silent(Progress):
     def __init__(self) -> None:
         super().__init__(0, unit="")
 
-    def __enter__(self) -> Silent:
+    def __enter__(self) -> Self:
         return self
 
     def advance(self, count: int) -> None:

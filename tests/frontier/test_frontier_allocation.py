@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -70,18 +71,17 @@ def test_lazy_evaluation_makes_the_same_moves_as_scoring_everything(seed):
 def test_closure_moves_reach_a_target_behind_a_useless_one():
     runs = ("fmn", "fmn:target1", "fmn:target2")
     d = np.array([[[4.0, 4.0, 4.0, 5.0]], [[4.0, 4.0, 4.0, 5.0]], [[1.0, 1.0, 1.0, 5.0]]])
-    p = build_problem([Trajectories(runs, np.array([100]), d, tuple("abcd"))], levels=(100,))
+    p = build_problem([Trajectories(runs, np.array([100]), d, tuple("abcd"), "L2")], levels=(100,))
     assert greedy(p, p.none, 200)[0] == ((1, 1), (2, 1))
-    assert not greedy(
-        p, np.array([1, 0, 0]), 200
-    )  # the pair no longer fits, and the useless target alone gains nothing
+    # With fmn there the pair no longer fits, and the useless target alone gains nothing.
+    assert not greedy(p, np.array([1, 0, 0]), 200)
 
 
 @pytest.mark.parametrize("swaps", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_tiers_are_nested_feasible_and_reproduced_by_the_order_of_moves(seed, swaps):
     budgets = (2000, 4000, 6000)
-    ensembles = allocate(trajectories(seed), norm="L2", budgets=budgets, levels=LEVELS, swaps=swaps)
+    ensembles = allocate(trajectories(seed), budgets=budgets, levels=LEVELS, swaps=swaps)
     for ensemble, budget in zip(ensembles, budgets, strict=True):
         assert ensemble.total <= budget
         ensemble.check()
@@ -92,15 +92,18 @@ def test_tiers_are_nested_feasible_and_reproduced_by_the_order_of_moves(seed, sw
                 assert larger.contains(ensemble)
                 assert larger.at(budget).queries == ensemble.queries
     assert ensembles[0].aoi <= ensembles[1].aoi <= ensembles[2].aoi
-    for budget in range(100, 6001, 100):
-        ensembles[-1].at(budget).check()
+    smaller = ensembles[-1].at(0)
+    for budget in range(10, 6001, 10):
+        part = ensembles[-1].at(budget)
+        part.check()
+        assert part.total <= budget
+        assert part.contains(smaller)
+        smaller = part
 
 
 def test_tiers_are_nested_with_ordered_restarts():
     runs = tuple(f"fmn{variant}" for variant in ("", ":restart1", ":restart2", ":restart3"))
-    ensembles = allocate(
-        trajectories(5, runs=runs), norm="L2", budgets=(1500, 3000), levels=LEVELS, ordered_restarts=True
-    )
+    ensembles = allocate(trajectories(5, runs=runs), budgets=(1500, 3000), levels=LEVELS, ordered_restarts=True)
     for ensemble in ensembles:
         ensemble.check(ordered_restarts=True)
 
@@ -194,24 +197,30 @@ def test_knapsack_is_exact():
 
 def test_models_on_which_all_attacks_are_equal_count_as_one():
     ordinary, flat = trajectories(2, models=2)
-    flat = Trajectories(flat.runs, flat.queries, np.ones_like(flat.distances), flat.samples)
+    flat = replace(flat, distances=np.ones_like(flat.distances))
     p = build_problem([ordinary, flat], levels=LEVELS)
     assert p.constant == 0.5
     assert p.aoi(p.none + 4) == pytest.approx(1)
     assert "model 2" in p.flags[0]
-    only = allocate([flat], norm="L2", budgets=(1000,), levels=LEVELS)[0]
+    only = allocate([flat], budgets=(1000,), levels=LEVELS)[0]
     assert (only.total, only.aoi, only.bound) == (0, 1.0, 1.0)
+    assert "AOI set to 1" in only.flags[0]
 
 
 def test_a_generator_of_trajectories_will_do():
-    listed = allocate(trajectories(3), norm="L2", budgets=(3000,), levels=LEVELS)
-    assert allocate((t for t in trajectories(3)), norm="L2", budgets=(3000,), levels=LEVELS) == listed
+    listed = allocate(trajectories(3), budgets=(3000,), levels=LEVELS)
+    assert allocate((t for t in trajectories(3)), budgets=(3000,), levels=LEVELS) == listed
 
 
 def test_wrong_problems_are_refused():
     first, second = trajectories(0)
     with pytest.raises(FrontierError, match="same runs"):
         build_problem([first, second.select(runs=RUNS[:3])], levels=LEVELS)
+    with pytest.raises(FrontierError, match="one norm"):
+        build_problem([first, replace(second, norm="Linf")], levels=LEVELS)
+    for levels in ((), (500, 250), (250, 250), (0, 250)):
+        with pytest.raises(FrontierError, match="rising"):
+            build_problem([first], levels=levels)
     with pytest.raises(FrontierError, match="fmn:target1, which has no trajectory"):
         build_problem([first.select(runs=["fmn", "fmn:target2"])], levels=LEVELS)
     with pytest.raises(FrontierError, match="at least one model"):

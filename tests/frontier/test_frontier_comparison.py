@@ -83,5 +83,7 @@ def test_an_infinite_distance_is_seen_beyond_every_radius():
 
 
 def test_other_samples_are_refused():
+    with pytest.raises(FrontierError, match="same samples"):
+        lies_below([1.0, 2.0], [1.0])
     with pytest.raises(FrontierError, match="different samples"):
         compare(evaluated("A", [1, 2], 4000), evaluated("B", [1, 2, 3], 4000))

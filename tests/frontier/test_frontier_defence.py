@@ -105,7 +105,7 @@ def test_inconsistent_pools_are_refused():
         pool(flags={"z": ("odd",)})
     with pytest.raises(FrontierError, match="no model z"):
         pool().doi("z")
-    with pytest.raises(FrontierError, match="no model given"):
+    with pytest.raises(FrontierError, match="no distances given"):
         pool(distances={})
     with pytest.raises(FrontierError, match="same samples"):
         doi([1.0], [1.0, 2.0])

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,14 +12,14 @@ def some(runs=("fmn", "ddn"), samples=("a", "b", "c"), seed=0):
     rng = np.random.default_rng(seed)
     d = rng.random((len(runs), 4, len(samples))) + 0.1
     d[:, :, 0] = 0
-    return Trajectories.best_so_far(runs, [10, 20, 30, 40], d, samples)
+    return Trajectories.best_so_far(runs, [10, 20, 30, 40], d, samples, "L2")
 
 
 def test_distances_must_be_the_best_so_far():
     rising = np.array([[[1.0], [2.0]]])
     with pytest.raises(FrontierError, match="best_so_far"):
-        Trajectories(("fmn",), np.array([10, 20]), rising, ("a",))
-    assert Trajectories.best_so_far(["fmn"], [10, 20], rising, ["a"]).distances.ravel().tolist() == [1.0, 1.0]
+        Trajectories(("fmn",), np.array([10, 20]), rising, ("a",), "L2")
+    assert Trajectories.best_so_far(["fmn"], [10, 20], rising, ["a"], "L2").distances.ravel().tolist() == [1.0, 1.0]
 
 
 def test_frontier_is_the_least_over_runs_with_all_queries():
@@ -61,6 +62,8 @@ def test_join_refuses_other_samples_checkpoints_and_runs_it_has():
         traces.join(some(runs=("alma",)).thin([10, 40]))
     with pytest.raises(FrontierError, match="more than once"):
         traces.join(traces)
+    with pytest.raises(FrontierError, match="same norm"):
+        traces.join(replace(some(runs=("alma",)), norm="Linf"))
 
 
 def test_select_and_thin():
@@ -69,7 +72,7 @@ def test_select_and_thin():
     np.testing.assert_array_equal(part.distances, traces.distances[1:, [1, 3]][:, :, [2, 1]])
     with pytest.raises(FrontierError, match="no run alma"):
         traces.select(runs=["alma"])
-    with pytest.raises(FrontierError, match="no checkpoint"):
+    with pytest.raises(FrontierError, match=r"at \[50\]: expected some of 10, 20, 30, … 40"):
         traces.thin([20, 50])
 
 
@@ -81,17 +84,19 @@ def test_select_and_thin():
         ({"samples": ("a", "a", "b")}, "more than once"),
         ({"queries": [10, 20, 20, 30]}, "checkpoints"),
         ({"distances": np.full((2, 4, 3), np.nan)}, "NaN"),
+        ({"norm": "L3"}, "unknown norm"),
     ],
 )
 def test_inconsistent_trajectories_are_refused(change, message):
     good = some()
-    fields = {"runs": good.runs, "queries": good.queries, "distances": good.distances, "samples": good.samples} | change
     with pytest.raises(FrontierError, match=message):
-        Trajectories(**fields)
+        replace(good, **change)
 
 
 def test_queries_out_of_range_are_refused():
-    with pytest.raises(FrontierError, match="last checkpoint"):
+    with pytest.raises(FrontierError, match="50 queries asked for"):
         some().at(50)
+    with pytest.raises(FrontierError, match="-10 queries"):
+        some().at({"fmn": -10, "ddn": 20})
     with pytest.raises(FrontierError, match="no trajectory of alma"):
         some().at({"alma": 10})

@@ -85,6 +85,7 @@ def test_toml_round_trip(tmp_path):
         ),
         aoi=0.9876543210123456,
         bound=0.99,
+        flags=("model 1: 2 of 9 samples were never broken",),
     )
     ensemble.save(tmp_path / "e.toml")
     read = Ensemble.load(tmp_path / "e.toml")
@@ -96,7 +97,8 @@ def test_toml_round_trip(tmp_path):
 def test_a_tier_that_left_queries_unspent_comes_back_as_it_was():
     ensemble = Ensemble("x", "L2", (Move((("fmn", 300),), 1000), Move((("ddn", 100),), 2000)))
     assert ensemble.at(1000).queries == {"fmn": 300}  # ddn would fit, but was given its queries only beyond 1000
-    assert ensemble.at(1010).queries == {"fmn": 300, "ddn": 100}
+    assert ensemble.at(1010) is ensemble  # nothing is left to give beyond
+    assert ensemble.at(1000).at(200).queries == {"fmn": 200}
 
 
 def test_a_cut_move_still_obeys_c():
@@ -126,6 +128,12 @@ def test_ensemble_of_queries_orders_runs_so_that_prefixes_obey_c():
 def test_infeasible_ensembles_are_refused(queries, message):
     with pytest.raises(FrontierError, match=message):
         Ensemble.of("x", "L2", queries).check()
+
+
+def test_raises_that_break_c_on_the_way_are_refused():
+    pair = Ensemble("x", "L2", (Move((("fmn:target2", 100), ("fmn:target1", 100)), 200),))
+    with pytest.raises(FrontierError, match="fmn:target1 needs at least 100"):
+        pair.check()  # cut at 100 queries it would hold target 2 alone
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -10,6 +11,7 @@ from advfrontier.engine import Oracle, Unit, advance, clean_pass, start_unit
 from advfrontier.pool import CATALOGUE, Run, pool
 from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
+from support.models import samples, tanh_mlp
 
 SEED = 42
 
@@ -78,3 +80,24 @@ class Bench:
         unit = self.unit(run, **options)
         self.go(unit, queries)
         return unit
+
+
+@cache
+def small(norm, dtype=torch.float32) -> Bench:
+    """A smooth small model with a few images, one of which it misclassifies, for what is tried with every run."""
+    model = tanh_mlp(hidden=16, seed=3)
+    images, labels = samples(model, 6, seed=3)
+    labels[2] = (labels[2] + 1) % 10
+    return Bench.of(model.to(dtype), images, labels, norm, dtype=dtype)
+
+
+@cache
+def complete(norm, run, dtype=torch.float32) -> Unit:
+    """A run on it, advanced to 1000 queries in one go: what other ways of getting there are compared with."""
+    return small(norm, dtype).finished(run)
+
+
+def same(one, two):
+    """Whether two dictionaries of tensors hold the same bits."""
+    assert one.keys() == two.keys()
+    return [name for name in one if not torch.equal(one[name], two[name])] == []

@@ -6,6 +6,15 @@ from advfrontier.engine.oracle import Counts, Oracle
 from advfrontier.engine.unit import CHECKPOINT, Unit, advance, start_unit, verify
 
 __all__ = [
-    "CHECKPOINT", "CleanPass", "Counts", "Oracle", "Unit", "advance", "check_data", "check_model", "clean_pass",
-    "start_unit", "verify",
-]  # fmt: skip
+    "CHECKPOINT",
+    "CleanPass",
+    "Counts",
+    "Oracle",
+    "Unit",
+    "advance",
+    "check_data",
+    "check_model",
+    "clean_pass",
+    "start_unit",
+    "verify",
+]

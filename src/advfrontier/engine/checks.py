@@ -1,4 +1,4 @@
-"""Looking at data and model before queries are spent: errors where no result could be right, flags where one is in doubt."""
+"""Checks before queries are spent: errors where no result could be right, flags where one is in doubt."""
 
 from __future__ import annotations
 
@@ -20,31 +20,37 @@ TRAINING = "the model was in train mode: evaluated in eval mode, and set back af
 PROBABILITIES = "the model returns probabilities, not logits: gradients vanish where it is sure; remove the softmax"
 RANDOM = "the model is random: two passes over the same images differ, and so will distances"
 BATCH_DEPENDENT = "the model's answer for an image depends on the other images of the batch"
-ZERO_GRADIENTS = "the margin has no gradient on {share:.0%} of the checked samples: gradient attacks will overrate the model"
+ZERO_GRADIENTS = (
+    "the margin has no gradient on {share:.0%} of the checked samples: gradient attacks will overrate the model"
+)
 BAD_GRADIENTS = "the margin's gradient is not finite on {share:.0%} of the checked samples: taken for zero"
 
 
 def check_data(images: Tensor, labels: Tensor) -> Tensor:
     """Return the images, clamped to [0, 1] where rounding took them outside; refuse what cannot be evaluated."""
     if not isinstance(images, Tensor) or not isinstance(labels, Tensor):
-        raise FrontierError("images and labels must be tensors: found " f"{type(images).__name__}, {type(labels).__name__}")
+        raise FrontierError(
+            f"images and labels must be tensors: found {type(images).__name__}, {type(labels).__name__}"
+        )
     if not images.is_floating_point():
         raise FrontierError(f"images are {images.dtype}: expected floats in [0, 1]; divide 8-bit images by 255")
     if images.ndim < 2 or len(images) == 0:
         raise FrontierError(f"images have shape {tuple(images.shape)}: expected (samples, channels, height, width)")
     if labels.shape != images.shape[:1]:
-        raise FrontierError(f"{len(images)} images but labels of shape {tuple(labels.shape)}: expected one label per image")
+        raise FrontierError(
+            f"{len(images)} images but labels of shape {tuple(labels.shape)}: expected one label per image"
+        )
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise FrontierError(f"labels are {labels.dtype}: expected class numbers as integers")
     low, high = float(images.min()), float(images.max())
     if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):
         cause = "divide by 255" if high > 2 else "put the normalisation inside the model"
         raise FrontierError(f"images range from {low:g} to {high:g}: expected [0, 1]; {cause}")
-    return images if 0 <= low and high <= 1 else images.clamp(0, 1)
+    return images.clamp(0, 1) if low < 0 or high > 1 else images
 
 
 def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool = True) -> list[str]:
-    """Try the model on a few samples, charged to checks: 5 queries each. `gradients`: whether any run will need them."""
+    """Try the model on a few samples, up to 5 queries each, charged to checks. `gradients`: whether a run needs them."""
     oracle.purpose = "checks"
     flags = [TRAINING] if getattr(oracle, "was_training", False) else []
     x = images.to(oracle.device, oracle.dtype)
@@ -66,9 +72,11 @@ def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bo
 def _check_logits(logits: Tensor, rows: int, labels: Tensor) -> None:
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
         found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise FrontierError(f"the model returned {found} for {rows} images: expected logits of shape ({rows}, classes ≥ 2)")
+        raise FrontierError(
+            f"the model returned {found} for {rows} images: expected logits of shape ({rows}, classes ≥ 2)"
+        )
     if not logits.isfinite().all():
-        raise FrontierError("the model returned logits that are not finite on clean images: no distance could be right")
+        raise FrontierError("the model returned logits that are not finite on clean images: expected finite ones")
     check_labels(labels, logits.shape[1])
 
 
@@ -76,7 +84,9 @@ def check_labels(labels: Tensor, classes: int) -> None:
     """Refuse labels that the model has no class for."""
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
-        raise FrontierError(f"labels range from {low} to {high}, but the model has {classes} classes: 0 to {classes - 1}")
+        raise FrontierError(
+            f"labels range from {low} to {high}, but the model has {classes} classes: 0 to {classes - 1}"
+        )
 
 
 def _looks_like_probabilities(logits: Tensor) -> bool:

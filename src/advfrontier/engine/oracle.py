@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
@@ -34,21 +34,25 @@ class Oracle(AbstractContextManager["Oracle"]):
     """
 
     def __init__(
-        self, model: Callable[[Tensor], Tensor], *, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
+        self,
+        model: Callable[[Tensor], Tensor],
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         self.model, self.device, self.dtype = model, torch.device(device), dtype
         self.counts = Counts()
         self.purpose = "checks"
         self._restore: list[Callable[[], object]] = []
 
-    def __enter__(self) -> Oracle:
+    def __enter__(self) -> Self:
         if isinstance(self.model, nn.Module):
             for module in self.model.modules():
                 self._restore.append(_setter(module, "training", module.training))
             for parameter in self.model.parameters():
                 self._restore.append(_setter(parameter, "requires_grad", parameter.requires_grad))
             self.was_training = self.model.training
-            self.model.eval().requires_grad_(False)
+            self.model.eval().requires_grad_(requires_grad=False)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -212,7 +212,7 @@ def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
 
 
 def _inspect(unit: Unit, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient's length and the gradient; rows that vanish or are not finite are counted, the latter set to zero."""
+    """Length and gradient; rows that vanish or are not finite are counted, and the latter set to zero."""
     if not gradient.shape[1]:
         return gradient.sum(1), gradient
     size = length(gradient)

@@ -10,7 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advfrontier.engine import CHECKPOINT, Oracle, Unit, advance, check_data, check_model, clean_pass, start_unit, verify
+from advfrontier.engine import (
+    CHECKPOINT,
+    Oracle,
+    Unit,
+    advance,
+    check_data,
+    check_model,
+    clean_pass,
+    start_unit,
+    verify,
+)
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import MAX_QUERIES, Run, check_run
@@ -56,15 +66,17 @@ def trace(
 ) -> Traces:
     """Run attacks against a model and record the best distance of each, per sample, every 10 queries.
 
-    `model` maps images in [0, 1] to logits. `runs` names what to run (None: the whole `pool` of that norm), and `queries`
-    says where each run stops: the first so many queries of its full schedule of 1000. Samples that are misclassified
-    anyway have distance 0 and cost nothing; those that a run never breaks have inf. `pack` runs share a batch, which
-    helps when there are few samples, at the price of bits that depend on it. `solvers` replaces the solver of an attack
-    (`{"fmn": Fmn(alpha=1)}`).
+    `model` maps images in [0, 1] to logits. `runs` names what to run (None: the whole `pool` of that norm), and
+    `queries` says where each run stops: the first so many queries of its full schedule of 1000. Samples that are
+    misclassified anyway have distance 0 and cost nothing; those that a run never breaks have inf. `pack` runs share a
+    batch, which helps when there are few samples, at the price of bits that depend on it. `solvers` replaces the solver
+    of an attack (`{"fmn": Fmn(alpha=1)}`).
     """
     images = check_data(images, labels)
     if queries % CHECKPOINT or not CHECKPOINT <= queries <= MAX_QUERIES:
-        raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to {MAX_QUERIES}")
+        raise FrontierError(
+            f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to {MAX_QUERIES}"
+        )
     for name, value in (("batch_size", batch_size), ("pack", pack)):
         if value < 1:
             raise FrontierError(f"{name} is {value}: expected at least 1")

@@ -15,7 +15,7 @@
 | (not in the paper) | `confidence`: intervals and bands; `contribution`: what each run adds |
 """
 
-from advfrontier.frontier.allocation import allocate, allocate_problem, staged
+from advfrontier.frontier.allocation import allocate, staged
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
 from advfrontier.frontier.certificate import certify
 from advfrontier.frontier.comparison import Comparison, Evaluated, compare, crossings, lies_below
@@ -60,7 +60,6 @@ __all__ = [
     "Reversal",
     "Trajectories",
     "allocate",
-    "allocate_problem",
     "aoi",
     "aoi_interval",
     "attack_frontier",

@@ -21,57 +21,40 @@ from advfrontier.pool import TIERS, Ensemble, Move
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from advfrontier.frontier.construction import Raises
-    from advfrontier.frontier.problem import Levels, Problem
+    from advfrontier.frontier.problem import Levels, Problem, Raises
     from advfrontier.frontier.trajectories import Trajectories
 
 
 def allocate(
     trajectories: Iterable[Trajectories],
     *,
-    norm: str,
     budgets: Sequence[int] = TIERS,
     levels: Sequence[int] = LEVELS,
     name: str = "greedy",
     swaps: bool = True,
     ordered_restarts: bool = False,
 ) -> tuple[Ensemble, ...]:
-    """Nested ensembles, one per budget, from the trajectories of several models (one object each, same runs).
+    """Nested ensembles, one per budget, from the trajectories of several models (one object each, same runs and norm).
 
     `aoi` of each is its global AOI on these models, `bound` what no allocation with that budget can pass. Judge an
     ensemble on models it was not made from: on these it is optimistic. Trajectories may come from a generator, one at
     a time.
     """
-    return allocate_problem(
-        build_problem(trajectories, levels=levels, ordered_restarts=ordered_restarts),
-        norm=norm,
-        budgets=budgets,
-        name=name,
-        swaps=swaps,
-    )
-
-
-def allocate_problem(
-    problem: Problem, *, norm: str, budgets: Sequence[int] = TIERS, name: str = "greedy", swaps: bool = True
-) -> tuple[Ensemble, ...]:
-    """The same from a problem built already."""
+    problem = build_problem(trajectories, levels=levels, ordered_restarts=ordered_restarts)
     stages = staged(problem, budgets, swaps=swaps)
     reached: dict[int, Levels] = {}
-    moves: list[Move] = []
-    levels = problem.none
-    orders: dict[int, tuple[Move, ...]] = {}
+    allocation = problem.none
     for budget, stage in stages.items():
-        levels = applied(levels, stage)
-        moves += [
-            Move(tuple((problem.runs[run], int(problem.costs[to])) for run, to in raises), budget) for raises in stage
-        ]
-        reached[budget], orders[budget] = levels, tuple(moves)
+        reached[budget] = allocation = applied(allocation, stage)
     bounds = certify(problem, reached)
-    values = {budget: problem.aoi(levels) for budget, levels in reached.items()}
-    return tuple(
-        Ensemble(f"{name}-{_label(budget)}", norm, orders[budget], values[budget], max(bounds[budget], values[budget]))
-        for budget in stages
-    )
+    ensembles: list[Ensemble] = []
+    moves: tuple[Move, ...] = ()
+    for budget, stage in stages.items():
+        moves += tuple(Move(_named(problem, raises), budget) for raises in stage)
+        aoi = problem.aoi(reached[budget])
+        bound = max(bounds[budget], aoi)  # where they are equal, rounding may put the bound a last digit below
+        ensembles.append(Ensemble(f"{name}-{_label(budget)}", problem.norm, moves, aoi, bound, problem.flags))
+    return tuple(ensembles)
 
 
 def staged(problem: Problem, budgets: Sequence[int], *, swaps: bool = True) -> dict[int, list[Raises]]:
@@ -99,12 +82,16 @@ def ordered(problem: Problem, start: Levels, end: Levels) -> list[Raises]:
     """Moves from one allocation to a larger one, best gain per query first, every step feasible."""
     moves = greedy(problem, start, problem.cost(end), ceiling=end)
     levels = applied(start, moves)
-    for run in np.flatnonzero(levels < end):  # what gains nothing once the rest is there
-        if levels[run] < end[run]:
-            raises = problem.raises(levels, int(run), int(end[run]))
+    for run in range(len(end)):
+        if levels[run] < end[run]:  # it gains nothing once the rest is there
+            raises = problem.raises(levels, run, int(end[run]))
             moves.append(raises)
             levels = applied(levels, [raises])
     return moves
+
+
+def _named(problem: Problem, raises: Raises) -> tuple[tuple[str, int], ...]:
+    return tuple((problem.runs[run], int(problem.costs[level])) for run, level in raises)
 
 
 def _label(budget: int) -> str:

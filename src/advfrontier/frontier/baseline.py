@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.curve import Curve, check_limit, epsilon_min
-from advfrontier.frontier.measure import as_distances, unbroken_flag
+from advfrontier.frontier.curve import Curve, check_limit, distance_quantile, epsilon_min
+from advfrontier.frontier.measure import as_distances, check_epsilon, unbroken_flag
 from advfrontier.frontier.optimality import degenerate
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ class BaselineAOI:
 def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> NDArray[np.float64]:
     """The radii at which the paper runs its baseline: nine percentiles of d* (10 … 90) and the reference ε."""
     best = as_distances(frontier, what="frontier distances")
-    correct = best[(best > 0) & np.isfinite(best)]
-    if not correct.size:
+    broken = best[(best > 0) & np.isfinite(best)]
+    if not broken.size:
         raise FrontierError(
             "no sample is both classified correctly and broken: there is no radius to run a baseline at"
         )
-    radii = np.quantile(correct, np.arange(1, 10) / 10, method="inverted_cdf")
-    return np.unique(radii if reference is None else np.append(radii, reference))
+    radii = [distance_quantile(broken, tenths / 10) for tenths in range(1, 10)]
+    return np.unique(radii if reference is None else [*radii, float(check_epsilon(reference))])
 
 
 def baseline_aoi(
@@ -48,16 +48,17 @@ def baseline_aoi(
 ) -> BaselineAOI:
     """AOI of an attack whose robust accuracy is known at these radii.
 
-    The curve starts at (0, clean accuracy). The straight lines end at (E, 0) unless a radius ≥ E is known; the bracket
-    assumes nothing beyond the last known radius.
+    The curve starts at (0, clean accuracy). Unless a radius ≥ E is known, the straight lines end where the frontier
+    does, which at ε_min is (E, 0); the bracket assumes nothing beyond the last known radius.
     """
     best = as_distances(frontier, what="frontier distances")
     limit = epsilon_min(best).value if E is None else check_limit(E)
     ε, ρ, flags = _known_points(epsilons, accuracies, clean=float((best > 0).mean()))
     flags = unbroken_flag(best) + flags
-    if below := int((ρ < Curve.of(best).at(ε) - 1e-9).sum()):
+    frontier_curve = Curve.of(best)
+    if below := int((ρ < frontier_curve.at(ε) - 1e-9).sum()):
         flags += (f"the attack is below the frontier at {below} radii, so its pool lacks it and the AOI may pass 1",)
-    reach = float(np.maximum(limit - best[best > 0], 0).mean() * (best > 0).mean()) if (best > 0).any() else 0.0
+    reach = float(np.maximum(limit - best[best > 0], 0).sum()) / best.size
     if reach == 0:
         return BaselineAOI(1.0, 1.0, 1.0, (*flags, degenerate(best, limit)))
 
@@ -66,9 +67,10 @@ def baseline_aoi(
 
     inside = ε < limit
     ε_in, ρ_in = np.append(ε[inside], limit), ρ[inside]
-    beyond = bool((~inside).any())
-    at_limit = float(np.interp(limit, ε, ρ)) if beyond else 0.0
-    least = float(ρ[~inside][0]) if beyond else 0.0  # the curve cannot fall below the next known point
+    if inside.all():
+        at_limit, least = min(float(frontier_curve.at(limit)), ρ_in[-1]), 0.0
+    else:
+        at_limit, least = float(np.interp(limit, ε, ρ)), ρ[~inside][0]  # no lower than at the next known radius
     widths = np.diff(ε_in)
     straight = np.append(ρ_in, at_limit)
     return BaselineAOI(

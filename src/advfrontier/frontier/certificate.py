@@ -6,9 +6,9 @@ max v ≤ λᵢ + Σ (v − λᵢ)⁺, so for every allocation q within the budg
     AOI(q) ≤ Σᵢ λᵢ + Σ_a g_a(q_a),     g_a(j) = Σᵢ (v[a, j, i] − λᵢ)⁺
 
 and the right-hand side, now a sum over runs, is largest for the solution of a multiple-choice knapsack, found exactly
-by dynamic programming. With λ = what some allocation reaches this is the data-dependent submodular bound; other
-prices can only be better, and since the bound is convex in λ a few subgradient steps from there find them. The rules
-C are left out, which only raises the bound.
+by dynamic programming. With λ = what some allocation reaches this is the data-dependent submodular bound. Any other
+prices give a bound too, and it is convex in λ: a few subgradient steps lower it, and the least one met counts. The
+rules C are left out, which only raises it.
 """
 
 from __future__ import annotations

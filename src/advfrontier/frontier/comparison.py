@@ -15,13 +15,13 @@ import numpy as np
 
 from advfrontier.frontier.confidence import Interval, aurec_difference_interval
 from advfrontier.frontier.curve import aurec, check_limit
-from advfrontier.frontier.measure import as_distances, check_same_samples, unbroken_flag
+from advfrontier.frontier.measure import as_pair, check_same_samples, unbroken_flag
 from advfrontier.pool import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,8 @@ class Comparison:
 def compare(first: Evaluated, second: Evaluated, *, E: float | None = None, tiers: Sequence[int] = TIERS) -> Comparison:
     """Compare two models on the same samples, areas up to one common E (by default the largest finite distance)."""
     check_same_samples(first.samples, second.samples, names=(first.name, second.name))
-    a = as_distances(first.distances, what=f"distances of {first.name}")
-    b = as_distances(second.distances, what=f"distances of {second.name}")
+    what = (f"distances of {first.name}", f"distances of {second.name}")
+    a, b = as_pair(first.distances, second.distances, what=what)
     both = np.concatenate((a, b))
     limit = float(np.max(both, initial=0.0, where=np.isfinite(both))) if E is None else check_limit(E)
     lower, other = _lower(first, second)
@@ -85,19 +85,23 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None, tier
 
 def lies_below(first: ArrayLike, second: ArrayLike) -> bool:
     """Whether the first curve is nowhere above the second and somewhere below; both on equally many samples."""
-    a, b = np.sort(as_distances(first)), np.sort(as_distances(second))
+    a, b = _both_sorted(first, second)
     return bool((a <= b).all() and (a < b).any())
 
 
 def crossings(first: ArrayLike, second: ArrayLike) -> tuple[float, ...]:
     """Every ε at which the curve that was strictly lower before becomes the strictly higher one."""
-    a, b = np.sort(as_distances(first)), np.sort(as_distances(second))
-    steps = np.unique(np.concatenate(([0.0], a, b)))
+    a, b = _both_sorted(first, second)
+    steps = np.unique(np.concatenate((a, b)))
     steps = steps[np.isfinite(steps)]
-    lead = np.searchsorted(b, steps, side="right") * a.size - np.searchsorted(a, steps, side="right") * b.size
-    apart = lead != 0
-    steps, sign = steps[apart], np.sign(lead[apart])
-    return tuple(float(ε) for ε in steps[1:][sign[1:] != sign[:-1]])
+    lead = np.sign(np.searchsorted(b, steps, side="right") - np.searchsorted(a, steps, side="right"))
+    steps, lead = steps[lead != 0], lead[lead != 0]
+    return tuple(steps[1:][lead[1:] != lead[:-1]].tolist())
+
+
+def _both_sorted(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    a, b = as_pair(first, second, what=("distances of the first", "of the second"))
+    return np.sort(a), np.sort(b)
 
 
 def _lower(first: Evaluated, second: Evaluated) -> tuple[Evaluated, Evaluated] | tuple[None, None]:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from advfrontier.frontier.problem import Levels, Problem
-
-    Raises = tuple[tuple[int, int], ...]  # (run, level) raised together, requirements first
+    from advfrontier.frontier.problem import Levels, Problem, Raises
 
 TOLERANCE = 1e-9  # a gain of global AOI below this is not worth a query
 DECIMALS = 12  # gains are compared to so many: below lies the rounding of sums, which differs between machines
@@ -72,9 +70,7 @@ class _Search:
         self.levels = start.copy()
         self.left = budget - problem.cost(start)
         self.reached = problem.reached(start)
-        self.alone = problem.gains(
-            self.reached
-        )  # gain of each (run, level) by itself when last computed: an upper bound
+        self.alone = problem.gains(self.reached)  # of each (run, level) by itself, when last computed: an upper bound
         self.versions = [0] * len(problem.runs)
         self.moves: list[Raises] = []
         self.heap: list[Candidate] = []

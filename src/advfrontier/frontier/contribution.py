@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.frontier.curve import check_limit, epsilon_min
-from advfrontier.frontier.measure import as_models
+from advfrontier.frontier.measure import as_table
 from advfrontier.pool import Run
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Contribution:
 
 def contributions(distances: Mapping[str, ArrayLike], *, E: float | None = None) -> tuple[Contribution, ...]:
     """Leave-one-out and winner counts of every run, in the order given; E is ε_min of the frontier unless given."""
-    names, table = as_models(distances)
+    names, table = as_table(distances)
     frontier = table.min(axis=0)
     limit = epsilon_min(frontier).value if E is None else check_limit(E)
     counted = (frontier > 0) & np.isfinite(frontier)
@@ -53,7 +53,7 @@ def contributions(distances: Mapping[str, ArrayLike], *, E: float | None = None)
 
 def by_attack(distances: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.float64]]:
     """Put the variants of each attack together: their least distance per sample."""
-    names, table = as_models(distances)
+    names, table = as_table(distances)
     attacks: dict[str, list[int]] = {}
     for i, name in enumerate(names):
         attacks.setdefault(Run.parse(name).attack, []).append(i)

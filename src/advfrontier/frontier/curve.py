@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.measure import Measure, as_distances, unbroken_flag
+from advfrontier.frontier.measure import Measure, as_distances, check_epsilon, unbroken_flag
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Curve:
     """ρ as a step function: it equals `accuracies[k]` from `epsilons[k]` up to, and without, `epsilons[k + 1]`."""
 
@@ -37,10 +37,7 @@ class Curve:
 
     def at(self, epsilon: ArrayLike) -> NDArray[np.float64]:
         """Robust accuracy at one ε or many."""
-        ε = np.asarray(epsilon, dtype=np.float64)
-        if np.isnan(ε).any() or (ε < 0).any():
-            raise FrontierError(f"ε = {ε} is negative or NaN: expected a perturbation size such as 8 / 255")
-        where = np.searchsorted(self.epsilons, ε, side="right") - 1
+        where = np.searchsorted(self.epsilons, check_epsilon(epsilon), side="right") - 1
         return np.asarray(self.accuracies[where], dtype=np.float64)
 
     def area(self, E: float) -> float:
@@ -51,9 +48,7 @@ class Curve:
 
 def robust_accuracy(distances: ArrayLike, epsilon: float) -> float:
     """ρ(ε): the share of samples no perturbation of size ≤ ε was found for."""
-    if not epsilon >= 0:
-        raise FrontierError(f"ε = {epsilon} is negative or NaN: expected a perturbation size such as 8 / 255")
-    return float(np.mean(as_distances(distances) > epsilon))
+    return float(np.mean(as_distances(distances) > check_epsilon(epsilon)))
 
 
 def epsilon_min(distances: ArrayLike) -> Measure:

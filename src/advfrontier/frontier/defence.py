@@ -14,11 +14,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import rankdata
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import aurec, check_limit, epsilon_min
-from advfrontier.frontier.measure import Measure, as_distances, as_models, check_same_samples, unbroken_flag
+from advfrontier.frontier.measure import (
+    Measure,
+    as_distances,
+    as_pair,
+    as_table,
+    check_same_samples,
+    ranks_among,
+    unbroken_flag,
+)
+from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
 
 def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[str] = ()) -> NDArray[np.float64]:
     """d_def: the largest distance any model of the pool has, per sample, flagged models left out."""
-    names, table = as_models(distances)
+    names, table = as_table(distances)
     trusted = [name not in flagged for name in names]
     if not any(trusted):
         raise FrontierError(
@@ -39,9 +47,7 @@ def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[
 
 def doi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> Measure:
     """DOI of one model against the defence frontier of its pool; E is E_def unless given."""
-    d, best = as_distances(distances), as_distances(frontier, what="frontier distances")
-    if d.size != best.size:
-        raise FrontierError(f"{d.size} distances against a frontier of {best.size} samples: expected the same samples")
+    d, best = as_pair(distances, frontier)
     limit = epsilon_min(best).value if E is None else check_limit(E)
     flags = unbroken_flag(d)
     if flags or np.isinf(best).any():
@@ -84,13 +90,17 @@ class ReferencePool:
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # why a model's distances cannot be trusted
 
     def __post_init__(self) -> None:
-        _, table = as_models(self.distances)
+        object.__setattr__(self, "norm", norm_name(self.norm))
+        _, table = as_table(self.distances)
         if table.shape[1] != len(self.samples):
             raise FrontierError(
                 f"{table.shape[1]} distances per model for {len(self.samples)} samples: expected one each"
             )
         if unknown := set(self.flags) - set(self.distances):
-            raise FrontierError(f"flags for {', '.join(sorted(unknown))}, which the pool does not hold")
+            raise FrontierError(
+                f"flags for {', '.join(sorted(unknown))}, which the pool does not hold: expected some of "
+                f"{', '.join(self.distances)}"
+            )
 
     @property
     def flagged(self) -> dict[str, tuple[str, ...]]:
@@ -122,7 +132,7 @@ class ReferencePool:
         """The pool with a newcomer, whose frontier is the maximum of both: nobody else is run again."""
         if model in self.distances:
             raise FrontierError(f"the pool holds a model {model} already: expected another name")
-        if norm != self.norm:
+        if norm_name(norm) != self.norm:
             raise FrontierError(
                 f"{model} was evaluated in {norm}, the pool in {self.norm}: there is no DOI across norms"
             )
@@ -143,13 +153,11 @@ class ReferencePool:
         flagged = self.flagged
         limit = epsilon_min(self.frontier()).value
         measures = {name: self.doi(name) for name in self.distances}
-        trusted = [name for name in measures if name not in flagged]
-        places = rankdata([-measures[name].value for name in trusted], method="min")
-        ranks = dict(zip(trusted, places.astype(int), strict=True))
-        for name in flagged:
-            ranks[name] = 1 + sum(measures[other].value > measures[name].value for other in trusted)
-        order = sorted(measures, key=lambda name: (-measures[name].value, name))
-        return tuple(
-            Ranked(int(ranks[name]), name, measures[name], aurec(self.distances[name], E=limit).value, name in flagged)
-            for name in order
+        ranks = ranks_among(
+            np.array([measure.value for measure in measures.values()]), [name not in flagged for name in measures]
         )
+        table = [
+            Ranked(int(rank), name, measure, aurec(self.distances[name], E=limit).value, name in flagged)
+            for (name, measure), rank in zip(measures.items(), ranks, strict=True)
+        ]
+        return tuple(sorted(table, key=lambda row: (-row.doi.value, row.model)))

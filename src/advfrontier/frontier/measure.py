@@ -43,18 +43,42 @@ def as_distances(distances: ArrayLike, *, what: str = "distances") -> Distances:
     return array
 
 
-def as_models(distances: Mapping[str, ArrayLike]) -> tuple[tuple[str, ...], Distances]:
-    """Return the names of models and their distances as one array (model, sample)."""
+def as_table(distances: Mapping[str, ArrayLike]) -> tuple[tuple[str, ...], Distances]:
+    """Return the names of models, or of runs, and their distances as one array (name, sample)."""
     if not distances:
-        raise FrontierError('no model given: expected {"name": distances, …} with at least one')
+        raise FrontierError('no distances given: expected {"name": distances, …} with at least one')
     rows = [as_distances(row, what=f"distances of {name}") for name, row in distances.items()]
-    sizes = {name: row.size for name, row in zip(distances, rows, strict=True)}
-    if len(set(sizes.values())) > 1:
-        found = ", ".join(f"{name}: {size}" for name, size in sizes.items())
-        raise FrontierError(
-            f"models were evaluated on different numbers of samples ({found}): expected the same samples"
-        )
+    if len({row.size for row in rows}) > 1:
+        found = ", ".join(f"{name}: {row.size}" for name, row in zip(distances, rows, strict=True))
+        raise FrontierError(f"different numbers of samples ({found}): expected the same samples for all")
     return tuple(distances), np.stack(rows)
+
+
+def as_pair(
+    first: ArrayLike, second: ArrayLike, *, what: tuple[str, str] = ("distances", "frontier distances")
+) -> tuple[Distances, Distances]:
+    """Return two rows of distances on the same samples: by default of an attack or a model, and of its frontier."""
+    a, b = as_distances(first, what=what[0]), as_distances(second, what=what[1])
+    if a.size != b.size:
+        raise FrontierError(
+            f"{a.size} {what[0]} against {b.size} {what[1]}: expected the same samples, in the same order"
+        )
+    return a, b
+
+
+def check_epsilon(epsilon: ArrayLike) -> Distances:
+    """Return one perturbation size or many as an array, each of them ≥ 0."""
+    ε = np.asarray(epsilon, dtype=np.float64)
+    if not (ε >= 0).all():
+        raise FrontierError(f"ε = {ε} is negative or NaN: expected a perturbation size such as 8 / 255")
+    return ε
+
+
+def ranks_among(scores: Distances, trusted: Sequence[bool]) -> NDArray[np.int64]:
+    """Ranks along the last axis, largest score first: 1 + the trusted ones that score more. Equal scores share one."""
+    rounded = np.round(scores, 12)  # equal figures whose sums were rounded differently stay equal
+    above = rounded[..., np.asarray(trusted)][..., None, :] > rounded[..., :, None]
+    return np.asarray(1 + above.sum(axis=-1), dtype=np.int64)
 
 
 def check_same_samples(

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.curve import check_limit, epsilon_min
-from advfrontier.frontier.measure import Measure, as_distances, unbroken_flag
+from advfrontier.frontier.curve import check_limit, distance_quantile, epsilon_min
+from advfrontier.frontier.measure import Measure, as_distances, as_pair, unbroken_flag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,9 +38,7 @@ def attack_frontier(distances: Sequence[ArrayLike] | NDArray[np.float64]) -> NDA
 
 def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> Measure:
     """AOI of one attack on one model, against the frontier of its pool; E is ε_min of the frontier unless given."""
-    d, best = as_distances(distances), as_distances(frontier, what="frontier distances")
-    if d.size != best.size:
-        raise FrontierError(f"{d.size} distances against a frontier of {best.size} samples: expected the same samples")
+    d, best = as_pair(distances, frontier)
     limit = epsilon_min(best).value if E is None else check_limit(E)
     correct = best > 0
     flags = unbroken_flag(best)
@@ -71,7 +69,7 @@ def winsorised_limit(frontier: ArrayLike, *, share: float = 0.95) -> float:
     """An E that one outlier cannot set: this quantile of d* over the samples classified correctly and broken."""
     best = as_distances(frontier, what="frontier distances")
     broken = best[(best > 0) & np.isfinite(best)]
-    return float(np.quantile(broken, share, method="inverted_cdf")) if broken.size else 0.0
+    return distance_quantile(broken, share) if broken.size else 0.0
 
 
 def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike, *, share: float = 0.95) -> Measure:

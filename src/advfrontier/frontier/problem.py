@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
+from advfrontier.frontier.curve import epsilon_min
+from advfrontier.frontier.measure import unbroken_flag
 from advfrontier.frontier.optimality import degenerate
 from advfrontier.pool import Run, closure
 
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
     from advfrontier.frontier.trajectories import Trajectories
 
-    Levels = NDArray[np.int64]  # per run, 0 = not run, k = the k-th level
+    Levels = NDArray[np.int64]  # an allocation: per run, 0 = not run, k = the k-th level
+    Raises = tuple[tuple[int, int], ...]  # a move: (run, level) raised together, requirements first
+    Needs = tuple[tuple[Raises, ...], ...]  # [run][level]: (run, least level) before it may have it
 
 CACHE = 100_000  # numbers of an intermediate array: few enough to stay in a processor's cache
 LEVELS = tuple(range(100, 1001, 100))  # the paper's S: what a run may be given
@@ -37,14 +41,13 @@ LEVELS = tuple(range(100, 1001, 100))  # the paper's S: what a run may be given
 class Problem:
     """Runs, levels, what each pair is worth on each sample, and which pairs a pair requires."""
 
+    norm: str
     runs: tuple[str, ...]
     costs: NDArray[np.int64]  # queries per level, with 0 for level 0
     values: NDArray[np.float64]  # (run, level from 1 on, sample)
     constant: float  # what models on which every attack is on the frontier add to the global AOI
-    needs: tuple[tuple[tuple[tuple[int, int], ...], ...], ...]  # [run][level]: (run, least level) before it may have it
-    dependents: tuple[
-        tuple[int, ...], ...
-    ]  # [run]: the runs whose moves change when this one is raised, itself included
+    needs: Needs
+    dependents: tuple[tuple[int, ...], ...]  # [run]: the runs whose moves change when it is raised, itself included
     flags: tuple[str, ...] = ()
 
     @property
@@ -81,7 +84,7 @@ class Problem:
                 best.sum(axis=1, out=added[place, start : start + step])
         return np.asarray(added - reached.sum(), dtype=np.float64)
 
-    def raises(self, levels: Levels, run: int, level: int) -> tuple[tuple[int, int], ...]:
+    def raises(self, levels: Levels, run: int, level: int) -> Raises:
         """The move that brings a run to a level: itself last, before it what the rules C make it bring along."""
         before = tuple((other, least) for other, least in self.needs[run][level] if levels[other] < least)
         return (*before, (run, level))
@@ -101,68 +104,76 @@ def build_problem(
     trajectories: Iterable[Trajectories], *, levels: Sequence[int] = LEVELS, ordered_restarts: bool = False
 ) -> Problem:
     """Put the trajectories of several models, one at a time, into one allocation problem."""
-    runs: tuple[str, ...] = ()
+    if not levels or levels[0] < 1 or list(levels) != sorted(set(levels)):
+        raise FrontierError(f"levels {list(levels)}: expected rising numbers of queries such as 100, 200, … 1000")
+    first: Trajectories | None = None
     blocks: list[NDArray[np.float64]] = []
     flags: list[str] = []
-    degenerate_models = 0
     for number, traces in enumerate(trajectories, start=1):
-        if runs and traces.runs != runs:
-            differing = sorted(set(runs) ^ set(traces.runs)) or ["their order"]
-            raise FrontierError(
-                f"trajectories 1 and {number} differ in {', '.join(differing[:5])}: expected the same runs for all; "
-                "type .select(runs=…) to keep the common ones"
-            )
-        runs = traces.runs
-        block, flag = _worth(traces, levels)
+        first = first or traces
+        _check_comparable(first, traces, number)
+        block, told = _worth(traces, levels)
         blocks.append(block)
-        if flag:
-            flags.append(f"model {number}: {flag}")
-            degenerate_models += not block.shape[2]
-    if not runs:
+        flags += [f"model {number}: {flag}" for flag in told]
+    if first is None:
         raise FrontierError("no trajectories given: expected those of at least one model")
     values = np.concatenate(blocks, axis=2)
     values /= len(blocks)
-    needs = _requirements(runs, levels, ordered_restarts=ordered_restarts)
+    needs = _requirements(first.runs, levels, ordered_restarts=ordered_restarts)
+    dependents = [[run] for run in range(len(first.runs))]
+    for run, rows in enumerate(needs):
+        for other, _ in rows[-1]:
+            dependents[other].append(run)
     return Problem(
-        runs=runs,
+        norm=first.norm,
+        runs=first.runs,
         costs=np.array([0, *levels], dtype=np.int64),
         values=values,
-        constant=degenerate_models / len(blocks),
+        constant=sum(block.shape[2] == 0 for block in blocks) / len(blocks),
         needs=needs,
-        dependents=tuple(
-            tuple(b for b in range(len(runs)) if b == a or any(other == a for other, _ in needs[b][-1]))
-            for a in range(len(runs))
-        ),
+        dependents=tuple(tuple(row) for row in dependents),
         flags=tuple(flags),
     )
 
 
-def _worth(traces: Trajectories, levels: Sequence[int]) -> tuple[NDArray[np.float64], str]:
-    """(E − d)⁺ / Σ(E − d*)⁺ where it is not zero for all, and a flag if that is nowhere or samples are unbroken."""
+def _check_comparable(first: Trajectories, other: Trajectories, number: int) -> None:
+    """Refuse trajectories of another norm or of other runs."""
+    if other.norm != first.norm:
+        raise FrontierError(
+            f"trajectories 1 are in {first.norm}, trajectories {number} in {other.norm}: expected one norm; "
+            "allocate each norm by itself"
+        )
+    if other.runs != first.runs:
+        differing = sorted(set(first.runs) ^ set(other.runs)) or ["their order"]
+        raise FrontierError(
+            f"trajectories 1 and {number} differ in {', '.join(differing[:5])}: expected the same runs for all; "
+            "type .select(runs=…) to keep the common ones"
+        )
+
+
+def _worth(traces: Trajectories, levels: Sequence[int]) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """(E − d)⁺ / Σ(E − d*)⁺ for the samples where it is not zero for all, and flags."""
     frontier = traces.frontier()
-    finite = frontier[np.isfinite(frontier)]
-    limit = float(finite.max()) if finite.size else 0.0
+    limit = epsilon_min(frontier).value
     counted = (frontier > 0) & (frontier < limit)
-    # `compress` leaves samples side by side in memory, indexing by a mask does not: all speed depends on it.
-    thin = np.compress(counted, traces.distances[:, traces.places(levels)], axis=2)
+    flags = unbroken_flag(frontier)
     if not counted.any():
-        return thin, degenerate(frontier, limit)
-    np.subtract(limit, thin, out=thin)
-    np.maximum(thin, 0, out=thin)
-    thin /= (limit - frontier[counted]).sum()
-    unbroken = int(np.isinf(frontier).sum())
-    return thin, f"{unbroken} of {frontier.size} samples were never broken" if unbroken else ""
+        flags += (degenerate(frontier, limit),)
+    places = traces.places(levels)
+    reach = (limit - frontier[counted]).sum()
+    worth = np.empty((len(traces.runs), len(levels), int(counted.sum())))
+    for run, d in enumerate(traces.distances):  # one at a time: what lies between stays in the processor's cache
+        worth[run] = np.maximum(limit - np.compress(counted, d[places], axis=1), 0) / reach
+    return worth, flags
 
 
-def _requirements(
-    runs: tuple[str, ...], levels: Sequence[int], *, ordered_restarts: bool
-) -> tuple[tuple[tuple[tuple[int, int], ...], ...], ...]:
+def _requirements(runs: tuple[str, ...], levels: Sequence[int], *, ordered_restarts: bool) -> Needs:
     """The rules C as places and levels: needs[run][level] lists what must be there first, in an order that obeys C."""
     place = {name: i for i, name in enumerate(runs)}
     level_of = {0: 0, **{queries: k for k, queries in enumerate(levels, start=1)}}
     table = []
     for name in runs:
-        rows: list[tuple[tuple[int, int], ...]] = [()]
+        rows: list[Raises] = [()]
         for queries in levels:
             required = closure(Run.parse(name), queries, smallest=levels[0], ordered_restarts=ordered_restarts)
             absent = [str(run) for run in required if str(run) not in place]

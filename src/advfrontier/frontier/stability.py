@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.measure import as_models
+from advfrontier.frontier.measure import as_table, check_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ def rank_stability(distances: Mapping[str, ArrayLike], *, epsilons: ArrayLike | 
     rank is decided by single samples: the paper reads ranks at ten radii, which `baseline_radii` gives for the
     defence frontier.
     """
-    names, table = as_models(distances)
+    names, table = as_table(distances)
     if epsilons is None:
         grid = np.unique(np.append(table[np.isfinite(table)], 0.0))
     else:
@@ -68,10 +68,10 @@ def reversals(distances: Mapping[str, ArrayLike], *, reference: float, lead: flo
 
     A lead of one or two samples is chance: ask for one that the curve's band does not cover.
     """
-    names, table = as_models(distances)
-    grid = np.unique(np.append(table[np.isfinite(table)], reference))
-    robust = _robust(table, grid[grid >= reference])
-    later = grid[grid >= reference]
+    names, table = as_table(distances)
+    steps = np.unique(np.append(table[np.isfinite(table)], check_epsilon(reference)))
+    later = steps[steps >= reference]
+    robust = _robust(table, later)
     found = []
     for i, j in combinations(range(len(names)), 2):
         ahead, behind = (i, j) if robust[i, 0] > robust[j, 0] else (j, i)

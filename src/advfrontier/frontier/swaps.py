@@ -1,8 +1,9 @@
 """Local search within a tier: take queries from one run, give them to another, keep what is better.
 
-For an allocation q, a lowered run a (loss ℓ) and a move r, submodularity puts the change between Δ(r) − ℓ and Δ(r),
-where Δ is the gain of r at q itself. So the pairs are tried in the order of the lower limit, and those whose upper
-limit cannot beat the best pair found are skipped.
+Lower a run of an allocation q, at a loss ℓ, and make a move r that gains Δ at q itself: by submodularity the change is
+at least Δ − ℓ and at most Δ. So the pairs are tried in the order of Δ − ℓ, and those whose Δ cannot beat the best
+change found are skipped. (Of a closure move only the sum of its raises' gains is known beforehand, which is no less
+than its Δ: it may be tried too early, but is never skipped wrongly.)
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from advfrontier.frontier.construction import Raises
-    from advfrontier.frontier.problem import Levels, Problem
+    from advfrontier.frontier.problem import Levels, Problem, Raises
 
 ROUNDS = 20  # swaps per tier at most
 PAIRS = 600  # pairs scored per round, the most promising first

@@ -10,11 +10,12 @@ import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.measure import check_same_samples
+from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,19 +26,21 @@ class Trajectories:
     queries: NDArray[np.int64]  # the checkpoints, increasing: 10, 20, … 1000
     distances: NDArray[np.float64]  # (run, checkpoint, sample), never rising along a trajectory
     samples: tuple[str, ...]  # content ids
+    norm: str = "L2"  # TEMPORARY
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "runs", tuple(self.runs))
         object.__setattr__(self, "samples", tuple(self.samples))
         object.__setattr__(self, "queries", np.asarray(self.queries, dtype=np.int64))
         object.__setattr__(self, "distances", np.asarray(self.distances, dtype=np.float64))
+        object.__setattr__(self, "norm", norm_name(self.norm))
         self._check_names()
         self._check_distances()
 
     def _check_names(self) -> None:
         for what, names in (("run", self.runs), ("sample", self.samples)):
             if not names:
-                raise FrontierError(f"trajectories without a {what}: expected at least one")
+                raise FrontierError(f"trajectories without a {what}: expected the names of at least one")
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
                 raise FrontierError(f"{what} {twice} appears more than once: expected each {what} once")
@@ -60,11 +63,11 @@ class Trajectories:
 
     @classmethod
     def best_so_far(
-        cls, runs: Sequence[str], queries: Sequence[int], distances: NDArray[np.float64], samples: Sequence[str]
+        cls, runs: Sequence[str], queries: Sequence[int], distances: ArrayLike, samples: Sequence[str], norm: str
     ) -> Self:
         """Make trajectories out of what was found at each checkpoint, better or worse than before."""
         best = np.minimum.accumulate(np.asarray(distances, dtype=np.float64), axis=1)
-        return cls(tuple(runs), np.asarray(queries, dtype=np.int64), best, tuple(samples))
+        return cls(tuple(runs), np.asarray(queries, dtype=np.int64), best, tuple(samples), norm)
 
     def at(self, queries: int | Mapping[str, int]) -> NDArray[np.float64]:
         """Distances (run, sample) after so many queries: one number for all runs, or a number per run name.
@@ -77,9 +80,9 @@ class Trajectories:
         if unknown:
             raise FrontierError(f"no trajectory of {', '.join(unknown)}: expected runs among {', '.join(self.runs)}")
         spent = np.array([wanted.get(name, 0) for name in self.runs])
-        if (spent < 0).any() or spent.max() > self.queries[-1]:
+        if outside := [q for q in spent.tolist() if not 0 <= q <= self.queries[-1]]:
             raise FrontierError(
-                f"{spent.max()} queries asked for: expected between 0 and the last checkpoint, {self.queries[-1]}"
+                f"{outside[0]} queries asked for: expected between 0 and the last checkpoint, {self.queries[-1]}"
             )
         where = np.searchsorted(self.queries, spent, side="right") - 1  # what was known by the last checkpoint passed
         found = self.distances[np.arange(len(self.runs)), where]
@@ -120,11 +123,14 @@ class Trajectories:
         where = np.searchsorted(self.queries, queries)
         if (where >= self.queries.size).any() or (self.queries[where] != np.asarray(queries)).any():
             missing = sorted(set(queries) - set(self.queries.tolist()))
-            raise FrontierError(f"no checkpoint at {missing}: these trajectories have {self.queries.tolist()[:12]} …")
+            few = ", ".join(str(q) for q in self.queries[:3])
+            raise FrontierError(f"no checkpoint at {missing}: expected some of {few}, … {self.queries[-1]}")
         return np.asarray(where, dtype=np.intp)
 
     def join(self, other: Trajectories) -> Self:
-        """Add another's runs, traced on the same samples (in any order) with the same checkpoints."""
+        """Add another's runs, traced in the same norm on the same samples (in any order) with the same checkpoints."""
+        if self.norm != other.norm:
+            raise FrontierError(f"trajectories in {self.norm} and in {other.norm}: expected the same norm")
         if set(self.samples) != set(other.samples):
             check_same_samples(self.samples, other.samples, names=("these trajectories", "the others"))
         if not np.array_equal(self.queries, other.queries):

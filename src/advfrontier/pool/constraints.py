@@ -2,7 +2,7 @@
 
 (i) a target gets no more queries than the likelier target before it; (ii) a restart gets queries only if its base run
 does. Both are closed under the component-wise maximum, so raising runs never breaks an ensemble that was feasible.
-`ordered_restarts` adds the same rule as (i) for restarts: they are exchangeable, and preferring seed 45 to 43 fits noise.
+`ordered_restarts` adds rule (i) for restarts too: they are exchangeable, and preferring seed 45 to 43 fits noise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def violations(queries: Mapping[Run, int], *, ordered_restarts: bool = False) ->
             continue
         for needed, least in closure(run, level, smallest=1, ordered_restarts=ordered_restarts).items():
             if queries.get(needed, 0) < least:
-                found.append(f"{run} has {level} queries, so {needed} needs at least {least}, not {queries.get(needed, 0)}")
+                found.append(
+                    f"{run} has {level} queries, so {needed} needs at least {least}, not {queries.get(needed, 0)}"
+                )
     return found
 
 
@@ -32,6 +34,8 @@ def closure(run: Run, level: int, *, smallest: int, ordered_restarts: bool = Fal
     if run.variant == "target":
         return {Run(run.solver, run.loss, "target", k): level for k in range(1, run.index)}
     if run.variant == "restart":
-        before = {Run(run.solver, run.loss, "restart", k): level for k in range(1, run.index)} if ordered_restarts else {}
+        before = (
+            {Run(run.solver, run.loss, "restart", k): level for k in range(1, run.index)} if ordered_restarts else {}
+        )
         return {run.base: smallest, **before}
     return {}

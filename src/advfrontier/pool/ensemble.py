@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool.catalogue import MAX_QUERIES, check_run
+from advfrontier.pool.catalogue import MAX_QUERIES, TARGETS, check_run
 from advfrontier.pool.constraints import violations
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 TIERS = (4000, 8000, 12000)  # the paper's 4k, 8k and 12k
 CHECKPOINT = 10  # distances are recorded every so many queries, so a run is never cut finer
-MANY_CLASSES = 1_000_000  # enough for every target there can be
 
 
 @dataclass(frozen=True)
@@ -40,17 +39,19 @@ class Move:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Queries per run as an order of moves, with the AOI reached and the bound no allocation can pass, where known."""
+    """Queries per run as an order of moves; where known, the AOI reached and the bound no allocation can pass."""
 
     name: str
     norm: str
     moves: tuple[Move, ...]
     aoi: float | None = None
     bound: float | None = None
+    flags: tuple[str, ...] = ()  # in words: what to know before trusting the AOI
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
         object.__setattr__(self, "moves", tuple(self.moves))
+        object.__setattr__(self, "flags", tuple(self.flags))
         reached: dict[str, int] = {}
         tier = 0
         for move in self.moves:
@@ -74,7 +75,7 @@ class Ensemble:
     @classmethod
     def of(cls, name: str, norm: str, queries: Mapping[str, int]) -> Ensemble:
         """Make an ensemble from queries per run: one tier, base runs first, then restarts and targets by number."""
-        order = sorted((name for name in queries if queries[name] > 0), key=lambda name: Run.parse(name).index)
+        order = sorted((run for run in queries if queries[run]), key=lambda run: Run.parse(run).index)
         tier = sum(queries.values())
         return cls(name, norm, tuple(Move(((run, queries[run]),), tier) for run in order))
 
@@ -95,7 +96,7 @@ class Ensemble:
 
     @property
     def at_least(self) -> float | None:
-        """The share of the AOI any allocation with this budget could reach that this one is sure to reach."""
+        """AOI / bound: the ensemble reaches at least this share of what any allocation with its budget could."""
         return None if self.aoi is None or self.bound is None else self.aoi / self.bound
 
     @property
@@ -128,9 +129,9 @@ class Ensemble:
                 kept.append(Move(tuple(raises), min(move.tier, budget)))
             if tuple(raises) != move.raises:
                 break
-        if kept == list(self.moves):
+        if reached == self.queries:
             return self
-        return replace(self, name=f"{self.name}@{budget}", moves=tuple(kept), aoi=None, bound=None)
+        return replace(self, name=f"{self.name}@{budget}", moves=tuple(kept), aoi=None, bound=None, flags=())
 
     def for_classes(self, classes: int) -> Ensemble:
         """Drop the targets a model with so few classes does not have; `total` then says what is left."""
@@ -139,18 +140,20 @@ class Ensemble:
             kept = tuple((run, q) for run, q in move.raises if not _beyond(Run.parse(run), classes))
             if kept:
                 moves.append(Move(kept, move.tier))
-        same = sum(len(m.raises) for m in moves) == sum(len(m.raises) for m in self.moves)
-        return self if same else replace(self, moves=tuple(moves), aoi=None, bound=None)
+        if tuple(moves) == self.moves:
+            return self
+        return replace(self, moves=tuple(moves), aoi=None, bound=None, flags=())
 
-    def check(self, *, classes: int = MANY_CLASSES, ordered_restarts: bool = False) -> None:
-        """Refuse runs that do not exist in this norm, and any prefix of the moves that breaks the rules C."""
+    def check(self, *, classes: int = TARGETS + 1, ordered_restarts: bool = False) -> None:
+        """Refuse runs that do not exist in this norm, and raises whose order breaks the rules C on the way."""
         for run in self.runs:
             check_run(Run.parse(run), self.norm, classes)
         reached: dict[Run, int] = {}
         for move in self.moves:
-            reached |= {Run.parse(run): queries for run, queries in move.raises}
-            if broken := violations(reached, ordered_restarts=ordered_restarts):
-                raise FrontierError(f"ensemble {self.name} in {self.norm} is not feasible: {'; '.join(broken)}")
+            for run, queries in move.raises:
+                reached[Run.parse(run)] = queries
+                if broken := violations(reached, ordered_restarts=ordered_restarts):
+                    raise FrontierError(f"ensemble {self.name} in {self.norm} is not feasible: {'; '.join(broken)}")
 
     def contains(self, smaller: Ensemble) -> bool:
         """Whether extending `smaller` to this ensemble repeats and drops no query."""
@@ -160,6 +163,7 @@ class Ensemble:
         """Write as TOML, moves in order."""
         lines = [f"name = {_text(self.name)}", f"norm = {_text(self.norm)}", f"total = {self.total}"]
         lines += [f"{key} = {value!r}" for key in ("aoi", "bound") if (value := getattr(self, key)) is not None]
+        lines += [f"flags = [{', '.join(_text(flag) for flag in self.flags)}]"] if self.flags else []
         for move in self.moves:
             raises = ", ".join(f"{_text(run)} = {queries}" for run, queries in move.raises)
             lines += ["", "[[moves]]", f"tier = {move.tier}", f"raises = {{ {raises} }}"]
@@ -173,7 +177,8 @@ class Ensemble:
             moves = tuple(
                 Move(tuple((str(r), int(q)) for r, q in m["raises"].items()), int(m["tier"])) for m in content["moves"]
             )
-            read = cls(str(content["name"]), content["norm"], moves, content.get("aoi"), content.get("bound"))
+            aoi, bound = (float(content[key]) if key in content else None for key in ("aoi", "bound"))
+            read = cls(str(content["name"]), content["norm"], moves, aoi, bound, content.get("flags", ()))
         except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise FrontierError(
                 f"not an ensemble ({type(error).__name__}: {error}): expected name, norm and [[moves]] with tier and "

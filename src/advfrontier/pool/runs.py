@@ -10,7 +10,9 @@ from advfrontier.errors import FrontierError
 
 Variant = Literal["base", "restart", "target"]
 
-_NAME = re.compile(r"(?P<solver>[a-z0-9_]+)(-(?P<loss>[a-z0-9]+))?(:(?P<variant>restart|target)(?P<index>[1-9][0-9]*))?")
+_NAME = re.compile(
+    r"(?P<solver>[a-z0-9_]+)(-(?P<loss>[a-z0-9]+))?(:(?P<variant>restart|target)(?P<index>[1-9][0-9]*))?"
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Run:
         match = _NAME.fullmatch(name)
         if match is None:
             raise FrontierError(
-                f"{name!r} does not name a run: expected SOLVER[-LOSS][:restartN|:targetN], such as apgd_min-dlr:restart3"
+                f"{name!r} does not name a run: "
+                "expected SOLVER[-LOSS][:restartN|:targetN], such as apgd_min-dlr:restart3"
             )
         variant: Variant = "base"
         if match["variant"] == "restart":

@@ -18,8 +18,19 @@ if TYPE_CHECKING:
     from advfrontier.pool import Run
 
 __all__ = [
-    "Alma", "Answer", "ApgdMin", "Ddn", "Fmn", "Pdgd", "Pdpgd", "Problem", "SigmaZero", "Solver", "SquareMin", "solver_of",
-]  # fmt: skip
+    "Alma",
+    "Answer",
+    "ApgdMin",
+    "Ddn",
+    "Fmn",
+    "Pdgd",
+    "Pdpgd",
+    "Problem",
+    "SigmaZero",
+    "Solver",
+    "SquareMin",
+    "solver_of",
+]
 
 _BY_NAME: dict[str, Solver] = {
     solver.facts.name: solver for solver in (Alma(), Ddn(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SquareMin())

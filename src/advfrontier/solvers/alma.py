@@ -52,7 +52,14 @@ class Alma:
         one = torch.ones_like(problem.boundary)
         never = torch.full_like(one, problem.steps + 1)
         return AlmaState(
-            point, torch.ones_like(point), torch.zeros_like(point), one * self.rate, one, one.clone(), one.clone(), never
+            point,
+            torch.ones_like(point),
+            torch.zeros_like(point),
+            one * self.rate,
+            one,
+            one.clone(),
+            one.clone(),
+            never,
         )
 
     def loss(self, i: int) -> str:  # noqa: ARG002

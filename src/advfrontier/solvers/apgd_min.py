@@ -85,8 +85,10 @@ class ApgdMin:
         state.radius = self._radius(problem, state, i, answer)
         window = _window(i, problem)
         if window is not None:
-            check = self._check_sparsity if problem.norm.name == "L1" else self._check_progress
-            g = check(problem, state, answer, g, window)
+            if problem.norm.name == "L1":
+                g = self._check_sparsity(problem, state, answer, g)
+            else:
+                g = self._check_progress(state, answer, g, window)
         self._move(problem, state, i, g)
 
     def _record(self, problem: Problem, state: ApgdMinState, i: int, answer: Answer) -> None:
@@ -110,7 +112,7 @@ class ApgdMin:
             ε = torch.where(answer.misclassified, shrunk, (1 + γ) * state.radius)
         return torch.clamp(ε, 1e-8 * problem.largest, problem.largest)
 
-    def _check_progress(self, problem: Problem, state: ApgdMinState, answer: Answer, g: Tensor, window: int) -> Tensor:
+    def _check_progress(self, state: ApgdMinState, answer: Answer, g: Tensor, window: int) -> Tensor:
         """Halve the step and go back to the best point where the loss rarely fell or nothing was gained since."""
         nearer = answer.best_distance < (1 - 1e-4) * state.checked_distance
         gained = torch.where(answer.found, nearer, state.lowest_loss < state.checked_loss)
@@ -122,7 +124,7 @@ class ApgdMin:
         state.previous = torch.where(state.reduced[:, None], state.point, state.previous)  # drop the momentum
         return g
 
-    def _check_sparsity(self, problem: Problem, state: ApgdMinState, answer: Answer, g: Tensor, _window: int) -> Tensor:
+    def _check_sparsity(self, problem: Problem, state: ApgdMinState, answer: Answer, g: Tensor) -> Tensor:
         """Where the best point has become sparser, go back to it with the largest step; else shorten the step."""
         reference = torch.where(answer.found[:, None], answer.best_point, state.lowest_point)
         features = (reference != problem.inputs).to(g.dtype).sum(1).clamp_(min=1)
@@ -134,7 +136,7 @@ class ApgdMin:
 
     @staticmethod
     def _return(state: ApgdMinState, answer: Answer, g: Tensor, rows: Tensor) -> Tensor:
-        """Set these rows back to the smallest misclassified point, or before any to the lowest loss, with its gradient."""
+        """Set rows back to the smallest misclassified point (before any: to the lowest loss), with its gradient."""
         found, rows = answer.found[:, None], rows[:, None]
         state.point = torch.where(rows, torch.where(found, answer.best_point, state.lowest_point), state.point)
         return torch.where(rows, torch.where(found, state.best_gradient, state.lowest_gradient), g)
@@ -169,7 +171,7 @@ def _window(i: int, problem: Problem) -> int | None:
         end += k
         if end == i + 1:
             return k
-        k = max(k - max(int(0.03 * n), 1), max(int(0.06 * n), 1))
+        k = max(k - max(int(0.03 * n), 1), int(0.06 * n), 1)
     return None
 
 

@@ -19,7 +19,7 @@ from advfrontier.solvers.protocol import Adam, Answer, Problem, length
 
 @dataclass(frozen=True)
 class Pdpgd(PrimalDual):
-    """`proximal_steps` bounds the inner iteration, which a row leaves once it changes by less than `proximal_tolerance`."""
+    """`proximal_steps` bounds the inner iteration, which rows leave once they change by less than the tolerance."""
 
     facts: ClassVar[SolverFacts] = CATALOGUE["pdpgd"]
 

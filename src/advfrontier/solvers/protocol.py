@@ -1,8 +1,8 @@
 """What a solver is, and the pieces several of them share.
 
 A solver never sees the model. The engine evaluates `state.point`, keeps the best misclassified point, and hands the
-solver an `Answer`; the solver moves `state.point`. Everything a run needs to go on later is in its state, a dataclass of
-tensors with one row per sample; schedules are computed from the step's index, never accumulated.
+solver an `Answer`; the solver moves `state.point`. Everything a run needs to go on later is in its state, a dataclass
+of tensors with one row per sample; schedules are computed from the step's index, never accumulated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from advfrontier.threat.norms import TINY
+from advfrontier.threat.norms import TINY, euclidean
 from advfrontier.threat.random import normal
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def cosine(first: float, last: float, i: int, steps: int) -> float:
 
 def length(v: Tensor) -> Tensor:
     """Euclidean length of each row, never below TINY so that it can be divided by."""
-    return torch.linalg.vector_norm(v, 2, dim=1).clamp_(min=TINY)
+    return euclidean(v).clamp_(min=TINY)
 
 
 def unit(v: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ def random_where_lost(problem: Problem, answer: Answer, i: int) -> None:
 
 @dataclass
 class Adam:
-    """Adam with moments per sample: torch.optim keeps one step count for all rows and cannot be cut or resumed by row."""
+    """Adam as part of a state: torch.optim would keep its moments elsewhere, and could not be cut by row."""
 
     first: Tensor
     second: Tensor

@@ -1,8 +1,8 @@
 """Square search with a shrinking radius, ℓ∞, black box: only logits are asked for.
 
-After the Square Attack (Andriushchenko et al., 2020): the perturbation is ± the radius everywhere, a random square gets
-new signs, and the change stays if it lowers the margin. A success shrinks the radius, as in FMN; the same signs are then
-tried at the new radius, which either succeeds again or gives the margin to improve on.
+After the Square Attack (Andriushchenko et al., 2020): the perturbation is ± the radius everywhere, a random square
+gets new signs, and the change stays if it lowers the margin. A success shrinks the radius, as in FMN; the same signs
+are then tried at the new radius, which either succeeds again or gives the margin to improve on.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from advfrontier.pool import CATALOGUE, SolverFacts
 from advfrontier.solvers.protocol import Answer, Problem, cosine
 from advfrontier.threat.random import uniform
 
-# When the patch's area halves, in ten-thousandths of the horizon. The Square Attack also halves it at 10: with a fifth of
-# its queries, larger patches for longer reach smaller distances.
+# When the patch's area halves, in ten-thousandths of the horizon. The Square Attack also halves it at 10: with a fifth
+# of its queries, larger patches for longer reach smaller distances.
 _HALVINGS = (50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
-from torch.linalg import vector_norm
 
 from advfrontier.threat.names import norm_name
 from advfrontier.threat.random import normal, uniform
@@ -22,6 +21,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TINY = 1e-12  # below this a gradient has no direction
+
+
+def euclidean(v: Tensor) -> Tensor:
+    """Euclidean length of each row."""
+    size: Tensor = torch.linalg.vector_norm(v, 2, dim=1)
+    return size
 
 
 class Norm(ABC):
@@ -46,7 +51,9 @@ class Norm(ABC):
         """argmin ½‖u − v‖² + weight·‖u‖ over u."""
 
     @abstractmethod
-    def random_in_ball(self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]) -> Tensor:
+    def random_in_ball(
+        self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]
+    ) -> Tensor:
         """A point drawn uniformly from the ball, one row per sample id, in float64 on the CPU."""
 
     def distance(self, points: Tensor, inputs: Tensor) -> Tensor:
@@ -100,7 +107,7 @@ class L0(Norm):
         return kept.mul_(v)
 
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
-        """The proximal step of the ℓ_{2/3} surrogate, which the paper uses in ℓ0: argmin ½‖u − v‖² + weight·Σ|u|^{2/3}."""
+        """The proximal step of the surrogate that the paper uses in ℓ0: argmin ½‖u − v‖² + weight·Σ|u|^{2/3}."""
         return prox_two_thirds(v, weight)
 
     def boundary(self, margin: Tensor, gradient: Tensor, inputs: Tensor) -> Tensor:
@@ -110,7 +117,9 @@ class L0(Norm):
         short = (gains < margin.abs()[:, None]).to(gains.dtype).sum(1)
         return torch.minimum(short + 1, self.largest(inputs).clamp(min=1))
 
-    def random_in_ball(self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]) -> Tensor:
+    def random_in_ball(
+        self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]
+    ) -> Tensor:
         """⌈radius⌉ distinct features, uniformly chosen, each with a displacement uniform in (−1, 1)."""
         rank = uniform(seed, ids, "features", features).argsort(axis=1).argsort(axis=1)
         chosen = rank < np.ceil(radius)[:, None]
@@ -149,7 +158,9 @@ class L1(Norm):
         """Soft thresholding."""
         return soft_threshold(v, weight)
 
-    def random_in_ball(self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]) -> Tensor:
+    def random_in_ball(
+        self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]
+    ) -> Tensor:
         """Signed exponential spacings over one more than there are features."""
         spacings = -np.log(uniform(seed, ids, "spacings", features + 1))
         signs = np.sign(uniform(seed, ids, "signs", features) - 0.5)
@@ -163,11 +174,11 @@ class L2(Norm):
 
     def size(self, v: Tensor) -> Tensor:
         """√Σv²."""
-        return vector_norm(v, 2, dim=1)
+        return euclidean(v)
 
     def dual_size(self, g: Tensor) -> Tensor:
         """√Σg²: its own dual."""
-        return vector_norm(g, 2, dim=1)
+        return euclidean(g)
 
     def project(self, v: Tensor, radius: Tensor) -> Tensor:
         """Scale down rows that are too long; rows inside stay as they are."""
@@ -177,7 +188,9 @@ class L2(Norm):
         """Shorten every row by the weight."""
         return v * (1 - weight / self.size(v).clamp_(min=TINY)).clamp_(min=0)[:, None]
 
-    def random_in_ball(self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]) -> Tensor:
+    def random_in_ball(
+        self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]
+    ) -> Tensor:
         """A normal direction, and a length with the density of the ball's shells."""
         direction = normal(seed, ids, "direction", features)
         length = radius * uniform(seed, ids, "length", 1)[:, 0] ** (1 / features)
@@ -205,7 +218,9 @@ class Linf(Norm):
         """Clip at the level above which exactly `weight` lies (Moreau: v minus the projection onto the ℓ1 ball)."""
         return self.project(v, water_level(v.abs(), weight))
 
-    def random_in_ball(self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]) -> Tensor:
+    def random_in_ball(
+        self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]
+    ) -> Tensor:
         """Independent uniform entries."""
         return torch.from_numpy(radius[:, None] * (2 * uniform(seed, ids, "box", features) - 1))
 
@@ -226,9 +241,9 @@ def soft_threshold(v: Tensor, level: Tensor) -> Tensor:
 def prox_two_thirds(v: Tensor, weight: Tensor) -> Tensor:
     """argmin ½(u − v)² + weight·|u|^{2/3}, entry by entry.
 
-    For u = w³ > 0 the stationary points are the roots of w⁴ − |v|·w + ⅔·weight, and the largest root is the minimum. It is
-    found by Newton's method: the closed form takes the difference of nearly equal numbers, which in float32 turns entries
-    into NaN. The minimum beats u = 0 from |v| = ⅔·(24·weight³)^{1/4} on.
+    For u = w³ > 0 the stationary points are the roots of w⁴ − |v|·w + ⅔·weight, and the largest root is the minimum.
+    It is found by Newton's method: the closed form takes the difference of nearly equal numbers, which in float32 turns
+    entries into NaN. The minimum beats u = 0 from |v| = ⅔·(24·weight³)^{1/4} on.
     """
     magnitude = v.abs()
     # Only entries above the cut survive, few of them in a sparse perturbation: the rest is spared the arithmetic.

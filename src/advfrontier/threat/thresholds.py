@@ -15,7 +15,7 @@ _PASSES = 64  # rarely above ten; the bound only guards against rounding that ne
 
 
 def descending(values: Tensor) -> Tensor:
-    """Every row sorted, largest first. On the CPU by NumPy, whose sort is vectorised and several times torch's speed."""
+    """Every row sorted, largest first; on the CPU by NumPy, whose vectorised sort is several times as fast as torch's."""
     if values.device.type == "cpu":
         return torch.from_numpy(np.sort(values.numpy(), axis=1)).flip(1)
     return values.sort(dim=1, descending=True).values
@@ -43,8 +43,8 @@ def water_level(heights: Tensor, total: Tensor) -> Tensor:
 def boxed_water_level(v: Tensor, inputs: Tensor, total: Tensor) -> Tensor:
     """The level τ ≥ 0 with Σ min(max(|v| − τ, 0), room) = total, or 0 where the row holds no more.
 
-    `room` is how far each entry may go from its input before it leaves [0, 1]. The caps make the left side neither convex
-    nor concave: Newton's steps are kept inside a shrinking bracket, and one that leaves it is replaced by the middle.
+    `room` is how far each entry may go from its input before it leaves [0, 1]. The caps make the left side neither
+    convex nor concave: Newton's steps stay inside a shrinking bracket, and one that leaves it becomes the middle.
     """
     heights = v.abs()
     # Entries of zero hold nothing at any level. In sparse rows it pays to look at the others only.

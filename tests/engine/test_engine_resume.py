@@ -1,0 +1,65 @@
+"""Stopping, saving and going on leaves no trace: the same bits as one run."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support.runs import catalogue, complete, same, small
+
+RUNS = pytest.mark.parametrize(("norm", "run"), catalogue("restart1", "target1"))
+
+
+@RUNS
+def test_stop_at_270_save_restore_and_go_on(norm, run, tmp_path):
+    bench, whole = small(norm), complete(norm, run)
+    first = bench.finished(run, 270)
+    save_file(first.tensors(), tmp_path / "unit.safetensors")
+    second = bench.unit(run)
+    second.restore(load_file(tmp_path / "unit.safetensors"))
+    assert second.queries == 270
+    assert torch.equal(second.trajectory[:27], whole.trajectory[:27])
+    assert second.trajectory[27:].isinf().all()
+    bench.go(second, 1000)
+    assert torch.equal(second.distances(), whole.distances())
+    assert torch.equal(second.best_point, whole.best_point)
+    assert torch.equal(second.trajectory, whole.trajectory)
+    assert same(second.tensors(), whole.tensors())
+
+
+@RUNS
+def test_a_budget_is_a_prefix_of_the_full_run(norm, run):
+    bench, whole = small(norm), complete(norm, run)
+    for budget in (10, 130, 360):
+        unit = bench.finished(run, budget)
+        assert torch.equal(unit.distances(), whole.trajectory[budget // 10 - 1])
+
+
+def test_the_horizon_and_not_the_budget_shapes_the_schedule():
+    """A run configured for 300 queries is another run than the first 300 queries of 1000."""
+    bench = small("L2")
+    short = bench.finished("fmn", 300, horizon=300)
+    assert len(short.trajectory) == 30
+    assert not torch.equal(short.distances(), complete("L2", "fmn").trajectory[29])
+
+
+@pytest.mark.parametrize(("norm", "run"), catalogue())
+def test_what_is_saved_and_what_goes_on_share_no_memory(norm, run):
+    bench = small(norm)
+    unit = bench.finished(run, 50)
+    saved = unit.tensors()
+    copy = {name: tensor.clone() for name, tensor in saved.items()}
+    bench.go(unit, 100)
+    assert same(saved, copy)
+    again = bench.unit(run)
+    again.restore(saved)
+    bench.go(again, 100)
+    assert same(saved, copy)
+    assert same(again.tensors(), unit.tensors())
+
+
+def test_state_can_be_handed_to_a_unit_that_was_already_used():
+    bench = small("L1")
+    saved = bench.finished("apgd_min-ce", 100).tensors()
+    used = bench.finished("apgd_min-ce", 500)
+    used.restore(saved)
+    bench.go(used, 1000)
+    assert same(used.tensors(), complete("L1", "apgd_min-ce").tensors())
