@@ -7,7 +7,7 @@ repeated, runs under further names, levels that add nothing), so that the search
 size differs. Every time is that of the first call in a process of its own, so that no size profits from memory an
 earlier call left behind; the best of three counts. Times are the processor's, which other work on the machine does
 not stretch; on an idle machine they are what the clock shows, because everything runs in one thread. The system's part
-is told apart: it goes into handing out memory, 0.2 to 2 s per GB here from one call to the next.
+is told apart: it goes into handing out memory, from nothing to 1.6 s per GB here, by chance.
 """
 
 from __future__ import annotations

@@ -41,18 +41,27 @@ def allocation_figures() -> None:
 
 
 def wilson_figures() -> None:
-    """Exact coverage of Wilson's interval over p, and where it leaves 92 to 98 %."""
+    """Exact coverage over p of Wilson's interval, and of its modification by Brown, Cai and DasGupta (2001)."""
     for n in (100, 1000):
-        low, high = np.array([(i.low, i.high) for i in (wilson(count, n) for count in range(n + 1))]).T[:, :, None]
-        p = np.linspace(0.01, 0.99, 98_001)
-        held = [
-            np.where((low <= part) & (part <= high), stats.binom.pmf(np.arange(n + 1)[:, None], n, part), 0).sum(axis=0)
-            for part in np.array_split(p, 50)
-        ]
-        coverage = np.concatenate(held)
-        outside = p[((coverage < 0.92) | (coverage > 0.98)) & (p < 0.5)]
-        where = f"; outside 92–98 % for p in [{outside.min():.5f}, {outside.max():.5f}]" if outside.size else ""
-        print(f"Wilson, n = {n}: {coverage.min():.2%} to {coverage.max():.2%}, mean {coverage.mean():.2%}{where}")
+        low, high = np.array([(i.low, i.high) for i in (wilson(count, n) for count in range(n + 1))]).T
+        print(f"Wilson, n = {n}: {exact_coverage(low, high)}")
+        low[1:4] = stats.chi2.ppf(0.05, [2, 4, 6]) / 2 / n
+        high[n - 3 : n] = 1 - low[3:0:-1]
+        print(f"modified Wilson, n = {n}: {exact_coverage(low, high)}")
+
+
+def exact_coverage(low: np.ndarray, high: np.ndarray) -> str:
+    """How often intervals, one per count, hold p for p from 0.01 to 0.99, and where that leaves 92 to 98 %."""
+    counts, low, high = np.arange(low.size)[:, None], low[:, None], high[:, None]
+    p = np.linspace(0.01, 0.99, 98_001)
+    held = [
+        np.where((low <= part) & (part <= high), stats.binom.pmf(counts, low.size - 1, part), 0).sum(axis=0)
+        for part in np.array_split(p, 50)
+    ]
+    coverage = np.concatenate(held)
+    outside = p[((coverage < 0.92) | (coverage > 0.98)) & (p < 0.5)]
+    where = f"; outside 92–98 % for p in [{outside.min():.5f}, {outside.max():.5f}]" if outside.size else ""
+    return f"{coverage.min():.2%} to {coverage.max():.2%}, mean {coverage.mean():.2%}{where}"
 
 
 def bootstrap_figures() -> None:

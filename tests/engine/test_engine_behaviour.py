@@ -15,6 +15,11 @@ ALL = catalogue("restart1", "target1")
 EVERY_RUN = pytest.mark.parametrize(("norm", "run"), ALL)
 
 
+def measured(delta, norm):
+    """‖δ‖ of one sample, by another way than the library's."""
+    return torch.linalg.vector_norm(delta, {"L0": 0, "L1": 1, "L2": 2, "Linf": torch.inf}[norm])
+
+
 def cost(run):
     return CATALOGUE[run.split("-")[0].split(":")[0]].step_queries
 
@@ -35,15 +40,14 @@ def test_points_stay_in_the_box_and_distances_never_rise(norm, run):
     images = images.sub(0.3).mul(2).clamp(0, 1)
     labels = net(images).argmax(1)
     bench = Bench.of(Guarded(), images, labels, norm)
-    unit = bench.finished(run, 1000 // cost(run) if norm != "L0" else 400)
+    unit = bench.finished(run, 300)
     done = unit.trajectory[: unit.queries // 10]
     assert (done[1:] <= done[:-1]).all()
     assert done[-1].isfinite().any()
     kept = done[-1].isfinite()
     delta = unit.best_point.double() - images.flatten(1).double()
-    again = {"L0": lambda: (delta != 0).sum(1).double(), "L1": lambda: delta.abs().sum(1),
-             "L2": lambda: torch.linalg.vector_norm(delta, dim=1), "Linf": lambda: delta.abs().amax(1)}[norm]()  # fmt: skip
-    assert torch.equal(done[-1][kept], again[kept])
+    again = torch.stack([measured(row, norm) for row in delta])
+    torch.testing.assert_close(done[-1][kept], again[kept], rtol=1e-14, atol=0)
     assert (net(unit.best_point.view(-1, 1, 6, 6)).argmax(1) != labels)[kept].all()
     assert torch.equal(unit.best_point[~kept], images.flatten(1)[~kept])
 
@@ -101,8 +105,8 @@ def test_unbreakable_models_give_inf(norm, run, logits):
     images = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     bench = Bench.of(Answering(logits), images, torch.zeros(3, dtype=torch.long), norm)
     unit = bench.unit(run)
-    bench.go(unit, 300)
-    steps = 300 // cost(run)
+    bench.go(unit, 100)
+    steps = 100 // cost(run)
     assert unit.trajectory.isinf().all()
     assert unit.state.point.isfinite().all()
     if cost(run) == 2:
@@ -162,7 +166,7 @@ class Modes(nn.Module):
         self.calls = calls
         self.train()
         self.net[2].eval()
-        self.net[1].weight.requires_grad_(False)
+        self.net[1].weight.requires_grad = False
 
     def forward(self, images):
         assert not self.drop.training
@@ -247,10 +251,9 @@ def test_stored_distances_are_those_of_the_stored_points(norm, run):
     assert torch.equal(unit.trajectory[-1], unit.distances())
     kept = unit.best_distance < torch.inf
     delta = (unit.best_point.double() - unit.problem.inputs.double())[kept]
-    order = {"L0": 0, "L1": 1, "L2": 2, "Linf": torch.inf}[norm]
-    torch.testing.assert_close(
-        unit.distances()[kept], torch.linalg.vector_norm(delta, order, dim=1), rtol=1e-14, atol=0
-    )
+    again = torch.stack([measured(row, norm) for row in delta])
+    torch.testing.assert_close(unit.distances()[kept], again, rtol=1e-14, atol=0)
+    assert torch.equal(unit.distances()[kept], unit.problem.norm.size(delta))
 
 
 def test_ticks_add_up_to_the_work_done():

@@ -4,6 +4,7 @@ The classifiers are confident, as trained ones are: with logits of order one the
 rival classes instead of pointing at the nearest, and solvers that follow it (DDN, APGD_min-CE) end 5 to 30 % too far.
 """
 
+from copy import deepcopy
 from functools import cache
 
 import numpy as np
@@ -37,6 +38,7 @@ UNSCALED = {("L1", "alma", 64, 2), ("L1", "alma", 3072, 2), ("L2", "alma", 64, 2
 
 @cache
 def setting(d, classes, scale=SCALE):
+    """A classifier, and inputs uniform in the box with the labels it gives them."""
     model = linear(d, classes, seed=classes)
     with torch.no_grad():
         model.weight.mul_(scale)
@@ -60,7 +62,8 @@ def optimum(d, classes, norm, *, slack=0.0, scale=SCALE):
 
 @cache
 def distances(d, classes, norm, run, *, dtype=torch.float32, scale=SCALE):
-    return Bench.of(*setting(d, classes, scale), norm, dtype=dtype).finished(run).distances().numpy()
+    model, x, y = setting(d, classes, scale)
+    return Bench.of(deepcopy(model).to(dtype), x, y, norm, dtype=dtype).finished(run).distances().numpy()
 
 
 def cases():

@@ -13,7 +13,7 @@ def tanh_mlp(shape=(3, 4, 4), *, hidden=64, classes=10, seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         features = int(torch.tensor(shape).prod())
-        return nn.Sequential(nn.Flatten(), nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, classes))
+        return nn.Sequential(nn.Flatten(), nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, classes)).eval()
 
 
 def conv_net(shape=(1, 8, 8), *, classes=4, seed=0):
@@ -22,7 +22,7 @@ def conv_net(shape=(1, 8, 8), *, classes=4, seed=0):
         torch.manual_seed(seed)
         conv = nn.Conv2d(shape[0], 6, 3, 2, 1)
         side = (shape[1] + 1) // 2, (shape[2] + 1) // 2
-        return nn.Sequential(conv, nn.ReLU(), nn.Flatten(), nn.Linear(6 * side[0] * side[1], classes))
+        return nn.Sequential(conv, nn.ReLU(), nn.Flatten(), nn.Linear(6 * side[0] * side[1], classes)).eval()
 
 
 def linear(features, classes, *, seed=0):
@@ -33,7 +33,7 @@ def linear(features, classes, *, seed=0):
         with torch.no_grad():
             layer.weight.normal_(0, features**-0.5)
             layer.bias.zero_()
-        return layer
+        return layer.eval()
 
 
 def samples(model, count, shape=(3, 4, 4), *, seed=0, low=0.0, high=1.0):
@@ -49,7 +49,7 @@ class Answering(nn.Module):
     def __init__(self, function):
         super().__init__()
         self.function = function
-        self.scale = nn.Parameter(torch.ones(()))
+        self.eval()
 
     def forward(self, images):
         return self.function(images.flatten(1))

@@ -50,7 +50,7 @@ def check_data(images: Tensor, labels: Tensor) -> Tensor:
 
 
 def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool = True) -> list[str]:
-    """Try the model on a few samples, up to 5 queries each, charged to checks. `gradients`: whether a run needs them."""
+    """Try the model on a few samples, up to 5 queries each, charged to checks; `gradients` if any run needs them."""
     oracle.purpose = "checks"
     flags = [TRAINING] if getattr(oracle, "was_training", False) else []
     x = images.to(oracle.device, oracle.dtype)

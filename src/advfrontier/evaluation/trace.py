@@ -113,6 +113,7 @@ def trace(
                         doubts += _doubts(oracle, unit)
     flags += [f"{run}: {count} {what}" for (what, run), count in doubts.items()]
     return Traces(
+        norm=threat.name,
         runs=tuple(str(run) for run in members),
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
         distances=distances,

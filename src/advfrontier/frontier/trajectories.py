@@ -26,7 +26,7 @@ class Trajectories:
     queries: NDArray[np.int64]  # the checkpoints, increasing: 10, 20, … 1000
     distances: NDArray[np.float64]  # (run, checkpoint, sample), never rising along a trajectory
     samples: tuple[str, ...]  # content ids
-    norm: str = "L2"  # TEMPORARY
+    norm: str
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "runs", tuple(self.runs))

@@ -48,7 +48,7 @@ class Pdpgd(PrimalDual):
         z = here = prox(anchor, μ)
         rows = torch.arange(len(z), device=z.device)
         moving = self._moving(z, anchor)
-        for _ in range(self.proximal_steps - 1):
+        for left in reversed(range(self.proximal_steps - 1)):
             if not moving.all():
                 rows = rows[moving]
                 here, anchor, metric, μ = here[moving], anchor[moving], metric[moving], μ[moving]
@@ -59,7 +59,8 @@ class Pdpgd(PrimalDual):
                 z = ahead
             else:
                 z[rows] = ahead
-            here, moving = ahead, self._moving(ahead, here)
+            if left:
+                here, moving = ahead, self._moving(ahead, here)
         return z
 
     def _moving(self, new: Tensor, old: Tensor) -> Tensor:

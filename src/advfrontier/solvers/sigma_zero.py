@@ -34,7 +34,7 @@ class SigmaZero:
     facts: ClassVar[SolverFacts] = CATALOGUE["sigma_zero"]
 
     eta: float = 1.0
-    sigma: float = 1e-3
+    sigma: float = 5e-4
     tau: float = 0.3
     t: float = 0.01
 

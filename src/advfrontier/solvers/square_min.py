@@ -32,6 +32,7 @@ class SquareMinState:
     signs: Tensor
     margin: Tensor  # inf where the signs have not been tried at this radius
     trial: Tensor
+    draws: Tensor  # (n, steps, 2 + channels) in (0, 1): where each step's patch goes, and its signs
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ class SquareMin:
         signs = stripes.expand(-1, channels, height, width).flatten(1).contiguous()
         radius = (self.reach * problem.boundary).clamp_(max=0.5)
         point = (problem.inputs + signs * radius[:, None]).clamp_(0, 1)
-        return SquareMinState(point, radius, signs, torch.full_like(radius, torch.inf), signs.clone())
+        drawn = uniform(problem.seed, problem.ids, "patches", problem.steps * (2 + channels))
+        draws = torch.from_numpy(drawn).to(point).view(-1, problem.steps, 2 + channels)
+        return SquareMinState(point, radius, signs, torch.full_like(radius, torch.inf), signs.clone(), draws)
 
     def loss(self, i: int) -> None:  # noqa: ARG002
         """None: this solver needs no gradient."""
@@ -63,35 +66,30 @@ class SquareMin:
         better = answer.margin < state.margin
         rows = better.nonzero().squeeze(1)
         state.signs[rows] = state.trial[rows]
-        state.margin = torch.where(better, answer.margin, state.margin)
         γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
         success = answer.misclassified
         # Without any success yet the radius grows; after one, failing at this radius only means to go on searching.
         grown = torch.where(answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest))
         state.radius = torch.where(success, (1 - γ) * answer.best_distance, grown)
-        state.margin = torch.where(success, torch.inf, state.margin)
-        state.trial = self._patched(problem, state.signs, i, ~success)
+        state.margin = torch.where(success, torch.inf, torch.minimum(answer.margin, state.margin))
+        state.trial = self._patched(problem, state, i)
+        state.trial[success] = state.signs[success]
         state.point = torch.addcmul(problem.inputs, state.trial, state.radius[:, None]).clamp_(0, 1)
 
-    def _patched(self, problem: Problem, signs: Tensor, i: int, rows: Tensor) -> Tensor:
-        """New signs on a random square, one sign per channel, in these rows; the others stay as they are."""
+    def _patched(self, problem: Problem, state: SquareMinState, i: int) -> Tensor:
+        """The signs kept so far, with new ones on a random square: one sign per channel."""
         channels, height, width = _image(problem.shape)
         progress = 10_000 * i / problem.steps
         share = self.area / 2 ** sum(progress > limit for limit in _HALVINGS)
         side = max(round(math.sqrt(share * height * width)), 1)
-        draw = torch.from_numpy(uniform(problem.seed, problem.ids, f"patch {i}", 2 + channels)).to(signs)
-        down = _interval(draw[:, 0], side, height) * rows[:, None]
-        across = _interval(draw[:, 1], side, width)
-        inside = down[:, None, :, None] * across[:, None, None, :]
-        new = (draw[:, 2:] - 0.5).sign()[:, :, None, None]
-        return torch.lerp(signs.view(-1, channels, height, width), new, inside).flatten(1)
-
-
-def _interval(place: Tensor, length: int, total: int) -> Tensor:
-    """1 on an interval of that length, whose place is given as a number in (0, 1), and 0 elsewhere; one row each."""
-    first = (place * (max(total - length, 0) + 1)).floor()[:, None]
-    position = torch.arange(total, device=place.device)
-    return ((position >= first) & (position < first + length)).to(place.dtype)
+        rows, columns = min(side, height), min(side, width)
+        draw, device = state.draws[:, i], state.draws.device
+        top, left = (draw[:, :1] * (height - rows + 1)).long(), (draw[:, 1:2] * (width - columns + 1)).long()
+        square = torch.arange(rows, device=device)[:, None] * width + torch.arange(columns, device=device)
+        plane = torch.arange(channels, device=device) * (height * width)
+        places = (top * width + left)[:, :, None] + plane[:, None] + square.view(1, 1, -1)
+        new = (draw[:, 2:] - 0.5).sign()[:, :, None].expand_as(places)
+        return state.signs.scatter(1, places.flatten(1), new.flatten(1))
 
 
 def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ _PASSES = 64  # rarely above ten; the bound only guards against rounding that ne
 
 
 def descending(values: Tensor) -> Tensor:
-    """Every row sorted, largest first; on the CPU by NumPy, whose vectorised sort is several times as fast as torch's."""
+    """Every row sorted, largest first; on the CPU by NumPy, whose vectorised sort is several times faster."""
     if values.device.type == "cpu":
         return torch.from_numpy(np.sort(values.numpy(), axis=1)).flip(1)
     return values.sort(dim=1, descending=True).values

@@ -1,0 +1,57 @@
+"""Progress: plain lines where there is no terminal, and nothing at all when it is not asked for."""
+
+import io
+import re
+
+import pytest
+from support.models import samples, tanh_mlp
+
+from advfrontier import progress, trace
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on by a second every time it is looked at."""
+    now = iter(range(10**6))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(now)))
+
+
+def test_plain_lines_now_and_then(clock):
+    stream = io.StringIO()
+    with progress.Progress(100, unit="queries", stream=stream) as bar:
+        bar.show("fmn, ddn")
+        for _ in range(50):
+            bar.advance(2)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "fmn, ddn: 4 of 100 queries (4%), about 48 s left"
+    assert 3 <= len(lines) <= 5  # every 15 seconds of 50
+    assert "\x1b" not in stream.getvalue()
+    assert bar.done == 100
+
+
+def test_quick_work_is_not_reported():
+    stream = io.StringIO()
+    with progress.Progress(100, unit="queries", stream=stream) as bar:
+        bar.advance(100)
+    assert stream.getvalue() == ""
+
+
+def test_a_terminal_gets_a_bar_that_is_taken_away_again(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.Progress(100, unit="queries", stream=stream) as bar:
+        bar.show("fmn")
+        bar.advance(100)
+    assert "100/100" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+
+
+def test_trace_reports_to_stderr_and_only_when_asked(clock, capsys):
+    model = tanh_mlp(hidden=8)
+    images, labels = samples(model, 3)
+    trace(model, images, labels, norm="L2", runs=["fmn", "ddn"], queries=100, progress=True)
+    out = capsys.readouterr()
+    assert out.out == ""
+    assert re.search(r"^(fmn|ddn): \d+ of 600 queries \(\d+%\), about \d+ s left$", out.err, re.MULTILINE)
+    trace(model, images, labels, norm="L2", runs=["fmn"], queries=100)
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,239 @@
+"""Rules of single solvers, checked step by step against their formulas."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from support.models import linear, samples, tanh_mlp
+from support.runs import Bench, catalogue, runs_of, small
+
+from advfrontier.pool import CATALOGUE, Run
+from advfrontier.solvers import Alma, Answer, Ddn, Fmn, SigmaZero, solver_of
+from advfrontier.solvers.alma import _slope
+from advfrontier.solvers.apgd_min import _window
+from advfrontier.solvers.protocol import Adam, cosine
+from advfrontier.threat.names import NORMS
+
+
+def test_every_solver_of_the_catalogue_can_be_run_and_declares_the_same_facts():
+    for norm in NORMS:
+        for run in runs_of(norm, "restart1", "target1"):
+            assert solver_of(run).facts is CATALOGUE[run.solver]
+            assert (solver_of(run).loss(3) is None) == (CATALOGUE[run.solver].step_queries == 1)
+
+
+def test_the_losses_that_solvers_descend():
+    asked = {str(run): {solver_of(run).loss(i) for i in (1, 250)} for norm in NORMS for run in runs_of(norm)}
+    assert asked == {
+        "sigma_zero": {"margin"}, "pdpgd": {"margin"}, "pdgd": {"margin"}, "fmn": {"margin"}, "alma": {"dlr_plus"},
+        "ddn": {"ce"}, "apgd_min-ce": {"ce"}, "apgd_min-dlr": {"dlr"}, "square_min": {None},
+    }  # fmt: skip
+    assert solver_of(Run("apgd_min", "ce")).loss(0) == "margin"
+
+
+@pytest.mark.parametrize(("norm", "run"), catalogue())
+def test_base_runs_start_at_the_input_and_restarts_elsewhere(norm, run):
+    bench = small(norm)
+    base = bench.unit(run)
+    if run != "square_min":
+        assert torch.equal(base.state.point, base.problem.inputs)
+    if CATALOGUE[base.run.solver].restarts:
+        again = bench.unit(f"{run}:restart1")
+        assert (again.state.point != base.state.point).any(1).all()
+        reach = again.problem.norm.distance(again.problem.starts, again.problem.inputs)
+        assert (
+            reach <= again.problem.boundary.ceil() if norm == "L0" else reach <= again.problem.boundary * 1.0001
+        ).all()
+
+
+def test_cosine_schedule():
+    assert cosine(1.0, 0.01, 0, 500) == 1
+    assert cosine(1.0, 0.01, 500, 500) == pytest.approx(0.01)
+    assert cosine(1.0, 0.01, 250, 500) == pytest.approx(0.505)
+    assert cosine(0.05, 0.001, 100, 500) == pytest.approx(0.001 + 0.049 * (1 + math.cos(math.pi / 5)) / 2)
+
+
+def test_adam_is_torchs():
+    rng = torch.Generator().manual_seed(0)
+    point = torch.rand(3, 5, generator=rng, dtype=torch.float64)
+    theirs = point.clone().requires_grad_()
+    optimiser = torch.optim.Adam([theirs], lr=0.1)
+    own = Adam.like(point)
+    for i in range(20):
+        g = torch.randn(3, 5, generator=rng, dtype=torch.float64)
+        theirs.grad = g.clone()
+        optimiser.step()
+        scale, factor = own.take(g, i)
+        point = point - 0.1 * factor * own.first / scale
+        torch.testing.assert_close(point, theirs.detach(), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(("norm", "ends"), [
+    ("L2", [110, 205, 285, 350, 400, 435, 465, 495]), ("Linf", [110, 205, 285, 350, 400, 435, 465, 495]),
+    ("L1", list(range(20, 501, 20))),
+])  # fmt: skip
+def test_apgd_min_checks_at_apgds_checkpoints(norm, ends):
+    problem = small(norm).unit("apgd_min-dlr").problem
+    windows = {i + 1: _window(i, problem) for i in range(500) if _window(i, problem)}
+    assert list(windows) == ends
+    assert list(windows.values()) == [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def answer_of(unit, *, wrong, best, loss=0.5, distance=0.0):
+    """An answer as the engine would give it, made up."""
+    n, d = unit.problem.inputs.shape
+    full = partial(torch.full, (n,))
+    g = torch.randn(n, d, generator=torch.Generator().manual_seed(0))
+    return Answer(
+        logits=torch.zeros(n, 10),
+        loss=full(loss),
+        gradient=g,
+        length=g.norm(dim=1),
+        margin=full(loss),
+        misclassified=torch.full((n,), wrong),
+        distance=full(distance),
+        improved=torch.full((n,), wrong),
+        best_point=unit.problem.inputs,
+        best_distance=full(best),
+    )
+
+
+def test_fmns_radius():
+    """SOLVERS.md §3 at step 0, where γ = 0.05, with a radius of 0.4."""
+
+    def radius(solver, **answered):
+        unit = small("L2").unit("fmn", solver=solver)
+        unit.state.radius = torch.full_like(unit.state.radius, 0.4)
+        answer = answer_of(unit, **answered)
+        estimate = 0.1 + 0.5 / answer.gradient.norm(dim=1)
+        solver.step(unit.problem, unit.state, 0, answer)
+        return unit.state.radius, estimate
+
+    torch.testing.assert_close(radius(Fmn(), wrong=True, best=0.9)[0], torch.full((5,), 0.38))
+    torch.testing.assert_close(radius(Fmn(), wrong=True, best=0.3)[0], torch.full((5,), 0.3))
+    torch.testing.assert_close(radius(Fmn(), wrong=False, best=0.3)[0], torch.full((5,), 0.42))
+    got, estimate = radius(Fmn(), wrong=False, best=math.inf, distance=0.1)
+    torch.testing.assert_close(got, estimate.clamp(min=0.42))  # never stalls inside the boundary
+    got, estimate = radius(Fmn(strict=True), wrong=False, best=math.inf, distance=0.1)
+    torch.testing.assert_close(got, estimate)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "before", "best", "after"),
+    [(True, 40, 39, 38), (True, 10, 30, 9), (True, 10, 4, 4), (False, 10, 4, 11), (False, 40, 4, 42), (True, 1, 1, 1)],
+)
+def test_fmns_radius_in_l0(wrong, before, best, after):
+    unit = small("L0").unit("fmn")
+    unit.state.radius = torch.full_like(unit.state.radius, before)
+    Fmn().step(unit.problem, unit.state, 0, answer_of(unit, wrong=wrong, best=float(best)))
+    assert (unit.state.radius == after).all()
+    assert ((unit.state.point != unit.problem.inputs).sum(1) <= after).all()
+
+
+@pytest.mark.parametrize(("wrong", "factor"), [(True, 0.95), (False, 1.05)])
+def test_ddn_moves_on_spheres(wrong, factor):
+    unit = small("L2").unit("ddn")
+    Ddn().step(unit.problem, unit.state, 0, answer_of(unit, wrong=wrong, best=math.inf))
+    assert unit.state.radius.tolist() == pytest.approx([factor] * 5)
+    inside = ((unit.state.point > 0) & (unit.state.point < 1)).all(1)
+    reach = (unit.state.point - unit.problem.inputs).norm(dim=1)
+    torch.testing.assert_close(reach[inside], unit.state.radius[inside])
+    assert (reach <= unit.state.radius * (1 + 1e-6)).all()
+
+
+def test_ddn_can_round_to_images_of_eight_bits():
+    unit = small("L2").finished("ddn", 60, solver=Ddn(levels=256))
+    steps = unit.state.point * 255
+    torch.testing.assert_close(steps, steps.round(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("norm", "distance"), [("L1", 0.5), ("L2", 0.1)])
+def test_almas_first_plain_step_goes_the_wanted_distance(norm, distance):
+    unit = small(norm).unit("alma")
+    answer = answer_of(unit, wrong=False, best=math.inf)
+    g = answer.gradient.clone() * _slope(answer.loss, unit.state.ρ, unit.state.μ)[:, None]
+    Alma().step(unit.problem, unit.state, 0, answer)
+    moved = (unit.problem.inputs - unit.state.rate[:, None] * g).clamp(0, 1) - unit.problem.inputs
+    torch.testing.assert_close(unit.problem.norm.size(moved), torch.full((5,), distance), rtol=1e-3, atol=0)
+
+
+def test_almas_penalty_and_its_slope():
+    s = torch.linspace(-2, 2, 41, dtype=torch.float64, requires_grad=True)
+    μ, ρ = torch.tensor(0.7, dtype=torch.float64), torch.tensor(1.7, dtype=torch.float64)
+    penalty = torch.where(s >= 0, μ * s + μ * ρ * s**2 + ρ**2 * s**3 / 6, μ * s / (1 - ρ * s))
+    (slope,) = torch.autograd.grad(penalty.sum(), s)
+    torch.testing.assert_close(_slope(s.detach(), ρ, μ), slope)
+
+
+def test_sigma_zero_keeps_no_change_below_its_threshold():
+    bench = small("L0")
+    unit = bench.unit("sigma_zero")
+    for stop in (10, 100, 400):
+        bench.go(unit, stop)
+        change = (unit.state.point - unit.problem.inputs).abs()
+        smallest = torch.where(change > 0, change, 2).amin(1)
+        assert (smallest >= unit.state.threshold - 1e-6).all()
+    assert (unit.state.threshold != SigmaZero().tau).all()
+
+
+def test_square_search_moves_every_feature_by_the_radius():
+    bench = small("Linf")
+    unit = bench.unit("square_min")
+    radii = []
+    for stop in range(10, 301, 10):
+        bench.go(unit, stop)
+        moved = unit.state.point - unit.problem.inputs
+        free = (unit.state.point > 0) & (unit.state.point < 1)
+        expected = unit.state.radius[:, None].expand_as(moved)
+        torch.testing.assert_close(moved.abs()[free], expected[free], rtol=0, atol=1e-6)
+        assert set(unit.state.trial.unique().tolist()) == {-1.0, 1.0}
+        radii.append(unit.state.radius)
+    found = unit.best_distance < math.inf
+    assert found.all()
+    assert (radii[-1] < unit.best_distance).all()
+    assert (radii[-1] < radii[0]).any()
+
+
+def test_square_search_tries_squares_that_shrink():
+    """With a margin that never improves the kept signs stay, and what a trial changes lies in one square."""
+    shape = (3, 12, 12)
+    model = tanh_mlp(shape, hidden=4)
+    unit = Bench.of(model, *samples(model, 5, shape), "Linf").unit("square_min")
+    kept, sides = unit.state.signs.clone(), {}
+    for i in (0, 1, 2, 3, 4, 150, 151, 152, 153, 900, 901, 902, 903):
+        unit.solver.step(unit.problem, unit.state, i, answer_of(unit, wrong=False, best=math.inf))
+        assert torch.equal(unit.state.signs, kept)
+        for before, after in zip(kept.view(-1, *shape), unit.state.trial.view(-1, *shape), strict=True):
+            changed = (before != after).any(0)
+            rows, columns = changed.any(1).nonzero(), changed.any(0).nonzero()
+            if len(rows):
+                extent = max(int(rows.max() - rows.min()), int(columns.max() - columns.min())) + 1
+                sides[i // 100] = max(sides.get(i // 100, 0), extent)
+                inside = after[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+                assert (inside == inside[:, :1, :1]).all()  # one sign per channel
+    assert sides[0] == 11  # √(0.8·144), the first share of the image
+    assert sides[0] > sides[1] > sides[9] == 1
+
+
+def test_the_pdgd_weight_follows_the_margin():
+    """More weight on the margin while the sample is classified correctly, less when it is not."""
+    for loss, direction in ((0.5, 1), (-0.5, -1)):
+        unit = small("L2").unit("pdgd")
+        before, weight = unit.state.dual_logit.clone(), unit.state.margin_weight.clone()
+        solver_of(Run("pdgd")).step(
+            unit.problem, unit.state, 0, answer_of(unit, wrong=loss < 0, best=math.inf, loss=loss)
+        )
+        torch.testing.assert_close(unit.state.dual_logit - before, torch.full((5,), 0.1 * direction), rtol=1e-4, atol=0)
+        assert ((unit.state.margin_weight - weight).sign() == direction).all()
+    assert weight.tolist() == pytest.approx([1 / 1.01] * 5)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 10.0])
+def test_hyper_parameters_change_a_run(alpha):
+    model = linear(16, 3)
+    bench = Bench.of(model, *samples(model, 4, (16,)), "Linf")
+    usual, other = (
+        bench.finished("fmn", 60, solver=solver).distances() for solver in (Fmn(alpha=10.0), Fmn(alpha=alpha))
+    )
+    assert torch.equal(usual, other) == (alpha == 10)
