@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from advfrontier.errors import FrontierError
     from advfrontier.evaluation.trace import Traces, trace
+    from advfrontier.frontier.allocation import allocate
     from advfrontier.pool.ensemble import Ensemble
 
 __version__ = "0.1.0"
-__all__ = ["Ensemble", "FrontierError", "Traces", "trace"]
+__all__ = ["Ensemble", "FrontierError", "Traces", "allocate", "trace"]
 
 # Imported on first use: the rooms that need no torch stay quick to import.
 _HOMES = {
     "Ensemble": "advfrontier.pool.ensemble",
     "FrontierError": "advfrontier.errors",
     "Traces": "advfrontier.evaluation.trace",
+    "allocate": "advfrontier.frontier.allocation",
     "trace": "advfrontier.evaluation.trace",
 }
 

@@ -149,6 +149,23 @@ def test_a_model_that_fails_where_it_would_be_wrong_stays_unbroken(norm, run, ba
     assert unit.distances().isinf().all()
 
 
+@pytest.mark.parametrize(("norm", "run"), catalogue())
+def test_a_step_on_logits_that_are_not_finite_does_not_poison_the_run(norm, run):
+    """The model fails at some ends of the box; a solver that comes there must find its way out."""
+    net = tanh_mlp((16,), hidden=16, classes=3, seed=1)
+
+    def logits(x):
+        ends = (x[:, :2] == 1).any(1) | (x[:, 2:4] == 0).any(1)
+        return torch.where(ends[:, None], torch.nan, net(x))
+
+    images, labels = samples(net, 16, (16,))
+    unit = Bench.of(Answering(logits), images, labels, norm).finished(run, 400)
+    assert unit.state.point.isfinite().all()
+    lost = [name for name, tensor in unit.tensors().items() if tensor.isnan().any()]
+    assert set(lost) <= {"state.last_loss"}  # of the step before, whatever it was
+    assert unit.distances().isfinite().sum() >= 8
+
+
 def test_a_success_must_survive_another_layout():
     """A margin of less than 1e-5 of the largest logit does not count in float32, less than 1e-12 not in float64."""
     z = torch.tensor([[10.0, 10.00005], [10.0, 10.0002], [0.0, 2e-5]])

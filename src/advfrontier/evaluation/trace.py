@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -45,6 +45,14 @@ class Traces(Trajectories):
 
     flags: tuple[str, ...] = ()  # in words: what may make these distances too large, or too good
     counts: Mapping[str, int] = field(default_factory=dict)  # forward plus backward passes, by purpose
+
+    def join(self, other: Trajectories) -> Self:
+        """Add another's runs, with its flags and its cost."""
+        joined = super().join(other)
+        if not isinstance(other, Traces):
+            return joined
+        flags = tuple(dict.fromkeys(self.flags + other.flags))
+        return replace(joined, flags=flags, counts=dict(Counter(self.counts) + Counter(other.counts)))
 
 
 def trace(

@@ -72,12 +72,11 @@ class SquareMin:
         grown = torch.where(answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest))
         state.radius = torch.where(success, (1 - γ) * answer.best_distance, grown)
         state.margin = torch.where(success, torch.inf, torch.minimum(answer.margin, state.margin))
-        state.trial = self._patched(problem, state, i)
-        state.trial[success] = state.signs[success]
+        state.trial = self._patched(problem, state, i, ~success)
         state.point = torch.addcmul(problem.inputs, state.trial, state.radius[:, None]).clamp_(0, 1)
 
-    def _patched(self, problem: Problem, state: SquareMinState, i: int) -> Tensor:
-        """The signs kept so far, with new ones on a random square: one sign per channel."""
+    def _patched(self, problem: Problem, state: SquareMinState, i: int, chosen: Tensor) -> Tensor:
+        """The signs kept so far, with new ones on a random square in the chosen rows: one sign per channel."""
         channels, height, width = _image(problem.shape)
         progress = 10_000 * i / problem.steps
         share = self.area / 2 ** sum(progress > limit for limit in _HALVINGS)
@@ -88,8 +87,9 @@ class SquareMin:
         square = torch.arange(rows, device=device)[:, None] * width + torch.arange(columns, device=device)
         plane = torch.arange(channels, device=device) * (height * width)
         places = (top * width + left)[:, :, None] + plane[:, None] + square.view(1, 1, -1)
-        new = (draw[:, 2:] - 0.5).sign()[:, :, None].expand_as(places)
-        return state.signs.scatter(1, places.flatten(1), new.flatten(1))
+        new = (draw[:, 2:] - 0.5).sign()[:, :, None].expand_as(places).flatten(1)
+        places = places.flatten(1)
+        return state.signs.scatter(1, places, torch.where(chosen[:, None], new, state.signs.gather(1, places)))
 
 
 def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
