@@ -34,7 +34,7 @@ class PrimalDual:
 
     primal_rate: float = 0.1
     primal_decrease: float = 0.01
-    dual_rate: float = 0.1
+    dual_rate: float | None = None  # 0.07 in ℓ∞, 0.1 elsewhere
     dual_decrease: float = 0.1
     dual_mean: float = 0.9
     dual_ratio: float = 0.01  # norm's weight over margin's weight at the start
@@ -56,7 +56,8 @@ class PrimalDual:
 
     def _dual_step(self, problem: Problem, state: PrimalDualState, i: int, margin: Tensor) -> None:
         left = (problem.steps - 1 - i) / max(problem.steps - 1, 1)
-        θ = self.dual_rate * (left * (1 - self.dual_decrease) + self.dual_decrease)
+        rate = self.dual_rate if self.dual_rate is not None else 0.07 if problem.norm.name == "Linf" else 0.1
+        θ = rate * (left * (1 - self.dual_decrease) + self.dual_decrease)
         bound = -math.log(self.dual_ratio_least)
         state.dual_logit = (state.dual_logit + θ * margin.sign()).clamp_(-bound, bound)
         state.margin_weight = torch.lerp(state.dual_logit.sigmoid(), state.margin_weight, self.dual_mean)
