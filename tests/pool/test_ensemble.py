@@ -8,7 +8,7 @@ from advfrontier.pool import PAPER_TIERS, Ensemble, Move, Run, paper_ensemble, t
 from advfrontier.pool.paper import published_totals
 from advfrontier.threat.names import NORMS
 
-TABLES = Path("/work/shared/paper/tables.json")
+TABLES = Path(__file__).resolve().parents[3] / "shared" / "paper" / "tables.json"
 
 
 @pytest.mark.parametrize("norm", NORMS)
