@@ -11,8 +11,8 @@ from advfrontier.engine import verify
 from advfrontier.threat.names import NORMS
 
 # Samples of the first 32 that a base run does not break with 1000 queries, by net, norm and run. FMN in ℓ0 keeps the
-# features with the largest change, most of which already stand at the end of the box: on black backgrounds it can circle
-# among them without ever trying others.
+# features with the largest change, most of which already stand at the end of the box: on black backgrounds it can go
+# round among them without ever trying others.
 EXCEPTIONS = {
     ("mnist_smallcnn_trades", "L0", "fmn"): 3,
     ("mnist_cnn_a_adv", "L0", "fmn"): 1,
