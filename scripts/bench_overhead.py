@@ -7,6 +7,7 @@ median of the ratios is reported: absolute times say nothing on a shared machine
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -30,8 +31,13 @@ SLACK = 0.1
 
 
 def bar(solver: str, norm: str) -> float:
-    """The largest ratio that is accepted."""
-    own = 2.0 if solver == "pdpgd" and norm in ("L0", "Linf") else 1.5 if norm == "L1" else 1.25
+    """The largest ratio that is accepted: more where ℓ1 projections or proximal steps are needed.
+
+    A black-box run is compared with forward passes alone, a third of the work: reported, without a bar.
+    """
+    if CATALOGUE[solver].step_queries == 1:
+        return math.inf
+    own = 2.0 if solver == "pdpgd" and norm in ("L0", "Linf") else 1.5 if solver == "pdpgd" or norm == "L1" else 1.25
     return min(own, ADV_LIB.get((solver, norm), own) + SLACK)
 
 

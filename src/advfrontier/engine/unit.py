@@ -170,8 +170,9 @@ def _step(oracle: Oracle, units: list[Unit], cost: int) -> None:
             LOSSES[name](z, unit.problem.labels, unit.problem.targets)
             for name, z, unit in zip(names, rows, units, strict=True)
         ]
+        together = losses[0] if len(units) == 1 else torch.cat(losses)
     if cost == 2:
-        gradient = oracle.gradient(losses[0] if len(units) == 1 else torch.cat(losses), images).flatten(1)
+        gradient = oracle.gradient(together, images).flatten(1)
         gradients = torch.split(gradient, [unit.rows for unit in units])
     else:
         gradients = tuple(points.new_empty(unit.rows, 0) for unit in units)
@@ -187,8 +188,9 @@ def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
     """Keep the point if it is the best so far, and let the solver move on."""
     point, problem, i = unit.state.point, unit.problem, unit.queries // unit.solver.facts.step_queries
     size, gradient = _inspect(unit, gradient)
+    loss = loss.nan_to_num(0, 0, 0)  # a model that fails at one point must not poison the solver's state
     own = problem.targets is None and unit.solver.loss(i) in ("margin", None)
-    gap = loss if own else margin(logits, problem.labels)
+    gap = loss if own else margin(logits, problem.labels).nan_to_num_(0, 0, 0)
     wrong = robustly_misclassified(logits, gap)
     distance = problem.norm.distance(point, problem.inputs)
     # Nearer by more than rounding, so that distances measured in float64 never rise along a trajectory.

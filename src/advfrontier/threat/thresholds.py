@@ -52,7 +52,9 @@ def boxed_water_level(v: Tensor, inputs: Tensor, total: Tensor) -> Tensor:
     if 2 * most < heights.shape[1]:
         heights, places = heights.topk(max(most, 1), dim=1)
         v, inputs = v.gather(1, places), inputs.gather(1, places)
-    room = torch.where(v > 0, 1 - inputs, inputs)
+    # In float64, so that the order of summation, which depends on the rows beside this one, does not show.
+    room = torch.where(v > 0, 1 - inputs, inputs).double()
+    dtype, heights, total = total.dtype, heights.double(), total.double()
     level = low = torch.zeros_like(total)
     high = heights.amax(1)
     precision = 4 * torch.finfo(heights.dtype).eps
@@ -70,4 +72,4 @@ def boxed_water_level(v: Tensor, inputs: Tensor, total: Tensor) -> Tensor:
         if not moving.any():
             break
         level = torch.where(moving, ahead, level)
-    return level
+    return level.to(dtype)
