@@ -13,7 +13,6 @@ from torch import Tensor
 from advfrontier.engine import (
     CHECKPOINT,
     Oracle,
-    Unit,
     advance,
     check_data,
     check_model,
@@ -22,10 +21,13 @@ from advfrontier.engine import (
     verify,
 )
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.session import Session, Workers, doubtful, open_session, read_units, units_of
+from advfrontier.evaluation.units import Terms, read_clean
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import MAX_QUERIES, Run, check_run
 from advfrontier.pool import pool as pool_of
 from advfrontier.progress import Progress, Silent
+from advfrontier.store import Store
 from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
 
@@ -34,9 +36,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from advfrontier.evaluation.units import Clean
     from advfrontier.solvers import Solver
+    from advfrontier.sources import Samples
 
 _CHECKED = 16  # samples on which the model is tried before any are attacked
+TRACE = "trace"
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +90,8 @@ def trace(
         raise FrontierError(
             f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to {MAX_QUERIES}"
         )
+    for attack in solvers or {}:
+        check_run(Run.parse(attack), get_norm(norm).name)
     for name, value in (("batch_size", batch_size), ("pack", pack)):
         if value < 1:
             raise FrontierError(f"{name} is {value}: expected at least 1")
@@ -101,7 +108,7 @@ def trace(
             check_run(run, threat.name, clean.classes)
         attacked = clean.correct.nonzero().squeeze(1)
         distances = np.zeros((len(members), queries // CHECKPOINT, len(images)))
-        doubts: Counter[tuple[str, Run]] = Counter()
+        doubts: Counter[tuple[str, str]] = Counter()
         work = Progress(queries * len(attacked) * len(members), unit="queries") if progress else Silent()
         with work:
             for rows in torch.split(attacked, batch_size):
@@ -118,32 +125,108 @@ def trace(
                     advance(oracle, units, [queries] * len(units), tick=work.advance)
                     for offset, unit in enumerate(units):
                         distances[first + offset][:, samples] = unit.trajectory[: queries // CHECKPOINT].cpu().numpy()
-                        doubts += _doubts(oracle, unit)
+                        held = verify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
+                        doubts += doubtful(str(unit.run), unit.queries, unit.tensors() | {"held": held})
     flags += [f"{run}: {count} {what}" for (what, run), count in doubts.items()]
     return Traces(
         norm=threat.name,
         runs=tuple(str(run) for run in members),
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
         distances=distances,
-        samples=_names(ids),
+        samples=sample_names(ids),
         flags=tuple(flags),
         counts=oracle.counts.as_dict(),
     )
 
 
-def _doubts(oracle: Oracle, unit: Unit) -> Counter[tuple[str, Run]]:
-    """Count the samples of a finished unit whose distance may be wrong, by reason."""
-    steps = unit.queries // unit.solver.facts.step_queries
-    held = verify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
-    samples = {
-        "kept points were classified correctly in another batch": ~held,
-        "samples had no gradient on most steps": 2 * unit.zero_gradients > steps,
-        "samples had gradients that are not finite": unit.bad_gradients > 0,
-    }
-    return Counter({(what, unit.run): count for what, rows in samples.items() if (count := int(rows.sum()))})
+def trace_to(
+    out: str,
+    model: Callable[[Tensor], Tensor] | str,
+    samples: Samples,
+    *,
+    norm: str,
+    runs: Sequence[str] | None = None,
+    queries: int = MAX_QUERIES,
+    pool: str = "paper",
+    seed: int = 42,
+    name: str | None = None,
+    batch_size: int = 100,
+    device: str = "cpu",
+    dtype: str = "float32",
+    threads: int | None = None,
+    workers: int = 0,
+    ray: str | None = None,
+    progress: bool = False,
+    command: str = "",
+) -> Traces:
+    """Trace into a record: as `trace`, but unit by unit on disk, on many workers, and only what is missing.
+
+    What the record holds of other runs stays in it. More runs, more samples after the same first ones, or more queries
+    add to it.
+    """
+    terms = Terms(get_norm(norm).name, seed, batch_size, device, dtype, threads or torch.get_num_threads())
+    session = open_session(
+        out,
+        kind=TRACE,
+        model=model,
+        model_name=name,
+        samples=samples,
+        terms=terms,
+        keep_points=False,
+        keep_state=False,
+        command=command,
+    )
+    members = [str(run) for run in pool_of(terms.norm, classes=session.classes, name=pool)] if runs is None else runs
+    session.fulfil(dict.fromkeys(members, queries), workers=Workers(workers, ray), progress=progress)
+    return load_traces(out, runs=members, session=session)
 
 
-def _names(ids: NDArray[np.uint64]) -> tuple[str, ...]:
+def load_traces(place: str, *, runs: Sequence[str] | None = None, session: Session | None = None) -> Traces:
+    """Read a traced record: these runs, or all that are finished on every shard, as far as all have come."""
+    store = Store(place)
+    held, clean = store.record(), read_clean(store)
+    if held is None or held.get("kind") != TRACE or clean is None:
+        raise FrontierError(f"{place} holds no trace: expected a folder that `advfrontier trace --out` has written")
+    reached = finished_runs(store, clean, held["shard"])
+    wanted = list(reached) if runs is None else [run for run in runs if run in reached]
+    if not wanted:
+        raise FrontierError(f"no run is finished in {place}: type the trace command again to go on")
+    queries = min(reached[run] for run in wanted)
+    distances = np.zeros((len(wanted), queries // CHECKPOINT, len(clean.labels)))
+    spent, doubts = Counter(held["counts"]), Counter[tuple[str, str]]()
+    redo = session.redo if session is not None else None
+    for unit, rows, stored in read_units(store, clean, held["shard"], {run: reached[run] for run in wanted}, redo):
+        distances[wanted.index(unit.run)][:, rows.numpy()] = stored.tensors["trajectory"][
+            : queries // CHECKPOINT
+        ].numpy()
+        spent += Counter({key: int(stored.words[key]) for key in ("attack", "verification")})
+        doubts += doubtful(unit.run, stored.queries, stored.tensors)
+    return Traces(
+        norm=held["norm"],
+        runs=tuple(wanted),
+        queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
+        distances=distances,
+        samples=sample_names(clean.ids),
+        flags=(*held["flags"], *(f"{run}: {count} {what}" for (what, run), count in doubts.items())),
+        counts={key: spent[key] for key in ("checks", "setup", "attack", "verification")},
+    )
+
+
+def finished_runs(store: Store, clean: Clean, shard: int) -> dict[str, int]:
+    """The runs that are there on every shard, and how far the shortest of their units has come."""
+    done = store.units()
+    runs = dict.fromkeys(unit.run for unit in done)
+    reached = {run: min((done.get(unit, 0) for unit, _ in units_of(clean, shard, [run])), default=0) for run in runs}
+    order = {str(run): k for k, run in enumerate(pool_of(_norm(store), classes=clean.passed.classes, name="extended"))}
+    named = sorted((run for run in reached if reached[run]), key=lambda run: (order.get(run, len(order)), run))
+    return {run: reached[run] for run in named}
+
+
+def _norm(store: Store) -> str:
+    return str((store.record() or {})["norm"])
+
+
+def sample_names(ids: NDArray[np.uint64]) -> tuple[str, ...]:
     """The ids in hexadecimal; copies of one image are told apart by a number."""
     seen: Counter[int] = Counter()
     names = []

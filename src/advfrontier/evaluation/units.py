@@ -1,0 +1,208 @@
+"""The work of one unit, as any process can do it: read how far it has come, go on, verify, write.
+
+A unit is small enough that losing one costs minutes, and knows nothing of the others. Whoever executes units (this
+process, worker processes, a cluster) sends the same `UnitWork` everywhere once, and tasks by name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from advfrontier.engine import CHECKPOINT, CleanPass, Oracle, advance, classify, start_unit
+from advfrontier.errors import FrontierError
+from advfrontier.pool import MAX_QUERIES, Run
+from advfrontier.store import Store, UnitName
+from advfrontier.threat.norms import get_norm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from advfrontier.engine import Unit
+    from advfrontier.solvers import Solver
+    from advfrontier.sources import Samples
+    from advfrontier.store import StoredUnit
+
+_STATE_LIMIT = 2**30  # bytes of state that the units of one run may keep; beyond it extension replays
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What decides the bits of every distance, besides the model and the data."""
+
+    norm: str
+    seed: int = 42
+    shard: int = 100  # samples per unit, and so per batch
+    device: str = "cpu"
+    dtype: str = "float32"
+    threads: int = 1
+
+    @property
+    def precision(self) -> torch.dtype:
+        """The dtype that `dtype` names."""
+        return {"float32": torch.float32, "float64": torch.float64}[self.dtype]
+
+
+@dataclass(frozen=True)
+class UnitTask:
+    """Bring one unit to this many queries, from those it has spent before."""
+
+    unit: UnitName
+    queries: int
+    reached: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.unit}, {self.queries} queries"
+
+
+@dataclass(frozen=True, eq=False)
+class UnitDone:
+    """What is known of a unit that was just brought further."""
+
+    unit: UnitName
+    spent: int  # sample-queries of the attack, by this task
+    distances: NDArray[np.float64]  # of the shard's attacked samples
+
+
+@dataclass(frozen=True, eq=False)
+class UnitWork:
+    """All that a process needs to do any unit of a record. Calling it does one."""
+
+    place: str
+    model: Callable[[Tensor], Tensor] | str  # a model, or the name of a source it is loaded from
+    samples: Samples
+    terms: Terms
+    keep_points: bool = True
+    keep_state: bool = True
+    solvers: Mapping[str, Solver] = field(default_factory=dict)
+    tick: Callable[[int], object] | None = None  # only where the work is done in this process
+
+    def __call__(self, task: UnitTask) -> UnitDone:
+        started = time.perf_counter()
+        store, norm = Store(self.place), get_norm(self.terms.norm)
+        clean = load_clean(self.place, len(self.samples))
+        rows = clean.attacked(task.unit)
+        with threads(self.terms.threads), self.oracle() as oracle:
+            unit = start_unit(
+                oracle,
+                Run.parse(task.unit.run),
+                self.samples.images(rows).clamp(0, 1),
+                clean.labels[rows],
+                clean.passed.rows(rows),
+                norm=norm,
+                seed=self.terms.seed,
+                ids=clean.ids[rows.numpy()],
+                solver=self.solvers.get(Run.parse(task.unit.run).attack),
+            )
+            before = store.read_unit(task.unit, task.reached) if task.reached else None
+            spent = Counter({key: int(before.words[key]) for key in ("attack", "verification")} if before else {})
+            if before is not None and "state.point" in before.tensors:
+                restore(unit, before)
+            advance(oracle, [unit], [task.queries], tick=self.tick)
+            classes = classify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
+            spent += Counter({"attack": oracle.counts.attack, "verification": oracle.counts.verification})
+        seconds = time.perf_counter() - started + (float(before.words["seconds"]) if before else 0.0)
+        words = {"run": task.unit.run, "norm": norm.name, "seconds": f"{seconds:.3f}"}
+        words |= {key: str(spent[key]) for key in ("attack", "verification")}
+        tensors = self._tensors(unit, classes, len(clean.labels))
+        store.write_unit(task.unit, task.queries, tensors, words, instead=task.reached)
+        return UnitDone(task.unit, oracle.counts.attack, unit.trajectory[task.queries // CHECKPOINT - 1].numpy())
+
+    def oracle(self) -> Oracle:
+        """The model, ready to be asked."""
+        model = load_model(self.model, self.terms) if isinstance(self.model, str) else self.model
+        return Oracle(model, device=self.terms.device, dtype=self.terms.precision)
+
+    def _tensors(self, unit: Unit, classes: Tensor, samples: int) -> dict[str, Tensor]:
+        tensors = unit.tensors()
+        tensors["trajectory"] = tensors["trajectory"][: unit.queries // CHECKPOINT].clone()
+        tensors["classes"] = classes
+        tensors["held"] = classes != unit.problem.labels.cpu()
+        state = sum(t.nbytes for name, t in tensors.items() if name.startswith("state.")) * samples / max(unit.rows, 1)
+        if not self.keep_state or unit.queries >= MAX_QUERIES or state > _STATE_LIMIT:
+            tensors = {name: t for name, t in tensors.items() if not name.startswith("state.")}
+        if not self.keep_points and "state.point" not in tensors:
+            del tensors["best_point"]
+        return tensors
+
+
+def restore(unit: Unit, stored: StoredUnit) -> None:
+    """Let a fresh unit go on where the stored one stopped."""
+    whole: dict[str, Any] = dict(stored.tensors)
+    rest = unit.trajectory[stored.queries // CHECKPOINT :]
+    whole["trajectory"] = torch.cat([stored.tensors["trajectory"], rest])
+    unit.restore(whole)
+
+
+@dataclass(frozen=True, eq=False)
+class Clean:
+    """The clean pass of a record: one row per sample."""
+
+    labels: Tensor
+    ids: NDArray[np.uint64]
+    passed: CleanPass
+
+    def attacked(self, unit: UnitName) -> Tensor:
+        """The rows of a unit's shard that are classified correctly: the others are broken already."""
+        right = self.passed.correct[unit.first : unit.first + unit.count]
+        return right.nonzero().squeeze(1) + unit.first
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As it is stored."""
+        return {
+            "labels": self.labels,
+            "ids": torch.from_numpy(self.ids.view("int64").copy()),
+            "logits": self.passed.logits,
+            "correct": self.passed.correct,
+            "targets": self.passed.targets,
+            "boundary": self.passed.boundary,
+        }
+
+
+def read_clean(store: Store) -> Clean | None:
+    """The clean pass of a record, if it has been done."""
+    found = store.read("clean")
+    if found is None:
+        return None
+    t, _ = found
+    passed = CleanPass(t["logits"], t["correct"], t["targets"], t["boundary"])
+    return Clean(t["labels"], t["ids"].numpy().view("uint64"), passed)
+
+
+@lru_cache(maxsize=4)
+def load_clean(place: str, samples: int) -> Clean:
+    """The clean pass of so many samples, read once per process."""
+    clean = read_clean(Store(place))
+    if clean is None or len(clean.labels) != samples:
+        raise FrontierError(f"{place} holds no clean pass of {samples} samples: expected it in clean.safetensors")
+    return clean
+
+
+@lru_cache(maxsize=1)
+def load_model(source: str, terms: Terms) -> torch.nn.Module:
+    """The model a source names, loaded once per process."""
+    from advfrontier.sources import load_model as load  # noqa: PLC0415  # most processes are given the model itself
+
+    model: torch.nn.Module = load(source).to(terms.device, terms.precision)
+    return model
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Compute with so many threads: sums are rounded differently with another number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
