@@ -7,19 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from advfrontier.errors import FrontierError
+    from advfrontier.evaluation.comparing import compare
+    from advfrontier.evaluation.evaluate import Evaluation, evaluate
+    from advfrontier.evaluation.ranking import rank
     from advfrontier.evaluation.trace import Traces, trace
     from advfrontier.frontier.allocation import allocate
     from advfrontier.pool.ensemble import Ensemble
 
 __version__ = "0.1.0"
-__all__ = ["Ensemble", "FrontierError", "Traces", "allocate", "trace"]
+__all__ = ["Ensemble", "Evaluation", "FrontierError", "Traces", "allocate", "compare", "evaluate", "rank", "trace"]
 
 # Imported on first use: the rooms that need no torch stay quick to import.
 _HOMES = {
     "Ensemble": "advfrontier.pool.ensemble",
+    "Evaluation": "advfrontier.evaluation.evaluate",
     "FrontierError": "advfrontier.errors",
     "Traces": "advfrontier.evaluation.trace",
     "allocate": "advfrontier.frontier.allocation",
+    "compare": "advfrontier.evaluation.comparing",
+    "evaluate": "advfrontier.evaluation.evaluate",
+    "rank": "advfrontier.evaluation.ranking",
     "trace": "advfrontier.evaluation.trace",
 }
 

@@ -288,6 +288,20 @@ class Evaluation:
             classes[rows] = stored["classes"][won]
         return classes
 
+    def by_run(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Of every run, one after the other: its name, its nearest points, and the classes they are taken for."""
+        points, classes, name = self.originals.clone(), self.clean_logits.argmax(1), ""
+        for unit, rows, stored in self._units():
+            if name and unit.run != name:
+                yield name, points, classes
+                points, classes = self.originals.clone(), self.clean_logits.argmax(1)
+            name = unit.run
+            points[rows] = stored.tensors["best_point"].view(-1, *points.shape[1:]).to(points)
+            found = stored.tensors["classes"]
+            classes[rows] = torch.where(found >= 0, found, classes[rows])
+        if name:
+            yield name, points, classes
+
     @property
     def trajectories(self) -> dict[str, NDArray[np.float64]]:
         """Run → (checkpoint, sample): the best distance after 10, 20, … queries of that run."""

@@ -137,7 +137,7 @@ class Session:
 def read_units(
     store: Store, clean: Clean, shard: int, wanted: Mapping[str, int], redo: Callable[[UnitName, int], None] | None
 ) -> Iterator[tuple[UnitName, Tensor, StoredUnit]]:
-    """Every unit of these runs, with the rows it attacked. One that is missing or damaged is done again, if it can be."""
+    """Every unit of these runs, with the rows it attacked. A missing or damaged one is done again if it can be."""
     done = store.units()
     for unit, rows in units_of(clean, shard, wanted):
         queries = max(wanted[unit.run], done.get(unit, 0))
@@ -174,7 +174,7 @@ def doubtful(run: str, queries: int, tensors: Mapping[str, Tensor]) -> Counter[t
 
 
 def shards(samples: int, size: int) -> list[tuple[int, int]]:
-    """First row and number of rows of each shard: fixed ranges, so that more samples leave the full ones as they are."""
+    """First row and number of rows of each shard: fixed ranges, so more samples leave the full ones as they are."""
     return [(first, min(size, samples - first)) for first in range(0, samples, size)]
 
 
@@ -222,7 +222,8 @@ def open_session(
         with threads(terms.threads), Oracle(loaded, device=terms.device, dtype=terms.precision) as oracle:
             few = torch.linspace(0, len(samples) - 1, min(_CHECKED, len(samples))).long()
             flags = check_model(oracle, samples.images(few), labels[few], gradients=gradients)
-            clean = _clean(oracle, store, samples, ids, labels, terms, gradients=gradients, keep=keep_points)
+            clean = _clean(oracle, samples, ids, terms, gradients=gradients, keep=store if keep_points else None)
+        store.write("clean", clean.tensors())
         held = {
             **facts,
             "threads": terms.threads,
@@ -279,28 +280,24 @@ def _identify(samples: Samples, size: int) -> tuple[np.ndarray[Any, np.dtype[np.
 
 def _clean(
     oracle: Oracle,
-    store: Store,
     samples: Samples,
     ids: np.ndarray[Any, np.dtype[np.uint64]],
-    labels: Tensor,
     terms: Terms,
     *,
     gradients: bool,
-    keep: bool,
+    keep: Store | None,
 ) -> Clean:
-    """The clean pass over all samples, shard by shard; the images are stored beside it if points will be."""
-    parts = []
+    """The clean pass over all samples, shard by shard; the images are stored on the way where points will be."""
+    parts, labels = [], samples.labels.long()
     norm = get_norm(terms.norm)
     for first, count in shards(len(samples), terms.shard):
         rows = torch.arange(first, first + count)
         images = check_data(samples.images(rows), labels[rows])
         parts.append(clean_pass(oracle, images, labels[rows], norm, batch_size=terms.shard, gradients=gradients))
-        if keep:
-            write_originals(store, first, images)
+        if keep is not None:
+            write_originals(keep, first, images)
     columns = zip(*((p.logits, p.correct, p.targets, p.boundary) for p in parts), strict=True)
-    clean = Clean(labels, ids, CleanPass(*(torch.cat(column) for column in columns)))
-    store.write("clean", clean.tensors())
-    return clean
+    return Clean(labels, ids, CleanPass(*(torch.cat(column) for column in columns)))
 
 
 def _refuse_other(place: str, held: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

@@ -88,6 +88,7 @@ class UnitWork:
     tick: Callable[[int], object] | None = None  # only where the work is done in this process
 
     def __call__(self, task: UnitTask) -> UnitDone:
+        """Bring one unit further and store it."""
         started = time.perf_counter()
         store, norm = Store(self.place), get_norm(self.terms.norm)
         clean = load_clean(self.place, len(self.samples))

@@ -78,7 +78,7 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None, tier
         lower=lower.name if lower else None,
         crossings=crossed,
         run_next=run_next,
-        verdict=_rejection(lower, other) if lower and other else _open(first, second, crossed, difference, run_next),
+        verdict=_rejection(lower, other, tiers) if lower and other else _open(first, second, crossed, difference, run_next),
         flags=flags,
     )
 
@@ -120,10 +120,12 @@ def _next(first: Evaluated, second: Evaluated, tiers: Sequence[int]) -> dict[str
     return {model.name: higher[0] for model in (first, second) if model.queries == least} if higher else {}
 
 
-def _rejection(lower: Evaluated, other: Evaluated) -> str:
+def _rejection(lower: Evaluated, other: Evaluated, tiers: Sequence[int]) -> str:
+    saved = tiers[-1] - lower.queries
     return (
         f"reject {lower.name}: its curve at {lower.queries} queries lies below that of {other.name} at {other.queries} "
         f"everywhere, and more queries on {lower.name} can only lower it"
+        + (f"; {saved} queries per sample saved" if saved > 0 else "")
     )
 
 

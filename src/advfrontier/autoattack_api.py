@@ -1,0 +1,125 @@
+"""AutoAttack's call shape over an ensemble of minimum-norm attacks: change one import line.
+
+    from advfrontier.autoattack_api import AutoAttack
+
+    adversary = AutoAttack(model, norm="Linf", eps=8 / 255)
+    x_adv = adversary.run_standard_evaluation(x, y, bs=250)
+
+The points that come back lie within ε, where any were found; the others are the images themselves. Unlike with one ε,
+the whole curve is known afterwards: `adversary.evaluation`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluate import Evaluation, evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VERSIONS = {"standard": "4k", "plus": "12k"}  # AutoAttack's versions, and the tiers that stand in for them
+
+
+class AutoAttack:
+    """The constructor and the methods people use of AutoAttack's class of this name."""
+
+    def __init__(  # noqa: PLR0917  # as AutoAttack has them
+        self,
+        model: Callable[[Tensor], Tensor],
+        norm: str = "Linf",
+        eps: float = 0.3,
+        seed: int | None = None,
+        verbose: bool = True,  # noqa: FBT001, FBT002
+        attacks_to_run: list[str] | None = None,
+        version: str = "standard",
+        device: str = "cpu",
+        log_path: str | None = None,
+    ) -> None:
+        if version not in VERSIONS or attacks_to_run:
+            raise FrontierError(
+                f"version {version!r} with attacks_to_run={attacks_to_run}: expected 'standard' (4k queries) or "
+                "'plus' (12k) and no list of attacks; for other ensembles call advfrontier.evaluate"
+            )
+        if not eps > 0:
+            raise FrontierError(f"eps is {eps}: expected a positive radius such as 8 / 255")
+        self.model, self.norm, self.eps, self.device = model, norm, float(eps), device
+        self.seed = 42 if seed is None else seed
+        self.version, self.verbose, self.log_path = version, verbose, log_path
+        self.evaluation: Evaluation | None = None  # of the last call
+
+    def run_standard_evaluation(
+        self,
+        x_orig: Tensor,
+        y_orig: Tensor,
+        bs: int = 250,
+        return_labels: bool = False,  # noqa: FBT001, FBT002
+        state_path: str | None = None,
+    ) -> Any:
+        """Attack all samples; `state_path` is a folder to go on from after a crash."""
+        found = evaluate(
+            self.model,
+            x_orig.detach().cpu().float(),
+            y_orig.detach().cpu(),
+            norm=self.norm,
+            ensemble=VERSIONS[self.version],
+            seed=self.seed,
+            out=state_path,
+            batch_size=bs,
+            device=str(self.device),
+            progress=self.verbose,
+        )
+        self.evaluation = found
+        within = torch.from_numpy((found.distances <= self.eps) & (found.distances > 0))
+        points = torch.where(within.view(-1, *(1,) * (x_orig.ndim - 1)), found.adversarials.float(), found.originals)
+        self._log(
+            f"initial accuracy: {found.robust_accuracy(0):.2%}\n"
+            f"robust accuracy at {found.norm} {self.eps:g}: {found.robust_accuracy(self.eps):.2%} "
+            f"({found.ensemble.total} queries per sample)"
+        )
+        points = points.to(x_orig.device)
+        if not return_labels:
+            return points
+        labels = torch.where(within, found.predictions, found.clean_logits.argmax(1))
+        return points, labels.to(y_orig.device)
+
+    def run_standard_evaluation_individual(
+        self,
+        x_orig: Tensor,
+        y_orig: Tensor,
+        bs: int = 250,
+        return_labels: bool = False,  # noqa: FBT001, FBT002
+    ) -> dict[str, Any]:
+        """By run: the points within ε that this run alone found."""
+        self.run_standard_evaluation(x_orig, y_orig, bs)
+        found = self.evaluation
+        assert found is not None  # noqa: S101  # set by the call above
+        results: dict[str, Any] = {}
+        for run, points, classes in found.by_run():
+            distances = found.trajectories[run][-1]
+            within = torch.from_numpy((distances <= self.eps) & (distances > 0) & np.isfinite(distances))
+            chosen = torch.where(within.view(-1, *(1,) * (x_orig.ndim - 1)), points.float(), found.originals)
+            labels = torch.where(within, classes, found.clean_logits.argmax(1))
+            results[run] = (chosen, labels) if return_labels else chosen
+        return results
+
+    def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
+        """The share of images that are classified correctly."""
+        right = 0
+        with torch.no_grad():
+            for x, y in zip(x_orig.split(bs), y_orig.split(bs), strict=True):
+                right += int((self.model(x.to(self.device)).argmax(1).cpu() == y.cpu()).sum())
+        return right / len(x_orig)
+
+    def _log(self, text: str) -> None:
+        if self.verbose:
+            print(text, file=sys.stdout)  # noqa: T201  # as AutoAttack does
+        if self.log_path:
+            with open(self.log_path, "a", encoding="utf-8") as log:  # noqa: PTH123
+                log.write(text + "\n")

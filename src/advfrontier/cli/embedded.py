@@ -1,0 +1,83 @@
+"""Commands about what comes with the program: zoo, pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cyclopts import App
+from rich.console import Console
+from rich.table import Table
+
+from advfrontier.cli.app import app
+from advfrontier.errors import FrontierError
+from advfrontier.pool import pool as pool_of
+
+zoo = App(name="zoo", help="The embedded models.")
+app.command(zoo)
+
+
+@zoo.command(name="list")
+def list_models() -> None:
+    """Show the sixteen models."""
+    from advfrontier.zoo import MODELS  # noqa: PLC0415
+
+    table = Table("name", "what it is", "norm", "radius", "clean accuracy", "split", box=None, pad_edge=False)
+    for name, card in MODELS.items():
+        radius = "" if card.radius is None else f"{card.radius:g}"
+        table.add_row(name, card.title, card.norm or "", radius, f"{card.clean_accuracy:.1%}", card.split)
+    Console().print(table)
+
+
+@zoo.command
+def card(model: str, /) -> None:
+    """Show what is known of one model.
+
+    Parameters
+    ----------
+    model
+        F1 to F16.
+    """
+    from dataclasses import asdict  # noqa: PLC0415
+
+    from advfrontier.zoo import MODELS  # noqa: PLC0415
+
+    if model not in MODELS:
+        raise FrontierError(f"no model {model}: expected one of {', '.join(MODELS)}")
+    for key, value in asdict(MODELS[model]).items():
+        print(f"{key.replace('_', ' ')}: {value}")
+
+
+@zoo.command
+def train(model: str, /, *, data: str | None = None, out: str | None = None) -> None:
+    """Train one of the models anew, by its recipe. Killed, the same command goes on.
+
+    Parameters
+    ----------
+    model
+        F1 to F16.
+    data
+        Folder of the four IDX files of Fashion-MNIST; by default where the Debian package puts them.
+    out
+        Folder for the weights.
+    """
+    from advfrontier.zoo import train as train_model  # noqa: PLC0415
+
+    path = train_model(model, data_dir=data, out=Path(out) if out else None, progress=True)
+    print(f"weights: {path}")
+
+
+@app.command
+def pool(*, norm: str = "Linf", classes: int = 10, name: str = "paper") -> None:
+    """List the runs of a pool.
+
+    Parameters
+    ----------
+    norm
+        L0, L1, L2 or Linf.
+    classes
+        How many classes the model has.
+    name
+        paper, or extended with attacks beyond it.
+    """
+    for run in pool_of(norm, classes=classes, name=name):
+        print(run)

@@ -1,0 +1,96 @@
+"""Ensembles from traces on disk: read one record at a time, and made again only if something they rest on changed."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.bench.layout import levels_of, tier_name
+from advfrontier.evaluation.session import versions
+from advfrontier.evaluation.trace import finished_runs, load_traces
+from advfrontier.evaluation.units import read_clean
+from advfrontier.frontier.allocation import allocate
+from advfrontier.pool import Ensemble
+from advfrontier.store import Store, open_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_MADE_FROM = "made-from.json"
+
+
+def common_runs(places: Sequence[str]) -> dict[str, int]:
+    """The runs that are finished in every one of these traces, and how far the shortest of each has come."""
+    common: dict[str, int] | None = None
+    for place in places:
+        store = Store(place)
+        held, clean = store.record(), read_clean(store)
+        if held is None or clean is None:
+            raise FrontierError(f"{place} holds no trace: expected a folder that `advfrontier trace --out` has written")
+        reached = finished_runs(store, clean, held["shard"])
+        common = reached if common is None else {r: min(q, reached[r]) for r, q in common.items() if r in reached}
+    if not common:
+        raise FrontierError(
+            f"no run is finished in all of {', '.join(places)}: type the trace command again, for the same runs"
+        )
+    return common
+
+
+def allocate_places(
+    places: Sequence[str], *, budgets: Sequence[int], runs: Sequence[str] | None = None
+) -> dict[int, Ensemble]:
+    """Allocate on traced models of one norm: on these runs, or on all that every one of them has finished."""
+    reached = common_runs(places)
+    chosen = list(reached) if runs is None else list(runs)
+    if missing := [run for run in chosen if run not in reached]:
+        raise FrontierError(f"{missing[0]} is not finished in all of {', '.join(places)}: type the trace command again")
+    queries = min(reached[run] for run in chosen)
+    levels = levels_of(queries)
+    traces = (load_traces(place, runs=chosen).thin(levels) for place in places)
+    return dict(zip(budgets, allocate(traces, budgets=budgets, levels=levels), strict=True))
+
+
+def allocate_to(
+    folder: str, places: Sequence[str], *, norm: str, budgets: Sequence[int], runs: Sequence[str]
+) -> dict[int, Ensemble]:
+    """The same, written to a folder as `L2-4k.toml`, and read from there while what it was made from is unchanged."""
+    store = open_folder(folder)
+    made_from = json.loads(store.read(_MADE_FROM) or b"{}")
+    key = _key(places, budgets, runs)
+    if made_from.get(norm) == key:
+        found = {budget: store.read(ensemble_file(norm, budget)) for budget in budgets}
+        read = {budget: Ensemble.from_toml(content.decode()) for budget, content in found.items() if content}
+        if len(read) == len(budgets):
+            return read
+    ensembles = allocate_places(places, budgets=budgets, runs=runs)
+    write_ensembles(folder, ensembles)
+    store.write(_MADE_FROM, json.dumps({**made_from, norm: key}, indent=2).encode())
+    return ensembles
+
+
+def write_ensembles(folder: str, ensembles: Mapping[int, Ensemble]) -> list[str]:
+    """One file per budget; returns their names."""
+    store = open_folder(folder)
+    files = {ensemble_file(ensemble.norm, budget): ensemble for budget, ensemble in ensembles.items()}
+    for file, ensemble in files.items():
+        store.write(file, ensemble.to_toml().encode())
+    return [f"{folder}/{file}" for file in files]
+
+
+def ensemble_file(norm: str, budget: int) -> str:
+    """`L2-4k.toml`."""
+    return f"{norm}-{tier_name(budget)}.toml"
+
+
+def _key(places: Sequence[str], budgets: Sequence[int], runs: Sequence[str]) -> str:
+    """A hash of all that decides an allocation: the models, samples and terms of the traces, runs and budgets."""
+    facts: list[Any] = [list(budgets), list(runs), versions()["advfrontier"]]
+    for place in places:
+        store = Store(place)
+        held = store.record() or {}
+        decides = {k: held.get(k) for k in ("seed", "shard", "device", "dtype", "threads", "data", "solvers")}
+        reached = sorted((str(unit), queries) for unit, queries in store.units().items() if unit.run in set(runs))
+        facts.append([held.get("model", {}).get("fingerprint"), decides, reached])
+    return blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,172 @@
+"""AutoAttack into a record: radius by radius and shard by shard, on many workers, and only what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.baseline import baseline
+from advfrontier.evaluation.experiment import KnownPoints
+from advfrontier.evaluation.session import open_session, shards
+from advfrontier.evaluation.units import Terms, load_model, threads
+from advfrontier.execution import execute
+from advfrontier.progress import Progress, Silent
+from advfrontier.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from advfrontier.sources import Samples
+
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class RadiusTask:
+    """AutoAttack at one radius on one shard."""
+
+    radius: float
+    first: int
+    count: int
+
+    @property
+    def file(self) -> str:
+        """Its file in the record, without the ending."""
+        return f"radii/{self.radius!r}/{self.first:05d}+{self.count:03d}"
+
+    def __str__(self) -> str:
+        return f"AutoAttack at {self.radius:g} on samples {self.first}–{self.first + self.count - 1}"
+
+
+@dataclass(frozen=True, eq=False)
+class BaselineWork:
+    """All that a process needs to do any of them. Calling it does one."""
+
+    place: str
+    model: Callable[[Tensor], Tensor] | str
+    samples: Samples
+    terms: Terms
+
+    def __call__(self, task: RadiusTask) -> int:
+        """Attack, write, and return the rows that went through the model."""
+        rows = torch.arange(task.first, task.first + task.count)
+        model = load_model(self.model, self.terms) if isinstance(self.model, str) else self.model
+        with threads(self.terms.threads):
+            (found,) = baseline(
+                model,
+                self.samples.images(rows),
+                self.samples.labels[rows],
+                norm=self.terms.norm,
+                radii=[task.radius],
+                seed=self.terms.seed,
+                batch_size=self.terms.shard,
+                device=self.terms.device,
+            ).results
+        tensors = {
+            "robust": torch.from_numpy(found.robust),
+            "forwards": torch.from_numpy(found.forwards),
+            "backwards": torch.from_numpy(found.backwards),
+        }
+        words = {key: str(value) for key, value in found.counts.items()}
+        words |= {"seconds": f"{found.seconds:.3f}", "flags": json.dumps(found.flags)}
+        Store(self.place).write(task.file, tensors, words)
+        return found.counts["attack"]
+
+
+def baseline_to(
+    out: str,
+    model: Callable[[Tensor], Tensor] | str,
+    samples: Samples,
+    *,
+    norm: str,
+    radii: Sequence[float],
+    seed: int = 42,
+    name: str | None = None,
+    batch_size: int = 100,
+    device: str = "cpu",
+    threads: int = 1,
+    workers: int = 0,
+    ray: str | None = None,
+    progress: bool = False,
+    command: str = "",
+) -> KnownPoints:
+    """Run AutoAttack at these radii into a record. Killed at any moment, the same call goes on."""
+    terms = Terms(norm, seed, batch_size, device, "float32", threads)
+    session = open_session(
+        out,
+        kind=BASELINE,
+        model=model,
+        model_name=name,
+        samples=samples,
+        terms=terms,
+        keep_points=False,
+        keep_state=False,
+        command=command,
+    )
+    wanted = sorted({float(radius) for radius in radii})
+    session.store.write_record({**(session.store.record() or {}), "radii": wanted})
+    tasks = missing_tasks(session.store, wanted, len(samples), batch_size)
+    work = BaselineWork(out, model, samples, session.terms)
+    failed: dict[str, str | None] = {}
+    with Progress(len(tasks), unit="units of AutoAttack") if progress and tasks else Silent() as bar:
+        bar.show(f"AutoAttack in {norm}")
+        for outcome in execute(work, tasks, workers=workers, ray=ray, device=device, threads=terms.threads):
+            if outcome.error is not None:
+                failed[str(outcome.task)] = outcome.error
+            bar.advance(1)
+    if failed:
+        first = next(iter(failed))
+        raise FrontierError(
+            f"{len(failed)} of {len(tasks)} units failed, the others are stored. {first}: {failed[first]}"
+        )
+    return load_baseline(out)
+
+
+def radii_of(place: str) -> tuple[float, ...] | None:
+    """The radii of a record that was begun; None if there is none.
+
+    They were chosen by the frontier as it was then. Another attack moves the frontier, but AutoAttack's points stay
+    true: they are kept, not run again elsewhere.
+    """
+    held = Store(place).record()
+    return None if held is None or "radii" not in held else tuple(held["radii"])
+
+
+def missing_tasks(store: Store, radii: Sequence[float], samples: int, shard: int) -> list[RadiusTask]:
+    """What is still to be done, from the names of the files alone."""
+    done = {name.removesuffix(".safetensors") for name in store.folder.names("radii")}
+    tasks = (RadiusTask(radius, first, count) for radius in radii for first, count in shards(samples, shard))
+    return [task for task in tasks if task.file not in done]
+
+
+def load_baseline(place: str) -> KnownPoints:
+    """Read a finished record."""
+    store = Store(place)
+    held = store.record()
+    if held is None or held.get("kind") != BASELINE or "radii" not in held:
+        raise FrontierError(
+            f"{place} holds no baseline: expected a folder that `advfrontier baseline --out` has written"
+        )
+    accuracies, queries = [], []
+    flags: Counter[str] = Counter()
+    for radius in held["radii"]:
+        robust, attack = [], 0
+        for first, count in shards(held["data"]["samples"], held["shard"]):
+            found = store.read((task := RadiusTask(radius, first, count)).file)
+            if found is None:
+                raise FrontierError(f"{place} lacks {task}: type the command that made the record to go on")
+            tensors, words = found
+            robust.append(tensors["robust"].numpy())
+            attack += int(words["attack"])
+            flags.update(json.loads(words["flags"]))
+        accuracies.append(float(np.concatenate(robust).mean()))
+        queries.append(attack / held["data"]["samples"])
+    return KnownPoints(tuple(held["radii"]), tuple(accuracies), tuple(queries), tuple(flags))

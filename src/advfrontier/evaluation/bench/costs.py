@@ -1,0 +1,123 @@
+"""What is still to be paid: queries, and time and disk from a short calibration on this machine.
+
+The time of a query is that of a pass through the model plus that of a solver's own arithmetic. The first is measured
+once per model, the second once per attack on the first model: a few seconds in all, where measuring every pair would
+take minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advfrontier.evaluation.trace import trace_to
+from advfrontier.pool import CATALOGUE, Run
+from advfrontier.sources.samples import choose
+from advfrontier.store import Store, UnitName, open_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advfrontier.evaluation.bench.layout import Bench
+    from advfrontier.sources.benchmark import BenchmarkModel
+
+FILE = "calibration.json"
+_QUERIES = 20  # of each short run
+_TRAJECTORY = 8  # bytes per sample and checkpoint
+_LEAST = 0.1  # of what a solver took on the first model: no estimate falls below it
+
+
+@dataclass
+class Calibration:
+    """Seconds per query and sample, on one process."""
+
+    device: str = "cpu"
+    threads: int = 1
+    models: dict[str, float] = field(default_factory=dict)  # with the common run
+    attacks: dict[str, dict[str, float]] = field(default_factory=dict)  # norm → attack, on the first model
+    common: float = 0.0  # the common run on the first model
+    unit_bytes: float = 0.0  # of a unit's file, besides its trajectories
+    sample_bytes: float = 0.0  # per sample of a unit, besides its trajectory
+
+    def seconds(self, model: str, norm: str, run: str) -> float | None:
+        """Estimated seconds per query and sample; None if the model was not calibrated."""
+        attack = self.attacks.get(norm, {}).get(Run.parse(run).attack)
+        if model not in self.models or attack is None:
+            return None
+        return max(self.models[model] + attack - self.common, _LEAST * attack)
+
+    def bytes(self, samples: int, queries: int) -> float:
+        """Estimated size of a unit's file."""
+        return self.unit_bytes + samples * (self.sample_bytes + _TRAJECTORY * queries / 10)
+
+
+def read_calibration(out: str, *, device: str, threads: int) -> Calibration:
+    """The one that is stored for this device and number of threads, or an empty one."""
+    content = open_folder(out).read(FILE)
+    found = Calibration(**json.loads(content)) if content else Calibration(device, threads)
+    return found if (found.device, found.threads) == (device, threads) else Calibration(device, threads)
+
+
+def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, threads: int) -> Calibration:
+    """Measure what is not yet known, on one batch per short run, and store it."""
+    known = read_calibration(bench.out, device=device, threads=threads)
+    able = [model for model in models if model.source is not None]
+    if not able:
+        return known
+    common_norm = bench.benchmark.norms[0]
+    for model in able:
+        if model.id not in known.models:
+            attacks = _attacks(bench, common_norm)[:1]
+            known.models[model.id] = _measured(bench, known, model, common_norm, attacks)[attacks[0]]
+    first = next(model for model in able if model.id in known.models)
+    for norm in bench.benchmark.norms:
+        unknown = [attack for attack in _attacks(bench, norm) if attack not in known.attacks.get(norm, {})]
+        if unknown:
+            found = _measured(bench, known, first, norm, unknown)
+            known.attacks[norm] = {**known.attacks.get(norm, {}), **found}
+            if norm == common_norm:
+                known.models[first.id] = known.common = known.attacks[norm][_attacks(bench, norm)[0]]
+    open_folder(bench.out).write(FILE, json.dumps(asdict(known), indent=2).encode())
+    return known
+
+
+def _attacks(bench: Bench, norm: str) -> list[str]:
+    """Attacks of the pool in a norm; ten classes, because every attack has a base run in any case."""
+    return list(dict.fromkeys(Run.parse(run).attack for run in bench.runs(norm, 10)))
+
+
+def _measured(
+    bench: Bench, known: Calibration, model: BenchmarkModel, norm: str, attacks: Sequence[str]
+) -> dict[str, float]:
+    """Seconds per query and sample of these attacks' base runs on one batch."""
+    batch = choose(bench.samples(model), min(model.batch, bench.benchmark.data[model.data].samples), None)
+    with tempfile.TemporaryDirectory(prefix="advfrontier-") as folder:
+        found = trace_to(
+            folder,
+            str(model.source),
+            batch,
+            norm=norm,
+            runs=list(attacks),
+            queries=_QUERIES,
+            batch_size=model.batch,
+            device=known.device,
+            threads=known.threads,
+        )
+        attacked = int((~found.misclassified).sum())
+        rates = {}
+        for attack in attacks:
+            unit = UnitName(attack, 0, len(batch))
+            stored = Store(folder).read_unit(unit, _QUERIES)
+            steps = CATALOGUE[Run.parse(attack).solver].step_queries
+            if stored is None or not attacked:  # nothing is classified correctly: nothing will be attacked either
+                rates[attack] = 0.0
+                continue
+            rates[attack] = float(stored.words["seconds"]) / (_QUERIES * attacked) * min(1.0, steps / 1)
+            whole = (Path(folder) / unit.file(_QUERIES)).stat().st_size
+            per_sample = sum(t.nbytes for name, t in stored.tensors.items() if name != "trajectory") / attacked
+            known.sample_bytes = per_sample
+            known.unit_bytes = whole - attacked * (per_sample + _TRAJECTORY * _QUERIES / 10)
+    return rates

@@ -1,0 +1,85 @@
+"""Export a record's figures: a table as CSV, Parquet or NPZ, or a card in the style of RobustBench's."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from advfrontier.errors import FrontierError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from advfrontier.evaluation.evaluate import Evaluation
+    from advfrontier.evaluation.radii import Radius
+
+FORMATS = ("csv", "parquet", "npz", "card")
+
+
+def export(evaluation: Evaluation, kind: str, path: Path, *, radii: Sequence[Radius] = ()) -> Path:
+    """Write one evaluation in a format of `FORMATS`. NPZ holds the images and the adversarial points too."""
+    if kind not in FORMATS:
+        raise FrontierError(f"cannot export {kind!r}: expected one of {', '.join(FORMATS)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = _columns(evaluation)
+    if kind == "csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+    elif kind == "parquet":
+        _parquet(columns, path)
+    elif kind == "npz":
+        arrays = {name: np.asarray(column) for name, column in columns.items()}
+        arrays |= {"images": evaluation.originals.numpy(), "adversarials": evaluation.adversarials.numpy()}
+        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # numpy types its keywords as one flag
+    else:
+        path.write_text(json.dumps(card(evaluation, radii), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def card(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> dict[str, Any]:
+    """What a leaderboard entry says, with the field names of RobustBench's model cards where it has them."""
+    label, size = radii[0] if radii else ("", 0.0)
+    return {
+        "name": evaluation.model,
+        "dataset": evaluation.data,
+        "threat_model": evaluation.norm,
+        "eps": label or None,
+        "clean_acc": f"{100 * evaluation.robust_accuracy(0):.2f}",
+        "reported": None,
+        "advfrontier_acc": f"{100 * evaluation.robust_accuracy(size):.2f}" if label else None,
+        "advfrontier_aurec": evaluation.aurec().value,
+        "advfrontier_ensemble": evaluation.ensemble.name,
+        "advfrontier_queries": evaluation.ensemble.total,
+        "unreliable": bool(evaluation.flags),
+        "flags": list(evaluation.flags),
+        "samples": len(evaluation.samples),
+        "additional_data": None,
+        "link": None,
+    }
+
+
+def _columns(evaluation: Evaluation) -> dict[str, list[Any]]:
+    return {
+        "sample": list(evaluation.samples),
+        "label": evaluation.labels.tolist(),
+        "prediction": evaluation.clean_logits.argmax(1).tolist(),
+        "distance": evaluation.distances.tolist(),
+        "adversarial_class": evaluation.predictions.tolist(),
+        "winner": [winner or "" for winner in evaluation.winners],
+        "queries": evaluation.queries.tolist(),
+    }
+
+
+def _parquet(columns: dict[str, list[Any]], path: Path) -> None:
+    try:
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415
+    except ImportError as error:
+        raise FrontierError("Parquet needs pyarrow: type pip install 'advfrontier[parquet]'") from error
+    pq.write_table(pa.table(columns), path)

@@ -1,0 +1,44 @@
+"""Reference radii: the ε that people quote, per data set and norm. The curve itself needs none."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from advfrontier.errors import FrontierError
+
+Radius = tuple[str, float]  # as it is written, and its size
+
+# Those of RobustBench and of the paper where they exist; elsewhere what the literature uses most.
+_KNOWN: dict[str, dict[str, tuple[str, ...]]] = {
+    "cifar": {"L0": ("24",), "L1": ("12",), "L2": ("0.5",), "Linf": ("8/255",)},
+    "imagenet": {"L0": ("150",), "L1": ("255",), "L2": ("3",), "Linf": ("4/255",)},
+}
+
+
+def parse_radius(text: str) -> Radius:
+    """Read `8/255`, `0.5` or `12`."""
+    try:
+        size = float(Fraction(text.strip()))
+    except (ValueError, ZeroDivisionError) as error:
+        raise FrontierError(f"{text!r} is not a radius: expected a number such as 0.5 or 8/255") from error
+    if size < 0:
+        raise FrontierError(f"a radius of {text} is negative: expected a number such as 0.5 or 8/255")
+    return text.strip(), size
+
+
+def parse_radii(text: str) -> tuple[Radius, ...]:
+    """Read `4/255,8/255`."""
+    return tuple(parse_radius(part) for part in text.split(",") if part.strip())
+
+
+def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
+    """The radii usually quoted for a data source; none where there is no custom."""
+    if data.startswith("fashion-mnist"):
+        from advfrontier.zoo import REFERENCE_RADII  # noqa: PLC0415  # the zoo imports torch models
+
+        return tuple((f"{size:g}", size) for size in REFERENCE_RADII[norm])
+    source = data.split(":", 1)[0]
+    family = next((family for family in _KNOWN if source.startswith(family)), "")
+    if source == "imagefolder":
+        family = "imagenet"
+    return tuple(parse_radius(text) for text in _KNOWN.get(family, {}).get(norm, ()))
