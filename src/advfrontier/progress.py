@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 from typing import Self, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
+from rich.text import Text
 
 _SECONDS = 15.0  # between two plain lines
 _PATIENCE = 2.0  # before the first: what is quick needs no report
@@ -33,6 +34,7 @@ class Progress(AbstractContextManager["Progress"]):
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn(self.unit),
+                _Rate(),
                 TimeRemainingColumn(),
                 console=Console(file=self._stream),
                 transient=True,
@@ -56,13 +58,27 @@ class Progress(AbstractContextManager["Progress"]):
             self._bar.update(self._task, completed=self.done, description=self.label)
         elif (now := time.monotonic()) >= self._due:
             self._due = now + _SECONDS
-            left = (now - self._started) * (self.total - self.done) / max(self.done, 1)
+            taken = now - self._started
+            left = taken * (self.total - self.done) / max(self.done, 1)
             share = self.done / max(self.total, 1)
             print(
-                f"{self.label}: {self.done} of {self.total} {self.unit} ({share:.0%}), about {left:.0f} s left",
+                f"{self.label}: {self.done} of {self.total} {self.unit} ({share:.0%}), "
+                f"{_rate(self.done / max(taken, 1e-9))}, about {left:.0f} s left",
                 file=self._stream,
                 flush=True,
             )
+
+
+class _Rate(ProgressColumn):
+    """How many a second."""
+
+    def render(self, task: Task) -> Text:
+        """Of late, not on average."""
+        return Text(_rate(task.speed or 0.0))
+
+
+def _rate(speed: float) -> str:
+    return f"{speed:.3g}/s" if speed < 1000 else f"{speed / 1000:.3g}k/s"
 
 
 class Silent(Progress):

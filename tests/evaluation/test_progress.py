@@ -23,7 +23,7 @@ def test_plain_lines_now_and_then(clock):
         for _ in range(50):
             bar.advance(2)
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "fmn, ddn: 4 of 100 queries (4%), about 48 s left"
+    assert lines[0] == "fmn, ddn: 4 of 100 queries (4%), 2/s, about 48 s left"
     assert 3 <= len(lines) <= 5  # every 15 seconds of 50
     assert "\x1b" not in stream.getvalue()
     assert bar.done == 100
@@ -52,6 +52,6 @@ def test_trace_reports_to_stderr_and_only_when_asked(clock, capsys):
     trace(model, images, labels, norm="L2", runs=["fmn", "ddn"], queries=100, progress=True)
     out = capsys.readouterr()
     assert out.out == ""
-    assert re.search(r"^(fmn|ddn): \d+ of 600 queries \(\d+%\), about \d+ s left$", out.err, re.MULTILINE)
+    assert re.search(r"^(fmn|ddn): \d+ of 600 queries \(\d+%\), 6/s, about \d+ s left$", out.err, re.MULTILINE)
     trace(model, images, labels, norm="L2", runs=["fmn"], queries=100)
     assert capsys.readouterr() == ("", "")

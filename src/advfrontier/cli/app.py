@@ -18,6 +18,7 @@ app = App(
     name="advfrontier",
     help="Robustness curves from ensembles of minimum-norm attacks, in four norms, at a query budget you choose.",
     version=__version__,
+    suppress_keyboard_interrupt=False,  # `main` says what an interruption means
 )
 
 _MODULES = ("evaluating", "reading", "embedded")  # each adds its commands to the app
@@ -31,17 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         import_module(f"advfrontier.cli.{module}")
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(words, exit_on_error=False, print_error=True)
+        app(words, exit_on_error=False, print_error=True, result_action="return_none")
     except CycloptsError:
         sys.exit(2)
-    except FrontierError as error:
+    except BrokenPipeError:
+        sys.stderr.close()  # who reads the output has gone, and wants no complaint
+    except (FrontierError, OSError) as error:  # a full disk or a path that cannot be written is no bug either
         print(f"advfrontier: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("advfrontier: stopped; what was finished is stored, the same command goes on", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()  # who reads the output has gone, and wants no complaint
 
 
 def typed() -> str:

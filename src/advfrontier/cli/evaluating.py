@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from advfrontier.cli.app import app, typed
 from advfrontier.cli.options import Data, Machine, default_folder, norms
-from advfrontier.cli.showing import show
+from advfrontier.cli.showing import check, show
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.records import find_evaluations
@@ -75,6 +75,7 @@ def evaluate_command(
     chosen = [option for option in (tier, queries, ensemble) if option is not None]
     if len(chosen) > 1:
         raise FrontierError(f"--tier, --queries and --ensemble were given together ({chosen}): expected one of them")
+    check(radii=radii, export=export)
     folder = out or str(default_folder(name or model))
     samples = load_samples(data.data, samples=data.samples, seed=data.sample_seed)
     workers, threads = machine.resolved()
@@ -142,6 +143,7 @@ def extend_command(
     chosen = [option for option in (tier, queries, ensemble) if option is not None]
     if len(chosen) != 1:
         raise FrontierError("extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE")
+    check(radii=radii, export=export)
     workers, _ = machine.resolved()
     done = find_evaluations([record])
     for evaluation in done:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from advfrontier.cli.options import radii_for
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.export import check_format
 from advfrontier.evaluation.export import export as write_export
+from advfrontier.evaluation.radii import parse_radii
 from advfrontier.evaluation.reference import reference_pool
 from advfrontier.evaluation.summary import summarise
 from advfrontier.report import print_summaries, write_report
@@ -46,6 +48,12 @@ def show(
         references = {e.norm: pool for e in evaluations if (pool := reference_for(e)) is not None}
         path = write_report(Path(folder) / "report.html", summaries, references=references)
         say(f"report: {path}", as_json=as_json)
+
+
+def check(*, radii: str | None, export: str | None) -> None:
+    """Refuse what could not be shown in the end before anything is computed."""
+    parse_radii(radii or "")
+    check_format(export)
 
 
 def summary_of(evaluation: Evaluation, radii: str | None) -> NormSummary:

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +45,9 @@ class AtRadius:
     robust: NDArray[np.bool_]  # per sample: correct, and not broken
     forwards: NDArray[np.int64]  # passes of the attack per sample; copies of one image may share theirs unevenly
     backwards: NDArray[np.int64]
-    counts: Mapping[str, int]  # all rows by purpose: attack, and checks (AutoAttack's own, and its final look at points)
+    counts: Mapping[
+        str, int
+    ]  # all rows by purpose: attack, and checks (AutoAttack's own, and its final look at points)
     seconds: float
     flags: tuple[str, ...] = ()
 
@@ -122,7 +125,7 @@ def baseline(
     if images.ndim != 4:
         raise FrontierError(f"images have shape {tuple(images.shape)}: AutoAttack expects (samples, channels, h, w)")
     wanted = sorted({float(radius) for radius in radii})
-    if not wanted or not (0 < wanted[0] and np.isfinite(wanted[-1])):
+    if not wanted or not (wanted[0] > 0 and np.isfinite(wanted[-1])):
         raise FrontierError(f"radii {wanted}: expected at least one, each of them finite and above 0")
     attack = _autoattack()
     results = dict(finished or {})
@@ -131,7 +134,9 @@ def baseline(
             bar.show(f"AutoAttack in {norm} at {radius:g}")
             if radius not in results:
                 ledger = _Ledger(oracle.model, images, labels)
-                results[radius] = _at_radius(attack, ledger, norm, radius, seed, batch_size, torch.device(device))
+                results[radius] = _at_radius(
+                    attack, ledger, norm=norm, radius=radius, seed=seed, batch_size=batch_size, device=oracle.device
+                )
                 if done is not None:
                     done(results[radius])
             bar.advance(1)
@@ -140,14 +145,13 @@ def baseline(
 
 def _autoattack() -> Any:
     try:
-        from pyautoattack import AutoAttack  # noqa: PLC0415
+        return import_module("pyautoattack").AutoAttack
     except ImportError as error:
         raise FrontierError("AutoAttack is not installed: type pip install 'advfrontier[autoattack]'") from error
-    return AutoAttack
 
 
 def _at_radius(
-    attack: Any, ledger: _Ledger, norm: str, radius: float, seed: int, batch_size: int, device: torch.device
+    attack: Any, ledger: _Ledger, *, norm: str, radius: float, seed: int, batch_size: int, device: torch.device
 ) -> AtRadius:
     began = time.monotonic()
     with torch.no_grad():
@@ -246,7 +250,7 @@ class _Ledger(nn.Module):
         if self._stage == "run" and who is not None:
             self._correct = _correct(logits.detach(), self.labels[who].to(logits.device))
         if logits.requires_grad:
-            logits.register_hook(lambda _: self._charge("backwards", who, len(x)))
+            logits.register_hook(lambda _: self._charge("backwards", who, len(x)))  # type: ignore[no-untyped-call]
         return logits
 
     def _who(self, x: Tensor) -> NDArray[np.int64] | None:

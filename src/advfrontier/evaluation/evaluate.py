@@ -22,7 +22,7 @@ from advfrontier.evaluation.session import Session, Workers, doubtful, open_sess
 from advfrontier.evaluation.trace import sample_names
 from advfrontier.evaluation.units import Terms, read_clean
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
-from advfrontier.pool import Ensemble, paper_ensemble, tier_queries
+from advfrontier.pool import TARGETS, Ensemble, paper_ensemble, tier_queries
 from advfrontier.sources import as_samples, load_samples
 from advfrontier.store import Store
 from advfrontier.threat.names import norm_name
@@ -69,6 +69,7 @@ def evaluate(
     `8k`, `12k`), any number of queries, an `Ensemble` or the path of its file. With `out` the record is written there
     unit by unit: killed at any moment, the same call continues.
     """
+    find_ensemble(ensemble, norm_name(norm), TARGETS + 1)  # a mistake here should not cost a clean pass
     samples = _samples(images, labels)
     place = str(out) if out is not None else _temporary()
     terms = Terms(norm_name(norm), seed, batch_size, device, dtype, threads or torch.get_num_threads())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +21,17 @@ if TYPE_CHECKING:
 FORMATS = ("csv", "parquet", "npz", "card")
 
 
+def check_format(kind: str | None) -> None:
+    """Refuse a format that is not offered, or whose library is missing."""
+    if kind is not None and kind not in FORMATS:
+        raise FrontierError(f"cannot export {kind!r}: expected one of {', '.join(FORMATS)}")
+    if kind == "parquet" and find_spec("pyarrow") is None:
+        raise FrontierError("Parquet needs pyarrow: type pip install 'advfrontier[parquet]'")
+
+
 def export(evaluation: Evaluation, kind: str, path: Path, *, radii: Sequence[Radius] = ()) -> Path:
     """Write one evaluation in a format of `FORMATS`. NPZ holds the images and the adversarial points too."""
-    if kind not in FORMATS:
-        raise FrontierError(f"cannot export {kind!r}: expected one of {', '.join(FORMATS)}")
+    check_format(kind)
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = _columns(evaluation)
     if kind == "csv":
@@ -77,9 +85,7 @@ def _columns(evaluation: Evaluation) -> dict[str, list[Any]]:
 
 
 def _parquet(columns: dict[str, list[Any]], path: Path) -> None:
-    try:
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.parquet as pq  # noqa: PLC0415
-    except ImportError as error:
-        raise FrontierError("Parquet needs pyarrow: type pip install 'advfrontier[parquet]'") from error
+    import pyarrow as pa  # noqa: PLC0415  # an extra
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     pq.write_table(pa.table(columns), path)

@@ -276,9 +276,8 @@ def _ranked(pool: ReferencePool, given: set[str], resamples: int) -> NormRanking
 
 def rank_interval(shares: NDArray[np.float64], level: float = _LEVEL) -> tuple[int, int]:
     """The ranks between which a model lies in the middle `level` of the resamples, from its share of each rank."""
-    below = np.cumsum(shares) - 1e-12  # sums of shares are rounded
-    tail = (1 - level) / 2
-    return int(np.searchsorted(below, tail)) + 1, int(np.searchsorted(below, 1 - tail - 2e-12)) + 1
+    summed, tail, rounding = np.cumsum(shares), (1 - level) / 2, 1e-9
+    return int(np.searchsorted(summed, tail + rounding)) + 1, int(np.searchsorted(summed, 1 - tail - rounding)) + 1
 
 
 def _overall(

@@ -24,9 +24,8 @@ def find_places(path: str, *, kind: str) -> list[str]:
     root = Path(path)
     if not root.is_dir():
         raise FrontierError(f"no folder {path}: expected one that `advfrontier {_COMMANDS[kind]} --out` has written")
-    found = [
-        folder for depth in range(_DEPTH + 1) for folder in root.glob("/".join("*" * depth) or ".") if _is(folder, kind)
-    ]
+    below = [root, *(folder for depth in range(1, _DEPTH + 1) for folder in root.glob("/".join("*" * depth)))]
+    found = [folder for folder in below if _is(folder, kind)]
     if not found:
         raise FrontierError(
             f"{path} holds no record of the kind {kind}: type `advfrontier {_COMMANDS[kind]} … --out {path}`"

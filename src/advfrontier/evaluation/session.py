@@ -98,15 +98,18 @@ class Session:
                 device=self.terms.device,
                 threads=self.terms.threads,
             )
-            work.show(tasks[0].unit.run)
+            left = Counter(task.unit.run for task in tasks)
+            work.show(f"{self.terms.norm} {tasks[0].unit.run}")
             for outcome in outcomes:
                 if outcome.result is None:
                     failed[str(outcome.task)] = outcome.error
                     continue
-                rows = self.clean.attacked(outcome.task.unit).numpy()
+                run, rows = outcome.task.unit.run, self.clean.attacked(outcome.task.unit).numpy()
                 best[rows] = np.minimum(best[rows], outcome.result.distances)
-                median = float(np.median(best))
-                work.show(outcome.task.unit.run + (f", median distance {median:.4g}" if median < np.inf else ""))
+                left[run] -= 1
+                finished, median = sum(not n for n in left.values()), float(np.median(best))
+                found = f", median distance {median:.4g}" if median < np.inf else ""
+                work.show(f"{self.terms.norm} {run}, {finished} of {len(left)} runs{found}")
                 if not local:
                     work.advance((outcome.task.queries - outcome.task.reached) * len(rows))
         if failed:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advfrontier.evaluation.trace import trace_to
-from advfrontier.pool import CATALOGUE, Run
+from advfrontier.pool import Run
 from advfrontier.sources.samples import choose
 from advfrontier.store import Store, UnitName, open_folder
 
@@ -68,18 +68,17 @@ def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, th
     if not able:
         return known
     common_norm = bench.benchmark.norms[0]
-    for model in able:
-        if model.id not in known.models:
-            attacks = _attacks(bench, common_norm)[:1]
-            known.models[model.id] = _measured(bench, known, model, common_norm, attacks)[attacks[0]]
-    first = next(model for model in able if model.id in known.models)
+    common = _attacks(bench, common_norm)[0]
     for norm in bench.benchmark.norms:
         unknown = [attack for attack in _attacks(bench, norm) if attack not in known.attacks.get(norm, {})]
         if unknown:
-            found = _measured(bench, known, first, norm, unknown)
+            found = _measured(bench, known, able[0], norm, unknown)
             known.attacks[norm] = {**known.attacks.get(norm, {}), **found}
-            if norm == common_norm:
-                known.models[first.id] = known.common = known.attacks[norm][_attacks(bench, norm)[0]]
+        if norm == common_norm and common in unknown:
+            known.models[able[0].id] = known.common = known.attacks[norm][common]
+    for model in able:
+        if model.id not in known.models:
+            known.models[model.id] = _measured(bench, known, model, common_norm, [common])[common]
     open_folder(bench.out).write(FILE, json.dumps(asdict(known), indent=2).encode())
     return known
 
@@ -111,11 +110,10 @@ def _measured(
         for attack in attacks:
             unit = UnitName(attack, 0, len(batch))
             stored = Store(folder).read_unit(unit, _QUERIES)
-            steps = CATALOGUE[Run.parse(attack).solver].step_queries
             if stored is None or not attacked:  # nothing is classified correctly: nothing will be attacked either
                 rates[attack] = 0.0
                 continue
-            rates[attack] = float(stored.words["seconds"]) / (_QUERIES * attacked) * min(1.0, steps / 1)
+            rates[attack] = float(stored.words["seconds"]) / (_QUERIES * attacked)
             whole = (Path(folder) / unit.file(_QUERIES)).stat().st_size
             per_sample = sum(t.nbytes for name, t in stored.tensors.items() if name != "trajectory") / attacked
             known.sample_bytes = per_sample

@@ -1,9 +1,9 @@
 """What a benchmark asks for, and where each part of it lies.
 
-    OUT/traces/F1/L2         trajectories, one record per model and norm
-    OUT/ensembles/L2-4k.toml allocated on the training models
-    OUT/baselines/F1/L2      AutoAttack at ten radii
-    OUT/results              tables and figures
+OUT/traces/F1/L2         trajectories, one record per model and norm
+OUT/ensembles/L2-4k.toml allocated on the training models
+OUT/baselines/F1/L2      AutoAttack at ten radii
+OUT/results              tables and figures
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.bench.allocating import allocate_to
 from advfrontier.evaluation.bench.baselines import baseline_to, radii_of
 from advfrontier.evaluation.experiment import Experiment, experiment, norm_experiment, reduce_traces
-from advfrontier.evaluation.trace import load_traces, trace_to
+from advfrontier.evaluation.session import Workers, open_session
+from advfrontier.evaluation.trace import TRACE, load_traces
+from advfrontier.evaluation.units import Terms
 from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.sources import load_model
 from advfrontier.store import Store, open_folder
@@ -122,22 +124,23 @@ def _trace(running: _Running, model: BenchmarkModel, norm: str, *, download: boo
         load_model(model.source, download=True)  # once, here: workers only read what is on the machine
     samples = bench.samples(model, download=download)
     running.say(f"{model.id} in {norm}")
-    named = bench.runs(norm, _classes(samples.labels.max().item())) if bench.benchmark.pool is not None else None
-    found = trace_to(
+    resources = running.resources
+    session = open_session(
         bench.trace(model, norm),
-        model.source,
-        samples,
-        norm=norm,
-        runs=named,
-        queries=bench.queries,
-        seed=bench.benchmark.seed,
-        name=model.id,
-        batch_size=model.batch,
-        progress=running.progress,
+        kind=TRACE,
+        model=model.source,
+        model_name=model.id,
+        samples=samples,
+        terms=Terms(norm, bench.benchmark.seed, model.batch, resources.device, "float32", resources.threads),
+        keep_points=False,
+        keep_state=False,
         command=running.command,
-        **asdict(running.resources),
     )
-    running.traced[model.id, norm] = found.runs
+    runs = bench.runs(norm, session.classes)
+    workers = Workers(resources.workers, resources.ray)
+    session.fulfil(dict.fromkeys(runs, bench.queries), workers=workers, progress=running.progress)
+    load_traces(session.store.place, runs=runs, session=session)  # a unit whose file was damaged is done again
+    running.traced[model.id, norm] = runs
 
 
 def _norm(running: _Running, norm: str) -> NormExperiment:
@@ -229,7 +232,3 @@ def _subject(
         doubts=[flag for flag in record["flags"] if flag != TRAINING],
         samples=[f"row {row}" for row in range(len(traces.samples))] if apart else None,
     )
-
-
-def _classes(largest: float) -> int:
-    return max(2, int(largest) + 1)

@@ -1,0 +1,202 @@
+"""The command line: a whole path through it, and mistakes that end with one message and exit code 2."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support.models import conv_net, samples
+
+from advfrontier import Evaluation
+from advfrontier.cli import main
+from advfrontier.cli.options import Machine, default_folder, norms
+from advfrontier.errors import FrontierError
+
+TESTS = str(Path(__file__).parent.parent)
+NETS = f"""
+import sys
+sys.path.insert(0, {TESTS!r})
+import torch
+from torch import nn
+from support.models import conv_net
+
+def net():
+    return conv_net((1, 6, 6), classes=10, seed=5)
+
+def weaker():
+    model = conv_net((1, 6, 6), classes=10, seed=5)
+    with torch.no_grad():
+        model[-1].weight += 0.02 * torch.randn(model[-1].weight.shape, generator=torch.Generator().manual_seed(0))
+    return model
+
+def flat():
+    return nn.Flatten(0)
+
+def single():
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, 1))
+
+def broken():
+    raise ValueError("no weights today")
+
+number = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(NETS)
+    images, labels = samples(conv_net((1, 6, 6), classes=10, seed=5), 8, (1, 6, 6), seed=5)
+    np.savez(tmp_path / "data.npz", images=images.numpy(), labels=labels.numpy())
+    np.savez(tmp_path / "bytes.npz", images=(images * 255).numpy(), labels=labels.numpy())
+    np.savez(tmp_path / "many.npz", images=images.numpy(), labels=(labels + 90).numpy())
+    return tmp_path
+
+
+def run(*words):
+    """Run a command in this process, with one worker; return its exit code."""
+    try:
+        main([*words])
+    except SystemExit as end:
+        return end.code or 0
+    return 0
+
+
+def evaluate(*words):
+    return run("evaluate", *words, "--workers", "0")
+
+
+def test_a_whole_path(folder, capsys):
+    common = ["--data", "npz:data.npz", "--norm", "l2,Linf", "--queries", "300", "--radii", "1/255,0.5"]
+    assert evaluate("nets.py:net", *common, "--out", "runs/a", "--name", "ours") == 0
+    out = capsys.readouterr().out
+    assert "ours on npz:data.npz, 8 samples, 300 queries per sample" in out
+    assert re.search(r"L2 +\d", out)
+    assert "1/255" in out
+    assert "report: runs/a/report.html" in out
+    assert Path("runs/a/report.html").read_text().startswith("<!")
+
+    assert evaluate("nets.py:weaker", *common, "--out", "runs/b", "--json", "--no-report", "--export", "csv") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [entry["norm"] for entry in found] == ["L2", "Linf"]
+    assert not Path("runs/b/report.html").exists()
+    assert Path("runs/b/L2.csv").read_text().startswith("sample,label,prediction,distance")
+
+    assert run("compare", "runs/a", "runs/b", "--out", "both.html") == 0
+    out = capsys.readouterr().out
+    assert "ours" in out
+    assert Path("both.html").exists()
+
+    assert run("rank", "runs/a", "runs/b", "--csv", "table.csv", "--html", "board.html") == 0
+    assert "nets.py:weaker" in capsys.readouterr().out
+    assert len(Path("table.csv").read_text().splitlines()) == 1 + 2 * 2 + 2
+
+    before = Evaluation.load("runs/a/L2")
+    assert run("extend", "runs/a", "--queries", "500", "--workers", "0", "--no-report") == 0
+    after = Evaluation.load("runs/a/L2")
+    assert after.ensemble.total == 500
+    assert after.counts["attack"] == 8 * 500
+    assert (after.distances_at(300) == before.distances).all()
+
+    assert run("report", "runs/a", "--out", "again.html") == 0
+    assert Path("again.html").exists()
+
+
+def test_the_same_command_again_goes_on(folder, capsys):
+    words = ["nets.py:net", "--data", "npz:data.npz", "--queries", "100", "--no-report"]
+    assert evaluate(*words) == 0
+    first = capsys.readouterr().out
+    victim = next(Path("runs/nets.py-net/Linf/units").rglob("*.safetensors"))
+    kept = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*.safetensors") if path != victim}
+    victim.unlink()
+    assert evaluate(*words) == 0
+    assert capsys.readouterr().out == first
+    assert victim.exists()
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+MISTAKES = [
+    (["evaluate", "gone.py:net"], "found nothing at gone.py"),
+    (["evaluate", "nets.py:nothing", "-d", "npz:data.npz"], "nets.py has no 'nothing'"),
+    (["evaluate", "nets.py:broken", "-d", "npz:data.npz"], "no weights today"),
+    (["evaluate", "nets.py:number", "-d", "npz:data.npz"], "number"),
+    (["evaluate", "nets.py:net", "-d", "npz:gone.npz"], "found nothing at gone.npz"),
+    (["evaluate", "nets.py:net", "-d", "npz:bytes.npz"], r"divide|255"),
+    (["evaluate", "nets.py:net", "-d", "npz:many.npz"], "labels range from 9"),
+    (["evaluate", "nets.py:single", "-d", "npz:data.npz"], r"expected logits of shape \(8, classes ≥ 2\)"),
+    (["evaluate", "nets.py:flat", "-d", "npz:data.npz"], r"expected logits of shape"),
+    (["evaluate", "nets.py:net", "-d", "npz:data.npz", "--norm", "L3"], "unknown norm 'L3'"),
+    (["evaluate", "nets.py:net", "-d", "npz:data.npz", "--tier", "5x"], "'5x' is not a budget"),
+    (["evaluate", "nets.py:net", "-d", "npz:data.npz", "--tier", "4k", "--queries", "9"], "expected one of them"),
+    (["evaluate", "nets.py:net", "-d", "npz:data.npz", "-n", "9"], "expected 1 to 8"),
+    (["evaluate", "nets.py:net", "-d", "npz:data.npz", "--radii", "1/0"], "'1/0' is not a radius"),
+    (["evaluate", "nets.py:net", "-d", "npz:data.npz", "--export", "xls"], "cannot export 'xls'"),
+    (["evaluate", "nets.py:net", "-d", "wherever"], "wherever"),
+    (["evaluate", "nets.py:net", "-d", "npz:data.npz", "--out", "nets.py"], "nets.py"),
+    (["evaluate", "zoo:F99"], "F99"),
+    (["extend", "runs/none", "--tier", "8k"], "no folder runs/none"),
+    (["extend", "runs/none"], "how far"),
+    (["compare", "runs/a", "runs/b"], "no folder runs/a"),
+    (["rank"], "nothing to rank"),
+    (["report"], "nothing to report on"),
+    (["pool", "--norm", "L7"], "unknown norm 'L7'"),
+    (["zoo", "card", "F99"], "no model F99"),
+    (["frobnicate"], "frobnicate"),
+    (["evaluate", "nets.py:net", "--samples", "many"], "many"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
+def test_mistakes(folder, capsys, words, message):
+    more = ["--queries", "100", "--workers", "0"] if words[0] == "evaluate" and "--tier" not in words else []
+    assert run(*words, *more) == 2
+    printed = capsys.readouterr()
+    said = printed.err + printed.out
+    assert re.search(message, said), said
+    assert "Traceback" not in said
+
+
+def test_a_folder_of_another_model_is_refused_and_left_alone(folder, capsys):
+    words = ["--data", "npz:data.npz", "--queries", "100", "--out", "runs/x", "--no-report"]
+    assert evaluate("nets.py:net", *words) == 0
+    before = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*")}
+    capsys.readouterr()
+    assert evaluate("nets.py:weaker", *words) == 2
+    said = capsys.readouterr().err
+    assert re.search(r"runs/x/Linf holds a record of another model: nets.py:net \(\w{8}\), not nets.py:weaker", said)
+    assert "Choose another folder" in said
+    assert {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*")} == before
+
+
+def test_an_interruption_is_not_a_traceback(folder, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("advfrontier.cli.evaluating.evaluate", interrupted)
+    assert evaluate("nets.py:net", "--data", "npz:data.npz") == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_pools_and_models_are_listed(capsys):
+    assert run("pool", "--norm", "L0") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 45
+
+
+def test_options():
+    assert norms("all") == ("L0", "L1", "L2", "Linf")
+    assert norms("inf,2,linf") == ("Linf", "L2")
+    assert default_folder("path/to/file.py:net") == Path("runs/path-to-file.py-net")
+    assert Machine(workers=0).resolved() == (0, 1)
+    assert Machine(workers=3, threads=2).resolved() == (3, 2)
+    with pytest.raises(FrontierError, match="--workers is -1"):
+        Machine(workers=-1).resolved()
+
+
+def test_the_command_is_kept(folder, monkeypatch):
+    words = ["advfrontier", "evaluate", "nets.py:net", "--data", "npz:data.npz", "--queries", "20", "--workers", "0"]
+    monkeypatch.setattr("sys.argv", words)
+    main()
+    assert Evaluation.load("runs/nets.py-net/Linf").command == " ".join(words)
+    assert torch.get_num_threads() == 1
