@@ -113,7 +113,7 @@ class AutoAttack:
         """The share of images that are classified correctly."""
         right = 0
         with torch.no_grad():
-            for x, y in zip(x_orig.split(bs), y_orig.split(bs), strict=True):
+            for x, y in zip(torch.split(x_orig, bs), torch.split(y_orig, bs), strict=True):
                 right += int((self.model(x.to(self.device)).argmax(1).cpu() == y.cpu()).sum())
         return right / len(x_orig)
 

@@ -3,7 +3,7 @@
 from advfrontier.engine.checks import check_data, check_model
 from advfrontier.engine.clean import CleanPass, clean_pass
 from advfrontier.engine.oracle import Counts, Oracle
-from advfrontier.engine.unit import CHECKPOINT, Unit, advance, start_unit, verify
+from advfrontier.engine.unit import CHECKPOINT, Unit, advance, classify, start_unit, verify
 
 __all__ = [
     "CHECKPOINT",
@@ -14,6 +14,7 @@ __all__ = [
     "advance",
     "check_data",
     "check_model",
+    "classify",
     "clean_pass",
     "start_unit",
     "verify",

@@ -105,13 +105,15 @@ def start_unit(
     boundary = clean.boundary.to(x)
     run_seed = seed + (run.index if run.variant == "restart" else 0)
     restart = run.variant == "restart"
+    targets = clean.targets[:, run.index - 1] if run.variant == "target" else None
     problem = Problem(
         inputs=x,
         labels=labels.to(oracle.device),
-        targets=clean.targets[:, run.index - 1].to(oracle.device) if run.variant == "target" else None,
+        targets=targets.to(oracle.device) if targets is not None else None,
         norm=norm,
         steps=horizon // solver.facts.step_queries,
         starts=norm.random_start(x, boundary, seed=run_seed, ids=ids) if restart else x,
+        margin=margin(clean.logits, labels.to(clean.logits.device), targets).to(x),
         boundary=boundary,
         largest=norm.largest(x),
         shape=tuple(images.shape[1:]),
@@ -233,15 +235,20 @@ def robustly_misclassified(logits: Tensor, gap: Tensor) -> Tensor:
     return gap < -_SAFETY.get(logits.dtype, _SAFETY_DEFAULT) * logits.abs().amax(1)
 
 
-def verify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
-    """Classify the kept points again, in other batches than they were found in: True where one is still misclassified.
+def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
+    """The class of every kept point, seen again in other batches than it was found in; -1 where there is none.
 
-    Rows without a kept point are True as well. One forward pass per kept point, charged to verification.
+    One forward pass per kept point, charged to verification.
     """
     oracle.purpose = "verification"
-    held = torch.ones(unit.rows, dtype=torch.bool)
+    classes = torch.full((unit.rows,), -1)
     kept = (unit.best_distance < torch.inf).nonzero().squeeze(1)
     for rows in torch.split(kept, batch_size):
         logits = oracle.logits(unit.best_point[rows].view(-1, *unit.problem.shape))
-        held[rows.cpu()] = (logits.argmax(1) != unit.problem.labels[rows]).cpu()
-    return held
+        classes[rows.cpu()] = logits.argmax(1).cpu()
+    return classes
+
+
+def verify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
+    """Whether each kept point is still misclassified in other batches; True where there is none. Costs as `classify`."""
+    return classify(oracle, unit, batch_size=batch_size) != unit.problem.labels.cpu()

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from advfrontier.store import Store
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from os import PathLike
 
     from numpy.typing import NDArray
@@ -44,7 +44,7 @@ EVALUATION = "evaluation"
 
 def evaluate(
     model: Callable[[Tensor], Tensor] | str,
-    images: Tensor | Samples | str,
+    images: Tensor | Samples | Iterable[Any] | str,
     labels: Tensor | None = None,
     *,
     norm: str,
@@ -418,12 +418,12 @@ def _run(session: Session, wanted: Ensemble, workers: Workers, *, progress: bool
     session.fulfil(wanted.queries, workers=workers, progress=progress)
 
 
-def _samples(images: Tensor | Samples | str, labels: Tensor | None) -> Samples:
+def _samples(images: Tensor | Samples | Iterable[Any] | str, labels: Tensor | None) -> Samples:
     if isinstance(images, str):
         return load_samples(images)
-    if labels is None and hasattr(images, "labels") and hasattr(images, "images"):
-        return images
-    return as_samples(images, labels)
+    if hasattr(images, "images") and hasattr(images, "labels"):
+        return cast("Samples", images)
+    return as_samples(cast("Tensor | Iterable[Any]", images), labels)
 
 
 def _temporary() -> str:

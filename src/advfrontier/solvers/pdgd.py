@@ -15,6 +15,7 @@ from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
 from advfrontier.solvers.protocol import Adam, Answer, Problem, length
+from advfrontier.threat.norms import TINY
 
 
 @dataclass
@@ -39,6 +40,7 @@ class PrimalDual:
     dual_mean: float = 0.9
     dual_ratio: float = 0.01  # norm's weight over margin's weight at the start
     dual_ratio_least: float = 1e-6
+    least_margin: float = 1.0  # 0: the published loss
 
     def start(self, problem: Problem) -> PrimalDualState:
         """Almost all weight on the margin."""
@@ -50,6 +52,16 @@ class PrimalDual:
     def loss(self, i: int) -> str:  # noqa: ARG002
         """Always the margin."""
         return "margin"
+
+    def _slope(self, problem: Problem, margin: Tensor) -> Tensor:
+        """The derivative of the softplus, taken of margins scaled so that the input's is `least_margin` at least.
+
+        Weight and margin balance where softplus′ = λ₀/λ₁ over the margin's slope, so one unit of the dual's logit moves
+        that point by 2 in the margin. Where the input's own margin is smaller than that, the point swings to and fro
+        across the boundary and settles neither in length nor in direction.
+        """
+        stretch = (self.least_margin / problem.margin.clamp(min=TINY)).clamp_(min=1)
+        return stretch.mul_(margin).sigmoid_()
 
     def _rate(self, problem: Problem, i: int) -> float:
         return float(self.primal_rate * self.primal_decrease ** (i / problem.steps))
@@ -69,11 +81,13 @@ class Pdgd(PrimalDual):
 
     facts: ClassVar[SolverFacts] = CATALOGUE["pdgd"]
 
+    least_margin: float = 2.0
+
     def step(self, problem: Problem, state: PrimalDualState, i: int, answer: Answer) -> None:
         """One Adam step on the Lagrangian, one sign step on the dual."""
         λ = state.margin_weight
         δ = state.point - problem.inputs
-        g = answer.gradient.mul_((λ * answer.loss.sigmoid())[:, None])
+        g = answer.gradient.mul_((λ * self._slope(problem, answer.loss))[:, None])
         g.addcmul_(δ, ((1 - λ) / length(δ))[:, None])  # the gradient of ‖δ‖, and 0 at δ = 0
         scale, factor = Adam(state.first, state.second).take(g, i)
         rate = factor * self._rate(problem, i)

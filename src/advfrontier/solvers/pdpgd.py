@@ -28,7 +28,7 @@ class Pdpgd(PrimalDual):
 
     def step(self, problem: Problem, state: PrimalDualState, i: int, answer: Answer) -> None:
         """One Adam step on the margin, the proximal step of the norm, one sign step on the dual."""
-        g = answer.gradient.mul_(answer.loss.sigmoid()[:, None])
+        g = answer.gradient.mul_(self._slope(problem, answer.loss)[:, None])
         scale, factor = Adam(state.first, state.second).take(g, i)
         rate = factor * self._rate(problem, i)
         δ = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1).sub_(problem.inputs)

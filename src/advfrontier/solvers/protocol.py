@@ -35,6 +35,7 @@ class Problem:
     norm: Norm
     steps: int  # the horizon in steps: schedules end here, wherever the run is stopped
     starts: Tensor  # (n, d) in [0, 1]: the inputs themselves, or a random point of a restart
+    margin: Tensor  # (n,): at the inputs; of a targeted run, towards its target
     boundary: Tensor  # (n,): first-order estimate of the distance
     largest: Tensor  # (n,): the largest distance the box allows
     shape: tuple[int, ...]  # of one sample, before flattening

@@ -44,12 +44,14 @@ class LocalFolder(Folder):
         self.place = str(path)
 
     def read(self, name: str) -> bytes | None:
+        """The content, if the file is there."""
         try:
             return (self.path / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, name: str, content: bytes) -> None:
+        """Write the file as a whole."""
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         # Written by nobody else, even when two workers make the same file; renaming is atomic.
@@ -64,6 +66,7 @@ class LocalFolder(Folder):
             aside.unlink(missing_ok=True)
 
     def names(self, under: str) -> list[str]:
+        """All files below."""
         found = []
         for root, _, files in os.walk(self.path / under):
             inside = Path(root).relative_to(self.path).as_posix()
@@ -71,6 +74,7 @@ class LocalFolder(Folder):
         return sorted(found)
 
     def remove(self, name: str) -> None:
+        """Delete it."""
         (self.path / name).unlink(missing_ok=True)
 
 
@@ -88,17 +92,20 @@ class RemoteFolder(Folder):
         self._root = str(root).rstrip("/")
 
     def read(self, name: str) -> bytes | None:
+        """The content, if the file is there."""
         try:
             return bytes(self._system.cat_file(f"{self._root}/{name}"))
         except FileNotFoundError:
             return None
 
     def write(self, name: str, content: bytes) -> None:
+        """Write the file as a whole."""
         path = f"{self._root}/{name}"
         self._system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
         self._system.pipe_file(path, content)
 
     def names(self, under: str) -> list[str]:
+        """All files below."""
         self._system.invalidate_cache()  # other workers write too
         try:
             found: list[Any] = self._system.find(f"{self._root}/{under}")
@@ -107,6 +114,7 @@ class RemoteFolder(Folder):
         return sorted(str(path)[len(self._root) + 1 :] for path in found)
 
     def remove(self, name: str) -> None:
+        """Delete it."""
         try:
             self._system.rm_file(f"{self._root}/{name}")
         except FileNotFoundError:

@@ -1,0 +1,164 @@
+"""Tasks on a Ray cluster: Ray places them, notices dead workers and lost nodes, and does their tasks again.
+
+Only as many tasks are handed over as keep every slot busy, so that thousands wait here and not in Ray. `work` is put
+into the object store once; a worker fetches it on its first task.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import socket
+import sys
+import tempfile
+from contextlib import nullcontext
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advfrontier.errors import FrontierError
+from advfrontier.execution.local import cores, died
+from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+_AHEAD = 2  # tasks handed over per slot: one is done while the next travels
+_SECONDS = 5.0  # between two looks at how large the cluster is
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_SETTINGS = {  # read when Ray is imported
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # tasks without GPUs leave CUDA's variables alone
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # Ray tells of dead workers on stdout, where results go; outcomes tell it too
+}
+
+
+def on_ray(
+    work: Callable[[T], R],
+    tasks: Sequence[T],
+    *,
+    address: str,
+    slots: int,
+    device: str,
+    threads: int | None,
+    retries: int,
+) -> Iterator[Outcome[T, R]]:
+    """Outcomes of all tasks, done by the cluster at this address."""
+    ray = import_ray(address)
+    each = threads or 1
+    folder = None if ray.is_initialized() else _connect(ray, address, each * (slots or max(1, cores() // each)))
+    pending: dict[Any, T] = {}
+    try:
+        gpu = device.startswith("cuda")
+        perform = ray.remote(_perform).options(
+            num_cpus=each, num_gpus=1 if gpu else 0, max_retries=retries, retry_exceptions=False
+        )
+        reference = ray.put((_packed(ray, work), sys.path))
+        key = reference.hex()
+        waiting = iter(tasks)
+        finished: list[Outcome[T, R]] = []
+        room, exhausted = _room(ray, each, gpu=gpu), False
+        while True:
+            while not exhausted and len(pending) < room:
+                try:
+                    task = next(waiting)
+                    pending[perform.remote([reference], key, pickle.dumps(task), each)] = task
+                except StopIteration:
+                    exhausted = True
+                except (pickle.PicklingError, AttributeError, TypeError) as error:
+                    finished.append(Outcome(task, None, in_words(error)))
+            yield from finished
+            finished = []
+            if not pending:
+                return
+            done, _ = ray.wait(list(pending), num_returns=1, timeout=_SECONDS)
+            if not done:
+                room = _room(ray, each, gpu=gpu)  # nodes come and go
+            for future in done:
+                finished.append(_outcome(ray, pending.pop(future), future, retries))
+    finally:
+        for future in pending:
+            ray.cancel(future, force=True)
+        if folder is not None:
+            with folder:
+                ray.shutdown()
+
+
+def import_ray(address: str) -> Any:
+    """Ray, told before it is imported to stay quiet and, for `"local"`, on the loopback interface."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if address == "local":
+        os.environ.setdefault(_CLUSTERS, "0")  # the only way to make Ray listen on the loopback interface alone
+    try:
+        return import_module("ray")
+    except ImportError as error:
+        raise FrontierError("Ray is not installed: type pip install 'advfrontier[ray]'") from error
+
+
+def _connect(ray: Any, address: str, processors: int) -> AbstractContextManager[object]:
+    """Start or join a cluster, and return what is to be closed after it is left."""
+    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address == "local":
+        # Ray keeps its sockets here, whose paths may not be longer than 107 characters: not in a long TMPDIR.
+        short = "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108
+        folder = tempfile.TemporaryDirectory(prefix="ray-", dir=short, ignore_cleanup_errors=True)
+        ray.init("local", num_cpus=processors, include_dashboard=False, _temp_dir=folder.name, **quiet)
+        return folder
+    try:
+        if address != "auto":  # Ray itself would try for minutes
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            socket.create_connection((host, int(port)), timeout=10).close()
+        ray.init(address, **quiet)
+    except (OSError, ValueError) as error:
+        raise FrontierError(
+            f'no Ray cluster at {address!r}: expected "auto" or the HOST:PORT of one started with `ray start --head`; '
+            'or use ray="local"'
+        ) from error
+    return nullcontext()
+
+
+def _packed(ray: Any, work: object) -> bytes:
+    try:
+        packed: bytes = ray.cloudpickle.dumps(work)
+    except Exception as error:
+        raise FrontierError(
+            f"the work cannot be sent to Ray ({in_words(error)}): expected something that can be pickled"
+        ) from error
+    return packed
+
+
+def _room(ray: Any, threads: int, *, gpu: bool) -> int:
+    """How many tasks to have handed over, for the cluster as it is now."""
+    there = ray.cluster_resources()
+    slots = int(there.get("GPU", 0)) if gpu else int(there.get("CPU", 0)) // threads
+    return max(2, _AHEAD * slots)
+
+
+def _outcome(ray: Any, task: T, future: Any, retries: int) -> Outcome[T, Any]:
+    try:
+        return unpacked(task, ray.get(future))
+    except ray.exceptions.RayError as error:
+        return Outcome(task, None, f"{died(retries + 1)} ({type(error).__name__})")
+
+
+# What follows runs in the cluster.
+
+_LOADED: dict[str, Callable[[Any], Any]] = {}
+
+
+def _perform(reference: list[Any], key: str, task: bytes, threads: int) -> bytes:
+    def load() -> Callable[[Any], Any]:
+        if key not in _LOADED:
+            import torch  # noqa: PLC0415
+
+            torch.set_num_threads(threads)
+            _LOADED.clear()  # a worker serves one job at a time: drop an earlier one's model
+            packed, folders = import_module("ray").get(reference[0])
+            sys.path += [folder for folder in folders if folder not in sys.path]  # as spawned processes have it
+            _LOADED[key] = pickle.loads(packed)  # noqa: S301
+        return _LOADED[key]
+
+    return attempt_packed(load, task)

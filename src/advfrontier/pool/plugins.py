@@ -1,0 +1,69 @@
+"""Solvers of other packages, found by entry points.
+
+A package that declares
+
+    [project.entry-points."advfrontier.solvers"]
+    my_solver = "my_package:MySolver"
+
+adds a solver under that name: a class with `facts` that keeps the contract of `solvers.protocol`, made without
+arguments, or with `loss_name=…` where its facts offer several losses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from advfrontier.errors import FrontierError
+from advfrontier.pool.catalogue import CATALOGUE, SolverFacts
+from advfrontier.pool.runs import Run
+from advfrontier.threat.names import norm_name
+
+GROUP = "advfrontier.solvers"
+
+
+@cache
+def discover() -> dict[str, Any]:
+    """Load what is installed, once, and register it; return the solvers by attack name."""
+    found: dict[str, Any] = {}
+    for entry in entry_points(group=GROUP):
+        found |= _load(entry)
+    return found
+
+
+def register(make: Any, name: str | None = None) -> dict[str, Any]:
+    """Enter a solver class into the catalogue; return its solvers by attack name, as `trace(solvers=…)` takes them.
+
+    The paper's pool stays the paper's: plug-ins join the extended one.
+    """
+    facts = make.facts
+    _check(facts, name)
+    made = {
+        Run(facts.name, loss).attack: make(loss_name=loss) if len(facts.losses) > 1 else make() for loss in facts.losses
+    }
+    CATALOGUE[facts.name] = replace(facts, pools=tuple(pool for pool in facts.pools if pool != "paper"))
+    return made
+
+
+def _load(entry: EntryPoint) -> dict[str, Any]:
+    origin = entry.dist.name if entry.dist is not None else "an unknown package"
+    try:
+        return register(entry.load(), entry.name)
+    except Exception as error:
+        raise FrontierError(
+            f"plug-in {entry.name} ({entry.value} of {origin}) cannot be used: {type(error).__name__}: {error}; "
+            f"repair it, or type pip uninstall {origin}"
+        ) from error
+
+
+def _check(facts: SolverFacts, name: str | None) -> None:
+    if not isinstance(facts, SolverFacts) or (name or facts.name) != facts.name:
+        raise FrontierError(f"its facts are {facts}: expected SolverFacts({name!r}, …)")
+    if facts.name in CATALOGUE:
+        raise FrontierError(f"there is a solver {facts.name} already: expected another name")
+    if facts.step_queries not in {1, 2} or not facts.norms or any(norm_name(norm) != norm for norm in facts.norms):
+        raise FrontierError(f"its facts are {facts}: expected 1 or 2 queries per step, and norms such as 'L2'")
+    for loss in facts.losses:
+        Run.parse(str(Run(facts.name, loss)))

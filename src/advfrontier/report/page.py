@@ -1,0 +1,65 @@
+"""HTML pages: one file each, everything inside, nothing fetched."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from advfrontier.report import numbers
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+
+def write_page(path: str | PathLike[str], template: str, **content: Any) -> Path:
+    """Fill a template and write it; folders on the way are made."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(_environment().get_template(template).render(**content), encoding="utf-8")
+    return target
+
+
+def script_json(content: Any) -> Markup:
+    """JSON that may stand inside a script element: nothing in it can end the element or begin a comment."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)  # noqa: S704 - escaped just above, for where it stands
+
+
+def asset(name: str) -> Markup:
+    """A style sheet or script of this package, as it is."""
+    text = files("advfrontier.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return Markup(text)  # noqa: S704 - our own file
+
+
+@cache
+def plotly() -> Markup:
+    """plotly.js as the Python package carries it."""
+    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped] # noqa: PLC0415 - only reports need it
+
+    return Markup(get_plotlyjs())  # noqa: S704 - a library made to stand in a script element
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("advfrontier.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(asset=asset, plotly=plotly, symbols=numbers.SYMBOLS)
+    for name in (
+        "percent", "percent_interval", "size", "size_interval", "score", "score_interval", "whole", "tier", "ranks",
+        "duration",
+    ):  # fmt: skip
+        environment.filters[name] = getattr(numbers, name)
+    return environment

@@ -1,0 +1,111 @@
+"""What was found, in sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advfrontier.report.numbers import SYMBOLS, percent, size, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advfrontier.evaluation.summary import NormSummary
+
+
+def headline(summaries: Sequence[NormSummary]) -> str:
+    """The finding in one sentence: clean accuracy, and what is left of it in each norm at its largest radius."""
+    first = summaries[0]
+    start = (
+        f"{first.model} classifies {_percent(first.clean.estimate)} of {whole(len(first.samples))} samples correctly"
+    )
+    left = [(s.norm, s.robust[-1]) for s in summaries if s.robust]
+    parts = [
+        f"{_percent(at.accuracy.estimate)} {'' if k else 'when each may be changed '}by {at.label} in {SYMBOLS[norm]}"
+        for k, (norm, at) in enumerate(left)
+    ]
+    return f"{start}, and still {_listed(parts)}." if parts else f"{start}."
+
+
+def details(summaries: Sequence[NormSummary]) -> list[str]:
+    """The sentences after the headline: how far half of the samples are from an error, ranks, whether it settled."""
+    return [
+        sentence for sentence in (_medians(summaries), _ranks(summaries), settled(summaries), _unknown()) if sentence
+    ]
+
+
+def settled(summaries: Sequence[NormSummary]) -> str:
+    """Whether more queries would lower the curves much further."""
+    falling = [s for s in summaries if not s.convergence.settled]
+    if not falling:
+        most = max(s.convergence.last_drop for s in summaries)
+        subject = "AUREC has settled" if len(summaries) == 1 else "AUREC has settled in every norm"
+        return f"{subject}: the last quarter of the queries lowered it by {_at_most(most, len(summaries))}."
+    parts = _listed([f"{SYMBOLS[s.norm]} ({_percent(s.convergence.last_drop)})" for s in falling])
+    return (
+        f"AUREC was still falling over the last quarter of the queries in {parts}: more queries would lower "
+        f"{'that curve' if len(falling) == 1 else 'those curves'} further."
+    )
+
+
+def flagged(summaries: Sequence[NormSummary]) -> list[tuple[str, list[str]]]:
+    """Every flag once, with the norms it was raised in."""
+    norms: dict[str, list[str]] = {}
+    for summary in summaries:
+        for flag in summary.flags:
+            norms.setdefault(flag, []).append(SYMBOLS[summary.norm])
+    return list(norms.items())
+
+
+def chart_text(summary: NormSummary) -> str:
+    """What a curve shows, for those who cannot see it."""
+    points = [f"{_percent(at.accuracy.estimate)} at {at.label}" for at in summary.robust]
+    half = "never reached" if summary.median == float("inf") else f"ε = {size(summary.median)}"
+    return (
+        f"Robust accuracy of {summary.model} against ε in {SYMBOLS[summary.norm]}: "
+        f"{_listed([f'{_percent(summary.clean.estimate)} at 0', *points])}; half of the samples are broken: {half}."
+    )
+
+
+def queries_text(summary: NormSummary) -> str:
+    """What AUREC against queries shows, for those who cannot see it."""
+    found = summary.convergence
+    return (
+        f"AUREC of {summary.model} in {SYMBOLS[summary.norm]} falls from {size(found.aurec[0])} after "
+        f"{whole(found.queries[0])} queries to {size(found.aurec[-1])} after {whole(found.queries[-1])}; the last "
+        f"quarter of the queries lowered it by {_percent(found.last_drop)}."
+    )
+
+
+def _medians(summaries: Sequence[NormSummary]) -> str:
+    known = [s for s in summaries if s.median != float("inf")]
+    if not known:
+        return "In no norm was half of the samples broken."
+    parts = [f"{size(s.median)} in {SYMBOLS[s.norm]}" for s in known]
+    return f"Half of the samples are misclassified within a distance of {_listed(parts)}."
+
+
+def _ranks(summaries: Sequence[NormSummary]) -> str:
+    standing = [(s.norm, s.standing) for s in summaries if s.standing]
+    if not standing:
+        return ""
+    dataset = standing[0][1].dataset
+    parts = _listed([f"{where.position} in {SYMBOLS[norm]}" for norm, where in standing])
+    brackets = " (in brackets: its distances cannot be trusted)" if any(w.bracketed for _, w in standing) else ""
+    return f"By DOI among the reference models of {dataset} it ranks {parts}{brackets}."
+
+
+def _unknown() -> str:
+    return "Every curve is an upper bound: a stronger attack could only lower it."
+
+
+def _at_most(share: float, count: int) -> str:
+    return f"{'at most ' if count > 1 else ''}{_percent(share)}"
+
+
+def _percent(share: float) -> str:
+    return f"{percent(share)}\u00a0%"  # never a line break between a number and its sign
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """a, b and c."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,39 @@
+"""Images by name: `fashion-mnist`, `cifar10:`, `cifar100:`, `imagefolder:`, `npz:`, `hf:`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from advfrontier.errors import FrontierError
+from advfrontier.sources.samples import choose
+from advfrontier.sources.spec import read_spec
+
+if TYPE_CHECKING:
+    from advfrontier.sources.samples import Samples
+
+# The options of each kind; its module has the function `load`.
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "fashion-mnist": (),
+    "cifar10": ("split",),
+    "cifar100": ("split",),
+    "imagefolder": ("list", "preprocessing"),
+    "npz": ("layout",),
+    "hf": ("split", "image", "label", "config", "preprocessing"),
+}
+_MODULES = {"fashion-mnist": "zoo", "cifar10": "cifar", "cifar100": "cifar", "hf": "huggingface"}
+
+
+def load_samples(spec: str, *, samples: int | None = None, seed: int | None = None, download: bool = False) -> Samples:
+    """Open a data set: its first `samples` rows or, with a seed, as many drawn without replacement.
+
+    Images are read when they are asked for. Without `download`, only what is already on this machine is used.
+    """
+    read = read_spec(spec, _OPTIONS)
+    if read is None or not (read.place or read.kind == "fashion-mnist"):
+        raise FrontierError(
+            f"{spec!r} is not a data set: expected fashion-mnist, cifar10:DIR, cifar100:DIR, imagefolder:DIR, "
+            "npz:FILE or hf:NAME"
+        )
+    module = import_module(f"advfrontier.sources.data.{_MODULES.get(read.kind, read.kind)}")
+    return choose(module.load(read, download=download), samples, seed)

@@ -1,0 +1,98 @@
+"""`imagefolder:DIR`: one folder of pictures per class, decoded when they are asked for.
+
+`?list=FILE` takes the pictures that a text file names, one relative path a line; `?list=robustbench` is the ImageNet
+subset of the installed RobustBench. `?preprocessing=NAME` makes all of one size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from advfrontier.errors import FrontierError
+from advfrontier.sources.data.preprocessing import Preprocessing
+from advfrontier.sources.extras import need
+from advfrontier.sources.samples import stack_images
+from advfrontier.sources.spec import existing_file, existing_folder
+
+if TYPE_CHECKING:
+    from advfrontier.sources.samples import Samples
+    from advfrontier.sources.spec import Spec
+
+_ENDINGS = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"))
+
+
+@dataclass(frozen=True, eq=False)
+class FolderSamples:
+    """Pictures in files."""
+
+    name: str
+    files: tuple[Path, ...]
+    labels: Tensor
+    class_names: tuple[str, ...]
+    preprocessing: Preprocessing
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def images(self, rows: Tensor) -> Tensor:
+        """Decode these pictures."""
+        return stack_images([self._picture(self.files[row]) for row in rows.tolist()], self.name)
+
+    def _picture(self, file: Path) -> Tensor:
+        image = need("PIL.Image", extra="images", source=self.name)
+        try:
+            with image.open(file) as picture:
+                return self.preprocessing(picture)
+        except (OSError, SyntaxError, ValueError) as error:
+            raise FrontierError(f"{self.name}: {file} cannot be read as a picture ({error})") from error
+
+
+def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to fetch)
+    """List the pictures and try the first."""
+    folder = existing_folder(spec.place, spec.text).resolve()
+    classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if not classes:
+        raise FrontierError(f"{spec.text}: {folder} has no folders: expected one per class, with its pictures")
+    if "list" in spec.options:
+        listed = _list_file(spec).read_text(encoding="utf-8").splitlines()
+        files = [_listed(spec, folder, line.strip()) for line in listed if line.strip()]
+    else:
+        files = [
+            path
+            for name in classes
+            for path in sorted((folder / name).rglob("*"))
+            if path.suffix.lower() in _ENDINGS and path.is_file()
+        ]
+    if not files:
+        raise FrontierError(f"{spec.text}: found no pictures: expected files such as {classes[0]}/NAME.jpg")
+    numbers = {name: number for number, name in enumerate(classes)}
+    labels = torch.tensor([numbers[path.relative_to(folder).parts[0]] for path in files], dtype=torch.int64)
+    preprocessing = Preprocessing.named(spec.options.get("preprocessing", "None"), spec.text)
+    samples = FolderSamples(spec.text, tuple(files), labels, tuple(classes), preprocessing)
+    samples.images(torch.tensor([0]))
+    return samples
+
+
+def _list_file(spec: Spec) -> Path:
+    if spec.options["list"] != "robustbench":
+        return existing_file(spec.options["list"], spec.text)
+    found = find_spec("robustbench")
+    if found is None or not found.submodule_search_locations:
+        raise FrontierError(f"{spec.text}: RobustBench is not installed; pip install 'advfrontier[robustbench]'")
+    folder = Path(found.submodule_search_locations[0])
+    return existing_file(folder / "helper_files" / "imagenet_test_image_ids.txt", spec.text)
+
+
+def _listed(spec: Spec, folder: Path, line: str) -> Path:
+    path = Path(line)
+    if path.is_absolute() or ".." in path.parts or len(path.parts) < 2:
+        raise FrontierError(f"{spec.text}: the list names {line!r}: expected paths like CLASS/NAME.jpg below {folder}")
+    if not (folder / path).is_file():
+        raise FrontierError(f"{spec.text}: the list names {line!r}, which is not in {folder}")
+    return folder / path

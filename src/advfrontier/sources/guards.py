@@ -1,0 +1,73 @@
+"""Guards around other libraries' loaders: no connection unless asked for, and no pickle but plain tensors.
+
+Libraries decide late, and differently in every release, whether they fetch a file and how they read it. Both are
+therefore refused at the one door each of them must go through.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import sys
+import threading
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import torch
+
+from advfrontier.errors import FrontierError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TURN = threading.RLock()  # the guards replace functions of the process: one at a time
+
+
+class NoConnectionError(OSError):
+    """A library wanted to connect although no download was asked for."""
+
+
+@contextmanager
+def connections(*, allowed: bool) -> Iterator[None]:
+    """Refuse what this thread would fetch; other threads, and files in caches, are not concerned."""
+    if allowed:
+        yield
+        return
+    thread = threading.get_ident()
+
+    def closed(original: Any) -> Any:
+        def door(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() == thread:
+                raise NoConnectionError("no download was asked for")
+            return original(*args, **kwargs)
+
+        return door
+
+    with _TURN, ExitStack() as stack:
+        stack.enter_context(patch.object(socket.socket, "connect", closed(socket.socket.connect)))
+        stack.enter_context(patch.object(socket, "getaddrinfo", closed(socket.getaddrinfo)))
+        # Told that they are offline, these go to their caches at once instead of trying several times.
+        for module in ("huggingface_hub.constants", "datasets.config"):
+            if hasattr(sys.modules.get(module), "HF_HUB_OFFLINE"):
+                stack.enter_context(patch.object(sys.modules[module], "HF_HUB_OFFLINE", new=True))
+        yield
+
+
+@contextmanager
+def weights_only(source: str) -> Iterator[None]:
+    """Let `torch.load` read tensors and plain containers only, whatever its caller asks for."""
+    load = torch.load
+
+    def safe_load(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("pickle_module", None)
+        return load(*args, **{**kwargs, "weights_only": True})
+
+    with _TURN, patch.object(torch, "load", safe_load):
+        try:
+            yield
+        except pickle.UnpicklingError as error:
+            raise FrontierError(
+                f"{source}: the checkpoint holds more than tensors, and reading the rest could run any code: refused; "
+                "keep its state_dict alone, as safetensors or with torch.save(model.state_dict(), file)"
+            ) from error

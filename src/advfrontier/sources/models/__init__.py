@@ -1,0 +1,44 @@
+"""Models by name: `file.py:factory`, `zoo:`, `robustbench:`, `timm:`, `hf:`, `onnx:`, `export:`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from advfrontier.errors import FrontierError
+from advfrontier.sources.models import python
+from advfrontier.sources.spec import read_spec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+# The options of each kind; its module has the function `load`.
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "zoo": (),
+    "robustbench": ("dir",),
+    "timm": ("checkpoint", "classes"),
+    "hf": (),
+    "onnx": (),
+    "export": (),
+}
+_MODULES = {"hf": "huggingface"}
+
+
+def load_model(spec: str, *, download: bool = False) -> nn.Module:
+    """Load a model that takes NCHW images in [0, 1] and returns logits; normalisation is inside, mode is eval.
+
+    Without `download`, only what is already on this machine is used.
+    """
+    if read := read_spec(spec, _OPTIONS):
+        if not read.place:
+            raise FrontierError(f"{spec!r} names no model: expected {read.kind}:NAME")
+        module = import_module(f"advfrontier.sources.models.{_MODULES.get(read.kind, read.kind)}")
+        model: nn.Module = module.load(read, download=download)
+    elif ":" in spec or spec.endswith(".py"):
+        model = python.load(spec)
+    else:
+        raise FrontierError(
+            f"{spec!r} is not a model: expected file.py:factory, package.module:factory or one of "
+            f"{', '.join(f'{kind}:…' for kind in _OPTIONS)}"
+        )
+    return model.eval()

@@ -1,0 +1,260 @@
+"""`export:FILE.pt2`: programs saved by `torch.export.save`, read without running what may be hidden in them.
+
+`torch.export.load` trusts its file: it unpickles where the file asks for it, evaluates shape expressions and guards as
+Python, and resolves operator names to any attribute below `torch`. So the file is first taken apart. What is plain
+data is copied into a clean archive in memory; tensors stored as pickles, operators other than torch's own tensor
+operations, and texts that are not plain names or shape arithmetic are refused. Torch then loads the clean archive.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload
+
+from advfrontier.errors import FrontierError
+from advfrontier.sources.guards import connections, weights_only
+from advfrontier.sources.spec import existing_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advfrontier.sources.spec import Spec
+
+_PROGRAM = "models/model.json"
+_SAMPLE_INPUTS = "data/sample_inputs/model.pt"
+# The tables of tensors, with the only names that their entries may have: other prefixes mean pickled objects.
+_TABLES = {
+    "data/weights/model_weights_config.json": re.compile(r"weight_\d+"),
+    "data/constants/model_constants_config.json": re.compile(r"tensor_\d+"),
+}
+# Not needed to compute, and partly run as code.
+_REPLACED: dict[str, Any] = {"metadata": {}, "guards_code": [], "treespec_namedtuple_fields": {}}
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
+_SPECIAL = re.compile(r"(^|\.)__\w*__($|\.)")  # such as __class__, a way to anywhere
+_TEXT = re.compile(r"[ !#-&(-\[\]-~]*")  # arguments such as einsum's equation: printable, no quotes and no backslash
+_OPERATION = re.compile(r"torch\.ops\.(aten|prims)\.(\w+)\.(\w+)")
+_ARITHMETIC = re.compile(
+    r"_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|pow|neg|pos|eq|ne|lt|le|gt|ge|and_|or_)"
+    r"|math\.(ceil|floor|trunc|sqrt)|torch\._?sym_[a-z_]+"
+    r"|torch\.ops\.higher_order\.(cond|wrap_with_set_grad_enabled|wrap_with_autocast)"
+)
+_SHAPE_FUNCTIONS = frozenset((
+    "Symbol", "Integer", "Float", "Rational", "Add", "Mul", "Pow", "Max", "Min", "Mod", "PythonMod", "FloorDiv",
+    "CleanDiv", "CeilDiv", "ModularIndexing", "Where", "CeilToInt", "FloorToInt", "TruncToInt", "RoundToInt",
+    "ToFloat", "TruncToFloat", "IntTrueDiv", "FloatTrueDiv", "PowByNatural", "FloatPow", "Equality", "Unequality",
+    "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan", "And", "Or", "Not", "Identity",
+))  # fmt: skip
+_SHAPE_SYNTAX = (
+    ast.Expression, ast.Call, ast.Name, ast.Load, ast.Constant, ast.keyword, ast.BinOp, ast.UnaryOp, ast.Compare,
+    ast.operator, ast.unaryop, ast.cmpop,
+)  # fmt: skip
+
+
+class Exported(nn.Module):
+    """An exported program. It has no train or eval mode: it is as it was when it was exported."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        super().__init__()
+        self.program = program.module()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the program's logits."""
+        found = self.program(images)
+        logits: Tensor = found[0] if isinstance(found, (tuple, list)) else found
+        return logits
+
+    def train(self, mode: bool = True) -> Exported:  # noqa: FBT001, FBT002 (torch's signature)
+        """Keep the program as it is: it refuses to change."""
+        self.training = mode
+        return self
+
+
+def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)
+    """Load the program from a clean copy of its archive."""
+    entries = _entries(spec, existing_file(spec.place, spec.text))
+    _check_signature(spec, json.loads(entries[_PROGRAM])["graph_module"])
+    try:
+        with connections(allowed=False), weights_only(spec.text):
+            program = torch.export.load(_archive(entries))
+            return Exported(program)
+    except FrontierError:
+        raise
+    except Exception as error:
+        raise FrontierError(
+            f"{spec.text}: torch {torch.__version__} cannot load it ({type(error).__name__}: {error}); "
+            "export it again with this version"
+        ) from error
+
+
+def _entries(spec: Spec, path: Path) -> dict[str, bytes]:
+    """The entries of the archive that are needed, checked."""
+    try:
+        from torch.export.pt2_archive._package import PT2ArchiveReader  # noqa: PLC0415 (absent before torch 2.9)
+
+        with PT2ArchiveReader(str(path)) as archive:
+            names = set(archive.get_file_names())
+            found = {name: archive.read_bytes(name) for name in (_PROGRAM, *_TABLES) if name in names}
+            _check_names(spec, names)
+            entries = {_PROGRAM: _clean_json(spec, found[_PROGRAM]), _SAMPLE_INPUTS: b""}
+            for table, pattern in _TABLES.items():
+                entries[table] = _clean_json(spec, found[table])
+                for file in _tensor_files(spec, entries[table], pattern):
+                    entry = f"{table.rpartition('/')[0]}/{file}"
+                    entries[entry] = archive.read_bytes(entry)
+    except FrontierError:
+        raise
+    except Exception as error:
+        raise FrontierError(
+            f"{spec.text}: not an archive of torch.export.save ({type(error).__name__}: {str(error).splitlines()[0]})"
+        ) from error
+    return entries
+
+
+def _check_names(spec: Spec, names: set[str]) -> None:
+    if compiled := [name for name in names if name.startswith("data/aotinductor/")]:
+        raise FrontierError(f"{spec.text}: holds compiled code ({min(compiled)}): expected torch.export.save's output")
+    if pickles := names & {"data/weights/model.pt", "data/constants/model.pt"}:
+        raise FrontierError(
+            f"{spec.text}: its tensors are pickled in {min(pickles)}, and reading them could run any code: refused; "
+            "export it again with torch.export.save of torch 2.9 or later"
+        )
+    if missing := {_PROGRAM, *_TABLES} - names:
+        raise FrontierError(f"{spec.text}: has no {min(missing)}: expected torch.export.save's output, torch 2.9 on")
+
+
+def _tensor_files(spec: Spec, table: bytes, pattern: re.Pattern[str]) -> set[str]:
+    files = set()
+    for name, entry in json.loads(table)["config"].items():
+        if entry.get("use_pickle") is not False or not pattern.fullmatch(str(entry.get("path_name"))):
+            raise FrontierError(
+                f"{spec.text}: {name} is stored as a pickle ({entry.get('path_name')}), and reading it could run any "
+                "code: refused; export a model whose parameters and constants are plain tensors"
+            )
+        files.add(entry["path_name"])
+    return files
+
+
+def _clean_json(spec: Spec, text: bytes) -> bytes:
+    def refuse(what: str, found: object) -> FrontierError:
+        return FrontierError(f"{spec.text}: {what} {str(found)[:60]!r} could run code when it is loaded: refused")
+
+    def clean(value: Any, key: str) -> Any:
+        if key in _REPLACED:
+            return _REPLACED[key]
+        if isinstance(value, dict):
+            return {clean(name, "name"): clean(part, name) for name, part in value.items()}
+        if isinstance(value, list):
+            return [clean(part, key) for part in value]
+        if isinstance(value, str):
+            what, harmless = _RULES.get(key, ("the name", _is_plain))
+            if not harmless(value):
+                raise refuse(what, value)
+        return value
+
+    return json.dumps(clean(json.loads(text), "")).encode()
+
+
+def _is_plain(text: str) -> bool:
+    return _PLAIN.fullmatch(text) is not None and _SPECIAL.search(text) is None
+
+
+def _is_operation(text: str) -> bool:
+    if _ARITHMETIC.fullmatch(text):
+        return True
+    if not (match := _OPERATION.fullmatch(text)):
+        return False
+    namespace, name, overload = match.groups()
+    operation = getattr(getattr(getattr(torch.ops, namespace), name, None), overload, None)
+    # A few operations read and write files.
+    return isinstance(operation, OpOverload) and all(
+        argument.name != "filename"
+        for argument in operation._schema.arguments  # noqa: SLF001 (public in all but name)
+    )
+
+
+def _is_shape(text: str) -> bool:
+    try:
+        nodes = list(ast.walk(ast.parse(text, mode="eval")))
+    except (SyntaxError, ValueError):
+        return False
+    called = {node.func for node in nodes if isinstance(node, ast.Call)}
+    return all(
+        isinstance(node, _SHAPE_SYNTAX)
+        and (node not in called or (isinstance(node, ast.Name) and node.id in _SHAPE_FUNCTIONS))
+        and (not isinstance(node, ast.Name) or _is_plain(node.id))
+        and (not isinstance(node, ast.Constant) or not isinstance(node.value, (str, bytes)) or _is_word(node.value))
+        for node in nodes
+    )
+
+
+def _is_word(value: str | bytes) -> bool:
+    return isinstance(value, str) and value.isidentifier() and _is_plain(value)
+
+
+def _is_tree(text: str) -> bool:
+    """Plain tuples, lists and dicts only: other containers name Python objects to import."""
+
+    def plain(node: Any) -> bool:
+        return (
+            isinstance(node, dict)
+            and node["type"] in (None, "builtins.tuple", "builtins.list", "builtins.dict")
+            and (node["context"] is None or _is_words(json.loads(node["context"])))
+            and all(plain(child) for child in node["children_spec"])
+        )
+
+    try:
+        version, tree = json.loads(text)
+        return isinstance(version, int) and plain(tree)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _is_words(context: Any) -> bool:
+    return context is None or (isinstance(context, list) and all(isinstance(word, str) for word in context))
+
+
+_RULES = {
+    "target": ("the operator", _is_operation),
+    "as_operator": ("the operator", _is_operation),
+    "expr_str": ("the expression", _is_shape),
+    "in_spec": ("the structure", _is_tree),
+    "out_spec": ("the structure", _is_tree),
+    "as_string": ("the text", lambda text: _TEXT.fullmatch(text) is not None),
+    "as_strings": ("the text", lambda text: _TEXT.fullmatch(text) is not None),
+}
+
+
+def _check_signature(spec: Spec, graph_module: Any) -> None:
+    signature, graph = graph_module["signature"], graph_module["graph"]
+    inputs = [entry["user_input"]["arg"] for entry in signature["input_specs"] if "user_input" in entry]
+    outputs = [entry for entry in signature["output_specs"] if "user_output" in entry]
+    if len(inputs) != 1 or len(outputs) != 1 or "as_tensor" not in inputs[0]:
+        raise FrontierError(
+            f"{spec.text}: has {len(inputs)} inputs and {len(outputs)} outputs: expected images and logits"
+        )
+    sizes = graph["tensor_values"][inputs[0]["as_tensor"]["name"]]["sizes"]
+    if not sizes or "as_int" in sizes[0]:
+        batch = sizes[0]["as_int"] if sizes else "no"
+        raise FrontierError(
+            f"{spec.text}: was exported for batches of {batch}: expected any size; export it with "
+            "dynamic_shapes=({0: torch.export.Dim('batch')},)"
+        )
+
+
+def _archive(entries: dict[str, bytes]) -> io.BytesIO:
+    from torch.export.pt2_archive._package import PT2ArchiveWriter  # noqa: PLC0415 (absent before torch 2.9)
+
+    buffer = io.BytesIO()
+    with PT2ArchiveWriter(buffer) as archive:
+        for name, content in entries.items():
+            archive.write_bytes(name, content)
+    buffer.seek(0)
+    return buffer

@@ -1,0 +1,88 @@
+"""`onnx:FILE`: an ONNX graph turned into PyTorch by onnx2torch, so that it has gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from advfrontier.errors import FrontierError
+from advfrontier.sources.extras import need
+from advfrontier.sources.spec import existing_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from torch import nn
+
+    from advfrontier.sources.spec import Spec
+
+
+def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)
+    """Read the file and the weights beside it, and convert."""
+    onnx = need("onnx", extra="onnx", source=spec.text)
+    helper = need("onnx.external_data_helper", extra="onnx", source=spec.text)
+    convert = need("onnx2torch", extra="onnx", source=spec.text).convert
+    path = existing_file(spec.place, spec.text)
+    try:
+        graph = onnx.load(str(path), load_external_data=False)
+        for location in _external(graph):
+            _check_inside(spec, path.parent, location)
+        helper.load_external_data_for_model(graph, str(path.parent))
+        onnx.checker.check_model(graph)
+    except FrontierError:
+        raise
+    except Exception as error:
+        raise FrontierError(f"{spec.text}: not an ONNX file ({type(error).__name__}: {error})") from error
+    weights = {tensor.name for tensor in graph.graph.initializer}
+    inputs = [value for value in graph.graph.input if value.name not in weights]
+    if len(inputs) != 1 or len(graph.graph.output) != 1:
+        raise FrontierError(
+            f"{spec.text}: has {len(inputs)} inputs and {len(graph.graph.output)} outputs: expected images and logits"
+        )
+    try:
+        model: nn.Module = convert(graph)
+    except Exception as error:
+        raise FrontierError(
+            f"{spec.text}: onnx2torch cannot convert it ({type(error).__name__}: {error}); "
+            "build the model in Python instead, as file.py:factory"
+        ) from error
+    _check_batches(spec, model, [dim.dim_value for dim in inputs[0].type.tensor_type.shape.dim])
+    return model
+
+
+def _external(message: Any) -> Iterator[str]:
+    """Where the tensors lie that are not in the file itself, wherever in the graph they are used."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield from (entry.value for entry in message.external_data if entry.key == "location")
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for part in [value] if hasattr(value, "DESCRIPTOR") else value:
+                yield from _external(part)
+
+
+def _check_inside(spec: Spec, folder: Path, location: str) -> None:
+    inside = folder.resolve()
+    if not (inside / location).resolve().is_relative_to(inside):
+        raise FrontierError(
+            f"{spec.text}: wants to read weights from {location!r}: expected a file in its own folder: refused"
+        )
+    existing_file(folder / location, spec.text)
+
+
+def _check_batches(spec: Spec, model: nn.Module, shape: list[int]) -> None:
+    """Graphs exported for one batch size often have it written into a reshape."""
+    if len(shape) != 4 or not all(shape[1:]):
+        return
+    try:
+        with torch.no_grad():
+            rows = len(model.eval()(torch.zeros(3, *shape[1:])))
+    except (RuntimeError, ValueError, IndexError):
+        rows = 0
+    if rows != 3:
+        raise FrontierError(
+            f"{spec.text}: works only with batches of {shape[0] or 'one size'}: expected any; export it with "
+            "dynamic_shapes or dynamic_axes for the first dimension"
+        )

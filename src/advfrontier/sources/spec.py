@@ -1,0 +1,63 @@
+"""How a source is written: `kind:place?option=value&option=value`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advfrontier.errors import FrontierError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A source taken apart. `text` is what the user typed."""
+
+    text: str
+    kind: str
+    place: str
+    options: Mapping[str, str]
+
+    def option(self, name: str, *, choices: tuple[str, ...], default: str) -> str:
+        """An option that has a few possible values."""
+        value = self.options.get(name, default)
+        if value not in choices:
+            raise FrontierError(f"{self.text}: {name}={value}: expected one of {', '.join(choices)}")
+        return value
+
+
+def read_spec(text: str, options: Mapping[str, tuple[str, ...]]) -> Spec | None:
+    """Take a source apart; None if its kind is not among those that `options` knows."""
+    kind, _, rest = text.partition(":")
+    if kind not in options:
+        return None
+    place, _, query = rest.partition("?") if "=" in rest.rpartition("?")[2] else (rest, "", "")
+    found: dict[str, str] = {}
+    for part in filter(None, query.split("&")):
+        key, equals, value = part.partition("=")
+        if key not in options[kind] or not equals or not value:
+            known = " or ".join(f"{name}=…" for name in options[kind]) or "none"
+            raise FrontierError(f"{text}: {part!r} is not an option of {kind}: expected {known}")
+        found[key] = value
+    return Spec(text, kind, place, found)
+
+
+def existing_file(path: str | Path, text: str) -> Path:
+    """Return the path of a file that must be there."""
+    found = Path(path).expanduser()
+    if not found.is_file():
+        what = "a folder" if found.is_dir() else "nothing"
+        raise FrontierError(f"{text}: found {what} at {found}: expected a file; check the path")
+    return found
+
+
+def existing_folder(path: str | Path, text: str) -> Path:
+    """Return the path of a folder that must be there."""
+    found = Path(path).expanduser()
+    if not found.is_dir():
+        what = "a file" if found.is_file() else "nothing"
+        raise FrontierError(f"{text}: found {what} at {found}: expected a folder; check the path")
+    return found

@@ -1,0 +1,83 @@
+"""The embedded benchmark: 1000 Fashion-MNIST test images and sixteen small models, F1 to F16, from plain to robust."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save_file
+
+from advfrontier.errors import FrontierError
+from advfrontier.progress import Progress, Silent
+from advfrontier.zoo import fashion
+from advfrontier.zoo.architectures import build
+from advfrontier.zoo.attacks import pgd, survivors
+from advfrontier.zoo.cards import Card, known, read_cards, read_recipes
+from advfrontier.zoo.fashion import CLASS_NAMES, images_and_labels
+from advfrontier.zoo.training import fit, total_steps
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = [
+    "CLASS_NAMES",
+    "MODELS",
+    "REFERENCE_RADII",
+    "Card",
+    "images_and_labels",
+    "load",
+    "pgd",
+    "survivors",
+    "train",
+]
+
+MODELS: dict[str, Card] = read_cards()
+
+# Where tables report robust accuracy on Fashion-MNIST; the middle or last ones are the radii of the training.
+REFERENCE_RADII: dict[str, tuple[float, ...]] = {
+    "L0": (5.0, 10.0, 20.0),
+    "L1": (5.0, 10.0, 15.0),
+    "L2": (0.5, 1.1, 1.5),
+    "Linf": (0.03, 0.06, 0.1),
+}
+
+
+def load(name: str) -> nn.Module:
+    """A model of the zoo in eval mode, its weights frozen: images (n, 1, 28, 28) in [0, 1] to logits (n, 10)."""
+    card = MODELS[known(name, MODELS)]
+    content = files("advfrontier.zoo").joinpath("weights", card.weights).read_bytes()
+    if hashlib.sha256(content).hexdigest() != card.sha256:
+        raise FrontierError(
+            f"{card.weights} is not the file of this release: expected SHA-256 {card.sha256}; reinstall advfrontier"
+        )
+    model = build(card.architecture)
+    model.load_state_dict(load_tensors(content))
+    return model.eval().requires_grad_(requires_grad=False)
+
+
+def train(
+    name: str, data_dir: str | Path | None = None, out: str | Path | None = None, *, progress: bool = True
+) -> Path:
+    """Train a model of the zoo again by its recipe, and return the file of weights: `<name>.safetensors` by default.
+
+    `data_dir` holds the four files of Fashion-MNIST; by default where the Debian package puts them. A training that
+    was interrupted goes on from its checkpoint, which lies beside the weights until they are complete.
+    """
+    recipes = read_recipes()
+    key = known(name, recipes)
+    path = Path(f"{key}.safetensors" if out is None else out)
+    if path.is_dir():
+        path = path / f"{key}.safetensors"
+    images, labels = fashion.read_set("train", data_dir)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint = path.with_suffix(".checkpoint")
+    total = total_steps(recipes[key], len(images))
+    with Progress(total, unit="batches") if progress else Silent() as shown:
+        shown.show(f"training {key}")
+        model = fit(recipes[key], images, labels, checkpoint, shown)
+    save_file(model.state_dict(), path, metadata={"recipe": recipes[key].fingerprint()})
+    checkpoint.unlink(missing_ok=True)
+    return path
