@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup test slow check bench parity clean
+.PHONY: setup demo test slow check bench parity results clean
 
 setup: .venv/ready
 
@@ -10,6 +10,9 @@ setup: .venv/ready
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
+
+demo: setup  ## an embedded model in four norms, with its report
+	$(BIN)/advfrontier demo
 
 test: setup  ## the test suite, on all cores
 	$(BIN)/pytest -n auto -m "not slow"
@@ -28,6 +31,9 @@ bench: setup  ## overhead of every solver over bare forward and backward passes,
 
 parity: setup  ## distances against the recorded figures of other implementations in ../shared/reference
 	$(BIN)/python scripts/parity.py
+
+results: setup  ## the paper's experiments on the embedded models: hours, resumable
+	$(BIN)/advfrontier bench run fashion-mnist --out build/results
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

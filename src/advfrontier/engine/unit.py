@@ -199,7 +199,7 @@ def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
     improved = wrong & (distance < (1 - 8 * torch.finfo(distance.dtype).eps) * unit.best_distance)
     unit.best_distance = torch.where(improved, distance, unit.best_distance)
     rows = improved.nonzero().squeeze(1)
-    unit.best_point[rows] = point[rows]
+    unit.best_point.index_copy_(0, rows, point.index_select(0, rows))
     answer = Answer(
         logits=logits,
         loss=loss,

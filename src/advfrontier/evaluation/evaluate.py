@@ -403,7 +403,8 @@ class Evaluation:
 
     @cached_property
     def _samples(self) -> StoredSamples:
-        return StoredSamples(self.store.place, self.data, self.labels, self._terms.shard, self.class_names)
+        mark = self._clean.mark
+        return StoredSamples(self.store.place, self.data, self.labels, self._terms.shard, mark, self.class_names)
 
 
 def _run(session: Session, wanted: Ensemble, workers: Workers, *, progress: bool) -> None:

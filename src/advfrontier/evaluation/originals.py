@@ -30,6 +30,7 @@ class StoredSamples:
     name: str
     labels: Tensor
     shard: int
+    mark: str  # of the record's clean pass, so that images read of another record in this place are not taken for its
     class_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
@@ -46,11 +47,11 @@ class StoredSamples:
 
     def _shard(self, k: int) -> Tensor:
         first = k * self.shard
-        return _read(self.place, first, min(self.shard, len(self) - first))
+        return _read(self.place, first, min(self.shard, len(self) - first), self.mark)
 
 
 @lru_cache(maxsize=2)
-def _read(place: str, first: int, count: int) -> Tensor:
+def _read(place: str, first: int, count: int, _mark: str) -> Tensor:
     found = Store(place).read(_name(first, count))
     if found is None:
         raise FrontierError(

@@ -22,7 +22,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.originals import write_originals
 from advfrontier.evaluation.units import Clean, Terms, UnitTask, UnitWork, load_model, read_clean, threads
 from advfrontier.execution import execute
-from advfrontier.pool import CATALOGUE, MAX_QUERIES, Run, check_run
+from advfrontier.pool import MAX_QUERIES, Run, check_run, facts_of
 from advfrontier.progress import Progress, Silent
 from advfrontier.store import Store, UnitName
 from advfrontier.threat.norms import get_norm
@@ -51,13 +51,13 @@ class Session:
     """One record being worked on."""
 
     store: Store
-    model: Callable[[Tensor], Tensor] | str  # a model, or the name of a source
+    model: Callable[[Tensor], Tensor]
+    source: (
+        Callable[[Tensor], Tensor] | str
+    )  # what other processes are sent: the name it is loaded by, where it has one
     samples: Samples
     terms: Terms
     clean: Clean
-    model_name: str
-    flags: list[str]
-    counts: Counter[str]
     keep_points: bool = True
     keep_state: bool = True
     solvers: Mapping[str, Solver] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Session:
         best = np.where(self.clean.passed.correct.numpy(), np.inf, 0.0)
         with Progress(total, unit="queries") if progress else Silent() as work:
             outcomes = execute(
-                self._work(work.advance if local else None),
+                self._work(self.model, work.advance) if local else self._work(self.source),
                 tasks,
                 workers=workers.count,
                 ray=workers.ray,
@@ -122,19 +122,13 @@ class Session:
 
     def redo(self, unit: UnitName, queries: int) -> None:
         """Do a unit again from the start: its file was lost or damaged."""
-        self._work(None)(UnitTask(unit, queries))
+        self._work(self.model)(UnitTask(unit, queries))
 
-    def _work(self, tick: Callable[[int], object] | None) -> UnitWork:
+    def _work(self, model: Callable[[Tensor], Tensor] | str, tick: Callable[[int], object] | None = None) -> UnitWork:
         return UnitWork(
-            self.store.place,
-            self.model,
-            self.samples,
-            self.terms,
-            self.keep_points,
-            self.keep_state,
-            self.solvers,
-            tick,
-        )
+            self.store.place, model, self.samples, self.terms, self.clean.mark, self.keep_points, self.keep_state,
+            self.solvers, tick,
+        )  # fmt: skip
 
 
 def read_units(
@@ -167,7 +161,8 @@ def units_of(clean: Clean, shard: int, wanted: Iterable[str]) -> Iterator[tuple[
 
 def doubtful(run: str, queries: int, tensors: Mapping[str, Tensor]) -> Counter[tuple[str, str]]:
     """Count the samples of a finished unit whose distance may be wrong, by reason and run."""
-    steps = queries // CATALOGUE[Run.parse(run).solver].step_queries
+    facts = facts_of(Run.parse(run).solver)
+    steps = queries // (facts.step_queries if facts else 2)  # of a plug-in that is not installed here
     samples = {
         "kept points were classified correctly in another batch": ~tensors["held"],
         "samples had no gradient on most steps": 2 * tensors["zero_gradients"] > steps,
@@ -219,29 +214,37 @@ def open_session(
         terms = Terms(**{**asdict(terms), "threads": held["threads"]})  # bits depend on it, so the record decides
     clean = read_clean(store) if held is not None else None
     ids, labels = _identify(samples, terms.shard)
-    if held is not None and clean is not None:
-        _refuse_other_samples(store.place, clean, ids, labels)
-    if held is None or clean is None or len(clean.labels) < len(labels):
-        with threads(terms.threads), Oracle(loaded, device=terms.device, dtype=terms.precision) as oracle:
-            few = torch.linspace(0, len(samples) - 1, min(_CHECKED, len(samples))).long()
+    few = torch.linspace(0, len(samples) - 1, min(_CHECKED, len(samples))).long()
+    with threads(terms.threads), Oracle(loaded, device=terms.device, dtype=terms.precision) as oracle:
+        if held is not None and clean is not None:
+            _refuse_other_samples(store.place, clean, ids, labels)
+            if not isinstance(loaded, nn.Module):  # its numbers cannot be seen, so its answers must do
+                known = few[few < len(clean.labels)]
+                _refuse_other_answers(store.place, oracle.logits(samples.images(known)), clean.passed.logits[known])
+        else:
             flags = check_model(oracle, samples.images(few), labels[few], gradients=gradients)
+        if clean is None or len(clean.labels) < len(labels):
             clean = _clean(oracle, samples, ids, terms, gradients=gradients, keep=store if keep_points else None)
-        store.write("clean", clean.tensors())
+            store.write("clean", clean.tensors())
+    spent = Counter({"checks": oracle.counts.checks, "setup": oracle.counts.setup})
+    if held is None:
         held = {
             **facts,
             "threads": terms.threads,
-            "data": {"name": samples.name, "fingerprint": _digest(ids.tobytes()), "samples": len(labels)},
             "classes": clean.passed.classes,
             "class_names": list(samples.class_names or ()),
             "flags": flags,
-            "counts": {"checks": oracle.counts.checks, "setup": oracle.counts.setup},
+            "counts": {},
             "versions": versions(),
             "command": command,
         }
+    if spent or held["data"]["samples"] != len(labels):
+        held["data"] = {"name": samples.name, "fingerprint": _digest(ids.tobytes()), "samples": len(labels)}
+        held["counts"] = dict(Counter(held["counts"]) + spent)
         store.write_record(held)
     return Session(
-        store, model, samples, terms, clean, name, list(held["flags"]), Counter(held["counts"]),
-        keep_points, keep_state, solvers or {},
+        store, loaded, model if isinstance(model, str) else loaded, samples, terms, clean, keep_points, keep_state,
+        solvers or {},
     )  # fmt: skip
 
 
@@ -328,6 +331,16 @@ def _refuse_other_samples(place: str, clean: Clean, ids: np.ndarray[Any, np.dtyp
         raise FrontierError(
             f"{place} holds a record of {n} other samples: expected the same ones, or more that begin with them "
             f"({len(ids)} were given); choose another folder, or remove this one"
+        )
+
+
+def _refuse_other_answers(place: str, answers: Tensor, known: Tensor) -> None:
+    """A model that is no nn.Module is recognised by its logits, up to what another machine may round differently."""
+    answers, scale = answers.cpu().to(known), float(known.abs().max())
+    if answers.shape != known.shape or not torch.allclose(answers, known, rtol=1e-3, atol=1e-3 * scale):
+        raise FrontierError(
+            f"{place} holds a record of another model, which answers differently. Choose another folder, or remove "
+            "this one"
         )
 
 

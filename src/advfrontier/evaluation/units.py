@@ -11,6 +11,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -82,6 +83,7 @@ class UnitWork:
     model: Callable[[Tensor], Tensor] | str  # a model, or the name of a source it is loaded from
     samples: Samples
     terms: Terms
+    mark: str  # of the clean pass this work belongs to
     keep_points: bool = True
     keep_state: bool = True
     solvers: Mapping[str, Solver] = field(default_factory=dict)
@@ -91,7 +93,7 @@ class UnitWork:
         """Bring one unit further and store it."""
         started = time.perf_counter()
         store, norm = Store(self.place), get_norm(self.terms.norm)
-        clean = load_clean(self.place, len(self.samples))
+        clean = load_clean(self.place, self.mark)
         rows = clean.attacked(task.unit)
         with threads(self.terms.threads), self.oracle() as oracle:
             unit = start_unit(
@@ -121,7 +123,7 @@ class UnitWork:
 
     def oracle(self) -> Oracle:
         """The model, ready to be asked."""
-        model = load_model(self.model, self.terms) if isinstance(self.model, str) else self.model
+        model = _loaded(self.model, self.terms) if isinstance(self.model, str) else self.model
         return Oracle(model, device=self.terms.device, dtype=self.terms.precision)
 
     def _tensors(self, unit: Unit, classes: Tensor, samples: int) -> dict[str, Tensor]:
@@ -158,6 +160,11 @@ class Clean:
         right = self.passed.correct[unit.first : unit.first + unit.count]
         return right.nonzero().squeeze(1) + unit.first
 
+    @property
+    def mark(self) -> str:
+        """A hash that tells clean passes apart: another model's, or of other samples."""
+        return blake2b(self.ids.tobytes() + self.passed.logits.numpy().tobytes(), digest_size=8).hexdigest()
+
     def tensors(self) -> dict[str, Tensor]:
         """As it is stored."""
         return {
@@ -181,21 +188,25 @@ def read_clean(store: Store) -> Clean | None:
 
 
 @lru_cache(maxsize=4)
-def load_clean(place: str, samples: int) -> Clean:
-    """The clean pass of so many samples, read once per process."""
+def load_clean(place: str, mark: str) -> Clean:
+    """The clean pass with this mark, read once per process."""
     clean = read_clean(Store(place))
-    if clean is None or len(clean.labels) != samples:
-        raise FrontierError(f"{place} holds no clean pass of {samples} samples: expected it in clean.safetensors")
+    if clean is None or clean.mark != mark:
+        raise FrontierError(f"clean.safetensors in {place} was replaced while units were being done: start again")
     return clean
 
 
-@lru_cache(maxsize=1)
 def load_model(source: str, terms: Terms) -> torch.nn.Module:
-    """The model a source names, loaded once per process."""
+    """The model a source names."""
     from advfrontier.sources import load_model as load  # noqa: PLC0415  # most processes are given the model itself
 
-    model: torch.nn.Module = load(source).to(terms.device, terms.precision)
-    return model
+    return load(source).to(terms.device, terms.precision)
+
+
+@lru_cache(maxsize=1)
+def _loaded(source: str, terms: Terms) -> torch.nn.Module:
+    """Once per process, which here is a worker that lives for one job."""
+    return load_model(source, terms)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What can be run: solver × loss × variant, the rules between runs, and ensembles of them. No torch."""
 
-from advfrontier.pool.catalogue import CATALOGUE, MAX_QUERIES, RESTARTS, TARGETS, SolverFacts, check_run, pool
+from advfrontier.pool.catalogue import CATALOGUE, MAX_QUERIES, RESTARTS, TARGETS, SolverFacts, check_run, facts_of, pool
 from advfrontier.pool.constraints import closure, violations
 from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_queries
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
@@ -19,6 +19,7 @@ __all__ = [
     "SolverFacts",
     "check_run",
     "closure",
+    "facts_of",
     "paper_ensemble",
     "pool",
     "tier_queries",

@@ -43,6 +43,19 @@ CATALOGUE: dict[str, SolverFacts] = {
 }
 
 
+def facts_of(solver: str) -> SolverFacts | None:
+    """The facts of a solver, also of one that another package brings."""
+    if solver not in CATALOGUE:
+        _discover()
+    return CATALOGUE.get(solver)
+
+
+def _discover() -> None:
+    from advfrontier.pool.plugins import discover  # noqa: PLC0415  # which enters what it finds into the catalogue
+
+    discover()
+
+
 def variants(facts: SolverFacts, loss: str, classes: int) -> tuple[Run, ...]:
     """Base run, restarts and targets of one attack, in that order."""
     restarts = range(1, RESTARTS + 1) if facts.restarts else ()
@@ -59,13 +72,15 @@ def pool(norm: str, *, classes: int = 10, name: str = "paper") -> tuple[Run, ...
     if name not in POOLS:
         raise FrontierError(f"unknown pool {name!r}: expected one of {', '.join(POOLS)}")
     norm = norm_name(norm)
+    if name == "extended":
+        _discover()
     members = [facts for facts in CATALOGUE.values() if norm in facts.norms and name in facts.pools]
     return tuple(run for facts in members for loss in facts.losses for run in variants(facts, loss, classes))
 
 
 def check_run(run: Run, norm: str, classes: int = TARGETS + 1) -> SolverFacts:
     """Return the facts of the run's solver, or say why there is no such run."""
-    facts = CATALOGUE.get(run.solver)
+    facts = facts_of(run.solver)
     if facts is None:
         raise FrontierError(f"unknown solver in run {run}: expected one of {', '.join(CATALOGUE)}")
     if norm not in facts.norms:

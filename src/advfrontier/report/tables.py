@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich import box
 from rich.console import Console
@@ -44,7 +44,7 @@ def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Tab
     """The same for a terminal. Cells are text, never markup: names may hold square brackets."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for column in columns:
-        side = "right" if column.right else "left"
+        side: Literal["left", "right"] = "right" if column.right else "left"
         table.add_column(Text(column.heading), justify=side, no_wrap=not column.folds, overflow="fold")
     for row in rows:
         table.add_row(*(Text("\n".join(_lines(cell))) for cell in row))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from advfrontier.pool.plugins import discover
 from advfrontier.solvers.alma import Alma
 from advfrontier.solvers.apgd_min import ApgdMin
 from advfrontier.solvers.ddn import Ddn
@@ -39,5 +40,7 @@ _BY_NAME |= {f"apgd_min-{loss}": ApgdMin(loss_name=loss) for loss in ApgdMin.fac
 
 
 def solver_of(run: Run) -> Solver:
-    """The solver of a run, with its default hyper-parameters."""
+    """The solver of a run, with its default hyper-parameters; also one that another package brings."""
+    if run.attack not in _BY_NAME:
+        return cast("Solver", discover()[run.attack])
     return _BY_NAME[run.attack]

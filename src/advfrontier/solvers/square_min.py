@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import torch
@@ -65,7 +66,7 @@ class SquareMin:
         """Keep what lowered the margin, shrink the radius on success, try the next patch."""
         better = answer.margin < state.margin
         rows = better.nonzero().squeeze(1)
-        state.signs[rows] = state.trial[rows]
+        state.signs.index_copy_(0, rows, state.trial.index_select(0, rows))
         γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
         success = answer.misclassified
         # Without any success yet the radius grows; after one, failing at this radius only means to go on searching.
@@ -82,14 +83,19 @@ class SquareMin:
         share = self.area / 2 ** sum(progress > limit for limit in _HALVINGS)
         side = max(round(math.sqrt(share * height * width)), 1)
         rows, columns = min(side, height), min(side, width)
-        draw, device = state.draws[:, i], state.draws.device
+        draw = state.draws[:, i]
         top, left = (draw[:, :1] * (height - rows + 1)).long(), (draw[:, 1:2] * (width - columns + 1)).long()
-        square = torch.arange(rows, device=device)[:, None] * width + torch.arange(columns, device=device)
-        plane = torch.arange(channels, device=device) * (height * width)
-        places = (top * width + left)[:, :, None] + plane[:, None] + square.view(1, 1, -1)
-        new = (draw[:, 2:] - 0.5).sign()[:, :, None].expand_as(places).flatten(1)
-        places = places.flatten(1)
+        square = _square(channels, height, width, rows, columns).to(draw.device)
+        places = (top * width + left) + square
+        new = (draw[:, 2:] - 0.5).sign().repeat_interleave(rows * columns, dim=1)
         return state.signs.scatter(1, places, torch.where(chosen[:, None], new, state.signs.gather(1, places)))
+
+
+@cache
+def _square(channels: int, height: int, width: int, rows: int, columns: int) -> Tensor:
+    """Where the entries of a square in the top left corner are in a flattened image, channel by channel."""
+    image = torch.arange(channels * height * width).view(channels, height, width)
+    return image[:, :rows, :columns].flatten()
 
 
 def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:

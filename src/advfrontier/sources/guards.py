@@ -63,11 +63,11 @@ def weights_only(source: str) -> Iterator[None]:
         kwargs.pop("pickle_module", None)
         return load(*args, **{**kwargs, "weights_only": True})
 
-    with _TURN, patch.object(torch, "load", safe_load):
+    with _TURN, patch.object(torch, "load", safe_load), patch.object(torch.serialization, "load", safe_load):
         try:
             yield
         except pickle.UnpicklingError as error:
             raise FrontierError(
-                f"{source}: the checkpoint holds more than tensors, and reading the rest could run any code: refused; "
-                "keep its state_dict alone, as safetensors or with torch.save(model.state_dict(), file)"
+                f"{source}: the checkpoint is not one of plain tensors, and reading anything else could run any code: "
+                "refused; keep its state_dict alone, as safetensors or with torch.save(model.state_dict(), file)"
             ) from error

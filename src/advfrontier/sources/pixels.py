@@ -30,7 +30,8 @@ def check_unit(images: Tensor, name: str) -> Tensor:
     if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):
         cause = "divide them by 255" if high > 2 else "leave them as they are before normalisation"
         raise FrontierError(f"{name}: images range from {low:g} to {high:g}: expected [0, 1]; {cause}")
-    return images.to(torch.float32).clamp(0, 1)
+    images = images.to(torch.float32)
+    return images.clamp(0, 1) if low < 0 or high > 1 else images
 
 
 def layout_of(shape: tuple[int, ...], name: str, *, asked: str | None = None) -> str:
@@ -51,6 +52,8 @@ def layout_of(shape: tuple[int, ...], name: str, *, asked: str | None = None) ->
 
 def to_unit(rows: NDArray[np.generic], layout: str, name: str) -> Tensor:
     """Return rows of a stored array as float32 NCHW in [0, 1]."""
-    pixels = torch.from_numpy(np.ascontiguousarray(rows))
+    if rows.dtype != np.uint8 and rows.dtype.kind != "f":
+        raise FrontierError(f"{name}: images are {rows.dtype}: expected uint8, or floats in [0, 1]")
+    pixels = torch.from_numpy(np.ascontiguousarray(rows, np.uint8 if rows.dtype == np.uint8 else np.float32))
     pixels = pixels[:, None] if layout == "NHW" else pixels.permute(0, 3, 1, 2) if layout == "NHWC" else pixels
     return check_unit(pixels.contiguous(), name)

@@ -61,15 +61,16 @@ def load(name: str) -> nn.Module:
 def train(
     name: str, data_dir: str | Path | None = None, out: str | Path | None = None, *, progress: bool = True
 ) -> Path:
-    """Train a model of the zoo again by its recipe, and return the file of weights: `<name>.safetensors` by default.
+    """Train a model of the zoo again by its recipe, and return the file of weights.
 
-    `data_dir` holds the four files of Fashion-MNIST; by default where the Debian package puts them. A training that
-    was interrupted goes on from its checkpoint, which lies beside the weights until they are complete.
+    `out` is that file, if it ends in `.safetensors`, or the folder for it; by default the present one. `data_dir`
+    holds the four files of Fashion-MNIST; by default it is where the Debian package puts them. A training that was
+    interrupted goes on from its checkpoint, which lies beside the weights until they are complete.
     """
     recipes = read_recipes()
     key = known(name, recipes)
-    path = Path(f"{key}.safetensors" if out is None else out)
-    if path.is_dir():
+    path = Path() if out is None else Path(out)
+    if path.suffix != ".safetensors":
         path = path / f"{key}.safetensors"
     images, labels = fashion.read_set("train", data_dir)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -84,7 +84,8 @@ def _find(root: Path, name: str) -> Path:
             return path
     raise FrontierError(
         f"no {name} or {name}.gz in {root}: training needs the four files of Fashion-MNIST; type "
-        "`apt-get install dataset-fashion-mnist` (Debian, Ubuntu), or give the folder that holds them as data_dir"
+        "`apt-get install dataset-fashion-mnist` (Debian, Ubuntu), or name the folder that holds them "
+        "(--data, in Python data_dir)"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,7 +59,7 @@ class BaselineWork:
     def __call__(self, task: RadiusTask) -> int:
         """Attack, write, and return the rows that went through the model."""
         rows = torch.arange(task.first, task.first + task.count)
-        model = load_model(self.model, self.terms) if isinstance(self.model, str) else self.model
+        model = _loaded(self.model, self.terms) if isinstance(self.model, str) else self.model
         with threads(self.terms.threads):
             (found,) = baseline(
                 model,
@@ -71,9 +72,9 @@ class BaselineWork:
                 device=self.terms.device,
             ).results
         tensors = {
-            "robust": torch.from_numpy(found.robust),
-            "forwards": torch.from_numpy(found.forwards),
-            "backwards": torch.from_numpy(found.backwards),
+            "robust": torch.tensor(found.robust),
+            "forwards": torch.tensor(found.forwards),
+            "backwards": torch.tensor(found.backwards),
         }
         words = {key: str(value) for key, value in found.counts.items()}
         words |= {"seconds": f"{found.seconds:.3f}", "flags": json.dumps(found.flags)}
@@ -114,7 +115,8 @@ def baseline_to(
     wanted = sorted({float(radius) for radius in radii})
     session.store.write_record({**(session.store.record() or {}), "radii": wanted})
     tasks = missing_tasks(session.store, wanted, len(samples), batch_size)
-    work = BaselineWork(out, model, samples, session.terms)
+    local = workers == 0 and ray is None
+    work = BaselineWork(out, session.model if local else session.source, samples, session.terms)
     failed: dict[str, str | None] = {}
     with Progress(len(tasks), unit="units of AutoAttack") if progress and tasks else Silent() as bar:
         bar.show(f"AutoAttack in {norm}")
@@ -128,6 +130,12 @@ def baseline_to(
             f"{len(failed)} of {len(tasks)} units failed, the others are stored. {first}: {failed[first]}"
         )
     return load_baseline(out)
+
+
+@lru_cache(maxsize=1)
+def _loaded(source: str, terms: Terms) -> torch.nn.Module:
+    """Once per process, which here is a worker that lives for one record."""
+    return load_model(source, terms)
 
 
 def radii_of(place: str) -> tuple[float, ...] | None:

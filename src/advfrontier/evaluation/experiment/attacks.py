@@ -231,7 +231,9 @@ def aoi_summaries(rows: Sequence[AoiRow]) -> tuple[AoiSummary, ...]:
                 },
                 baseline=Spread.of([value for _, value in compared]) if compared else None,
                 compared=len(compared),
-                matched={tier: sum(row.tiers[tier] >= value for row, value in compared) for tier in group[0].tiers},
+                matched={
+                    tier: int(sum(row.tiers[tier] >= value for row, value in compared)) for tier in group[0].tiers
+                },
             )
         )
     return tuple(found)
@@ -257,7 +259,7 @@ def robust_table(subjects: Sequence[Subject], radii: Mapping[str, Sequence[float
     return RobustTable(
         rows=tuple(rows),
         matched={
-            split: {tier: sum(row.tiers[tier] <= value + 1e-9 for row, value in pairs) for tier in tiers}
+            split: {tier: int(sum(row.tiers[tier] <= value + 1e-9 for row, value in pairs)) for tier in tiers}
             for split, pairs in compared.items()
         },
         compared={split: len(pairs) for split, pairs in compared.items()},

@@ -109,18 +109,23 @@ def defences(subjects: Sequence[Subject], *, norm: str, data: str, reference: fl
     pools = {tier: pool_at(subjects, tier, norm=norm, dataset=data) for tier in subjects[0].tiers}
     last = pools[max(pools)]
     flagged = last.flagged
-    frontier = defence_frontier(last.distances, flagged=flagged if len(flagged) < len(subjects) else ())
+    trusted = [subject for subject in subjects if subject.model not in flagged] or list(subjects)
+    distances = {subject.model: subject.tiers[last.queries] for subject in trusted}
+    frontier = defence_frontier(distances)
     ranked = doi_table(pools)
     notes = []
     if ranked is None:
         notes.append("no DOI: at some tier every model has samples that were never broken, or is in doubt")
+    if len(trusted) < len(subjects):
+        left_out = ", ".join(model for model in flagged)
+        notes.append(f"left out of ranks by radius, crossings and rejections, because it is in doubt: {left_out}")
     if reference is None:
         notes.append("no reference radius is given: no robust accuracy and no crossings")
     tables = DefenceTables(
         doi=ranked,
-        instability=instability(last.distances, frontier, reference),
-        crossings=find_crossings(last.distances, reference) if reference is not None else None,
-        early_rejection=early_rejection(subjects, [row.model for row in ranked.rows]) if ranked else None,
+        instability=instability(distances, frontier, reference),
+        crossings=find_crossings(distances, reference) if reference is not None else None,
+        early_rejection=early_rejection(trusted, [row.model for row in ranked.rows]) if ranked else None,
         notes=tuple(notes),
     )
     return Defences(data, reference, tuple(subjects), frontier, tables)

@@ -40,6 +40,7 @@ _STYLE = {
     "text.parse_math": False,  # a dollar in a model's name is a dollar
     "savefig.dpi": 200,
 }
+_MODELS = {"train": "training models", "held-out": "held-out models"}
 _MOST_MOVED = 5  # models in colour where ranks are drawn
 
 
@@ -97,7 +98,12 @@ def _one(name: str, groups: Sequence[tuple[str, str, Defences]], drawn: Any) -> 
 def _draw_growth(axes: Axes, part: NormExperiment, budgets: Sequence[int], *, legend: bool) -> None:
     found = part.attacks.growth
     for colour, (split, values) in zip(_COLOURS, found.splits.items(), strict=False):
-        axes.plot(found.queries, [100 * value for value in values], color=colour, label=f"{split} models")
+        axes.plot(
+            found.queries,
+            [100 * value for value in values],
+            color=colour,
+            label=f"{'training' if split == 'train' else split} models",
+        )
         at = dict(zip(found.queries, values, strict=True))
         axes.plot(budgets, [100 * at[budget] for budget in budgets], color=colour, linestyle="none", marker="o", ms=3)
     low = min(dict(zip(found.queries, values, strict=True))[budgets[0]] for values in found.splits.values())

@@ -20,14 +20,13 @@ _ENSEMBLES = (
     "Queries of base runs, and of all restarts or targets of an attack together. AOI and bound are means over the "
     "training models: no allocation with that budget can pass the bound."
 )
-_AOI = (
-    "AOI in percent against the frontier of the whole pool. AutoAttack's is read off straight lines between the radii "
-    "it was run at; in brackets is what those points prove. **Bold**: at least AutoAttack's."
+_AOI = "AOI in percent against the frontier of the whole pool."
+_AOI_BASELINE = (
+    " AutoAttack's is read off straight lines between the radii it was run at; in brackets is what those points prove. "
+    "**Bold**: at least AutoAttack's."
 )
-_ROBUST = (
-    "Robust accuracy in percent; queries of AutoAttack per sample, on average. **Bold**: at least as strong as "
-    "AutoAttack."
-)
+_ROBUST = "Robust accuracy in percent."
+_ROBUST_BASELINE = " AutoAttack's queries are per sample, on average. **Bold**: at least as strong as AutoAttack."
 _RANKS = (
     "Ranks by robust accuracy, as the largest tier finds it, at ten radii: nine percentiles of the defence frontier "
     "and the reference."
@@ -99,7 +98,7 @@ def _ensembles(experiment: Experiment) -> list[str]:
 
 
 def _aoi(experiment: Experiment) -> list[str]:
-    body = [_AOI]
+    body = [_AOI + (_AOI_BASELINE if experiment.cases else "")]
     for norm, part in experiment.norms.items():
         tables = part.attacks
         with_baseline = any(row.baseline for row in tables.aoi)
@@ -171,7 +170,7 @@ def _robust(experiment: Experiment) -> list[str]:
             [
                 row.model,
                 row.split,
-                size(row.epsilon),
+                f"{row.epsilon:g}",
                 *([_share(row.baseline), _queries(row.baseline_queries)] if with_baseline else []),
                 *(_at_most(row.tiers[t], row.baseline) for t in experiment.budgets),
             ]
@@ -187,7 +186,7 @@ def _robust(experiment: Experiment) -> list[str]:
         body.append(markdown_table([*headings, *(tier(t) for t in experiment.budgets)], rows, left=2))
     if not body:
         return ["No data set has a reference radius."]
-    return [_ROBUST, *body]
+    return [_ROBUST + (_ROBUST_BASELINE if experiment.cases else ""), *body]
 
 
 def _doi(experiment: Experiment) -> list[str]:
@@ -197,19 +196,21 @@ def _doi(experiment: Experiment) -> list[str]:
         if found is None:
             body.append(f"{title}: none, see above.")
             continue
+        flagged = any(row.flags for row in found.rows)
         rows = [
             [
                 row.positions[max(row.positions)],
                 row.model,
                 *(percent(row.dois[t]) for t in experiment.budgets),
-                "; ".join(row.flags),
+                *(["; ".join(row.flags)] if flagged else []),
             ]
             for row in found.rows
         ]
         order = "every tier gives the same order" if found.same_order else "the order differs between tiers"
-        body.append(markdown_table([title, "model", *(tier(t) for t in experiment.budgets), "flags"], rows, left=2))
+        headings = [title, "model", *(tier(t) for t in experiment.budgets), *(["flags"] if flagged else [])]
+        body.append(markdown_table(headings, rows, left=2))
         body.append(f"In {title} {order}; a DOI moves by {100 * found.moved:.1f} points at most.")
-    return ["DOI in percent at every tier. In brackets: models whose distances cannot be trusted.", *body]
+    return ["DOI in percent at every tier. In brackets: models whose distances cannot be trusted, and why.", *body]
 
 
 def _instability(experiment: Experiment, figures: Mapping[str, str]) -> list[str]:
@@ -230,11 +231,13 @@ def _crossings(experiment: Experiment, figures: Mapping[str, str]) -> list[str]:
         found = group.tables.crossings
         if found is None:
             continue
-        body.append(
-            f"{title}: {len(found.reversals)} of {found.pairs} pairs change places beyond ε = {size(found.reference)}, "
-            f"{found.beyond_margin} of them by more than the {percent(found.margin)} points by which other samples may "
-            "shift a curve."
-        )
+        text = f"{title}: {len(found.reversals)} of {found.pairs} pairs change places beyond ε = {found.reference:g}"
+        if found.reversals:
+            text += (
+                f", {found.beyond_margin} of them by more than the {percent(found.margin)} points by which other "
+                "samples may shift a curve"
+            )
+        body.append(f"{text}.")
         rows = [
             [entry.leader, entry.overtaken_by, size(entry.epsilon), percent(entry.lead)]
             for entry in found.reversals[:_PAIRS]

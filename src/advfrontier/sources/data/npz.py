@@ -74,7 +74,10 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to 
     pixels = _open(path, names[0], spec.text)
     asked = spec.option("layout", choices=LAYOUTS, default="NHWC") if "layout" in spec.options else None
     layout = layout_of(pixels.shape, spec.text, asked=asked)
-    labels = as_labels(torch.from_numpy(np.array(_open(path, names[1], spec.text))), len(pixels), spec.text)
+    numbers = _open(path, names[1], spec.text)
+    if numbers.dtype.kind not in "iu":
+        raise FrontierError(f"{spec.text}: labels are {numbers.dtype}: expected class numbers as integers")
+    labels = as_labels(torch.from_numpy(numbers.astype(np.int64)), len(pixels), spec.text)
     classes = tuple(map(str, _open(path, "class_names", spec.text))) if "class_names" in found else None
     samples = ArchiveSamples(spec.text, path, names[0], layout, labels, classes)
     vars(samples)["_array"] = pixels

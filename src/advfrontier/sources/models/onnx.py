@@ -30,11 +30,12 @@ def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing t
         for location in _external(graph):
             _check_inside(spec, path.parent, location)
         helper.load_external_data_for_model(graph, str(path.parent))
-        onnx.checker.check_model(graph)
     except FrontierError:
         raise
     except Exception as error:
         raise FrontierError(f"{spec.text}: not an ONNX file ({type(error).__name__}: {error})") from error
+    if not graph.graph.node:
+        raise FrontierError(f"{spec.text}: not an ONNX file: it holds no graph")
     weights = {tensor.name for tensor in graph.graph.initializer}
     inputs = [value for value in graph.graph.input if value.name not in weights]
     if len(inputs) != 1 or len(graph.graph.output) != 1:

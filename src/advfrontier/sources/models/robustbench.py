@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from contextlib import redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +36,8 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
             "the file there"
         )
     try:
-        with connections(allowed=download), weights_only(spec.text):
+        # It prints what it downloads; results are what belongs on stdout.
+        with connections(allowed=download), weights_only(spec.text), redirect_stdout(sys.stderr):
             model: nn.Module = utils.load_model(name, model_dir=folder, dataset=dataset, threat_model=threat)
     except FrontierError:
         raise

@@ -1,0 +1,313 @@
+"""Benchmarks end to end: from nothing to tables, again without a query, and through failures and kills."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from bench_nets import FILE as NETS
+
+from advfrontier.engine import Oracle
+from advfrontier.evaluation.baseline import AtRadius, Baseline
+from advfrontier.evaluation.bench import Bench, allocating, baselines, calibrate, disk_used, run_benchmark, status
+from advfrontier.evaluation.bench import run as running
+from advfrontier.evaluation.bench.baselines import baseline_to, load_baseline, radii_of
+from advfrontier.evaluation.trace import load_traces
+from advfrontier.evaluation.units import UnitWork
+from advfrontier.frontier import aoi
+from advfrontier.pool import Ensemble
+from advfrontier.report.experiment import write_experiment
+from advfrontier.sources import load_samples
+from advfrontier.sources.benchmark import load_benchmark
+from advfrontier.store import Store, UnitName
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Rows that pass through any model."""
+    seen = []
+    before = Oracle.logits
+
+    def counted(self, x):
+        seen.append(len(x))
+        return before(self, x)
+
+    monkeypatch.setattr(Oracle, "logits", counted)
+    return seen
+
+
+@pytest.fixture
+def units(monkeypatch):
+    """The units that are done, by the name of the record's folder and the run."""
+    done = []
+    before = UnitWork.__call__
+
+    def noted(self, task):
+        result = before(self, task)
+        done.append((*Path(self.place).parts[-2:], task.unit.run, task.unit.first))
+        return result
+
+    monkeypatch.setattr(UnitWork, "__call__", noted)
+    return done
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def test_small_benchmark_goes_from_nothing_to_its_tables_and_then_repeats_nothing(tmp_path, units, passes):
+    small = load_benchmark("small")
+    bench = Bench(small, str(tmp_path))
+    began = time.process_time()  # not the clock on the wall: the machine may be busy with other things
+    found = run_benchmark(bench)
+    written = write_experiment(found, bench.results)
+    assert time.process_time() - began < 180
+    assert found.failures == ()
+    assert list(found.norms) == ["L0", "L1", "L2", "Linf"]
+    expected = sum(len(bench.runs(norm, 10)) for norm in small.norms) * len(small.models)
+    assert len(units) == expected
+    assert sum(passes) > 100 * len(units)
+    assert {path.name for path in written} >= {"results.md", "results.json", "curves.png", "growth.pdf"}
+    for norm in small.norms:
+        files_of_tiers = [Path(bench.ensembles) / f"{norm}-{budget}.toml" for budget in small.budgets]
+        tiers = [Ensemble.load(path) for path in files_of_tiers]
+        assert tiers[2].contains(tiers[1])
+        assert tiers[1].contains(tiers[0])
+        held_out = load_traces(bench.trace(small["F5"], norm))
+        by_hand = aoi(held_out.best(tiers[2].queries), held_out.frontier()).value
+        table = json.loads((Path(bench.results) / "results.json").read_text())["norms"][norm]["attacks"]
+        (row,) = [row for row in table["aoi"] if row["model"] == "F5"]
+        assert row["tiers"]["150"] == by_hand
+
+    before = files(tmp_path)
+    units.clear()
+    passes.clear()
+    again = run_benchmark(bench)
+    write_experiment(again, bench.results)
+    assert units == []
+    assert passes == []
+    assert status(bench).queries == 0
+    after = files(tmp_path)
+    assert {name for name in before if before[name] != after[name]} == set()
+
+
+def test_adding_runs_models_samples_and_norms_does_only_what_is_missing(tiny, units):
+    run_benchmark(tiny())
+    assert sorted(units) == [
+        (model, "L2", run, first) for model in ("noisy", "plain") for run in ("ddn", "fmn") for first in (0, 6)
+    ]
+    units.clear()
+    run_benchmark(tiny(pool=("fmn", "ddn", "pdgd")))
+    assert {unit[2] for unit in units} == {"pdgd"}
+    assert len(units) == 4
+    units.clear()
+    run_benchmark(tiny(pool=("fmn", "ddn", "pdgd"), models=("plain", "noisy", "wide")))
+    assert {unit[0] for unit in units} == {"wide"}
+    units.clear()
+    run_benchmark(tiny(norms=("L2", "Linf")))
+    assert {unit[1:3] for unit in units} == {("Linf", "fmn")}  # there is no ddn in Linf
+    units.clear()
+    run_benchmark(tiny(models=("plain",), samples=12))
+    assert sorted(unit[2:] for unit in units) == [("ddn", 6), ("fmn", 6)]  # the first six are a whole unit, and stay
+
+
+def test_ensembles_are_made_again_only_if_what_they_rest_on_changed(tiny, monkeypatch):
+    bench = tiny()
+    run_benchmark(bench)
+    calls = []
+    before = allocating.allocate
+    monkeypatch.setattr(allocating, "allocate", lambda *a, **k: calls.append(1) or before(*a, **k))
+    run_benchmark(bench)
+    assert calls == []
+    run_benchmark(tiny(pool=("fmn", "ddn", "pdgd")))
+    assert calls == [1]
+
+
+def test_what_fails_is_named_and_the_rest_is_done(tiny):
+    bench = tiny(models=("plain", "noisy", "lost"))
+    found = run_benchmark(bench)
+    (failure,) = found.failures
+    assert failure.startswith("lost in L2, trace: ")
+    assert "these weights were lost" in failure
+    assert [row.model for row in found.norms["L2"].attacks.aoi] == ["plain", "noisy"]
+    assert "lost is missing: it failed" in found.norms["L2"].notes
+    (known,) = status(bench).failures
+    assert (known.model, known.norm, known.stage) == ("lost", "L2", "trace")
+
+
+def test_unit_that_fails_is_named_and_done_by_the_next_run(tiny, monkeypatch):
+    bench = tiny()
+    before = UnitWork.__call__
+
+    def fails(self, task):
+        if task.unit == UnitName("ddn", 6, 2) and "plain" in self.place:
+            raise RuntimeError("out of memory")
+        return before(self, task)
+
+    monkeypatch.setattr(UnitWork, "__call__", fails)
+    found = run_benchmark(bench)
+    assert any("ddn on samples 6–7" in failure and "out of memory" in failure for failure in found.failures)
+    (left,) = [part for part in status(bench).parts if part.left]
+    assert (left.model, left.left) == ("plain", 1)
+    monkeypatch.setattr(UnitWork, "__call__", before)
+    assert run_benchmark(bench).failures == ()
+    assert status(bench).failures == ()
+
+
+def test_killed_at_any_unit_the_same_command_goes_on_to_the_same_results(tiny, tmp_path, monkeypatch):
+    whole = Bench(tiny().benchmark, str(tmp_path / "whole"))
+    expected = run_benchmark(whole)
+    bench = tiny()
+    before = UnitWork.__call__
+    for done in (1, 3):
+        left = [done]
+
+        def killed(self, task, left=left):
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return before(self, task)
+
+        monkeypatch.setattr(UnitWork, "__call__", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_benchmark(bench)
+    monkeypatch.setattr(UnitWork, "__call__", before)
+    found = run_benchmark(bench)
+    for one, other in zip(found.norms["L2"].subjects, expected.norms["L2"].subjects, strict=True):
+        assert np.array_equal(one.frontier, other.frontier)
+        assert all(np.array_equal(one.tiers[budget], other.tiers[budget]) for budget in one.tiers)
+
+
+def test_status_says_what_is_left_and_what_it_will_cost(tiny):
+    bench = tiny()
+    before = status(bench)
+    assert (sum(part.units for part in before.parts), before.queries) == (8, 2 * 2 * 80 * 8)
+    assert before.seconds is None
+    assert not before.results
+    known = calibrate(bench, bench.benchmark.models, device="cpu", threads=1)
+    estimated = status(bench, known)
+    assert estimated.seconds > 0
+    began = disk_used(bench.out)
+    experiment = run_benchmark(bench)
+    units = [path for path in Path(bench.out).rglob("*.safetensors") if "units" in path.parts]
+    size = sum(path.stat().st_size for path in units)
+    assert size == pytest.approx(estimated.bytes, rel=0.25)
+    assert disk_used(bench.out) > began + size
+    write_experiment(experiment, bench.results)
+    after = status(bench, known)
+    assert (after.queries, after.seconds, after.bytes) == (0, 0, 0)
+    assert after.results
+    assert after.ensembles == ("ensembles/L2-40.toml", "ensembles/L2-80.toml")
+
+
+def test_status_of_ten_thousand_units_is_a_matter_of_names(tiny):
+    pool = ["fmn", *(f"fmn:restart{k}" for k in range(1, 6)), *(f"fmn:target{k}" for k in range(1, 5))]
+    bench = tiny(models=("plain",), pool=pool, samples=1000)
+    (model,) = bench.benchmark.models
+    run_benchmark(Bench(tiny(models=("plain",), pool=["fmn"], samples=1).benchmark, bench.out))
+    bench = tiny(models=("plain",), pool=pool, samples=1000)
+    store = Store(bench.trace(model, "L2"))
+    held = store.record()
+    clean, words = store.read("clean")
+    many = {name: tensor.expand(6000, *tensor.shape[1:]).clone() for name, tensor in clean.items()}
+    many["correct"] = torch.ones(6000, dtype=torch.bool)
+    store.write("clean", many, words)
+    store.write_record({**held, "shard": 6})
+    folder = Path(store.place) / "units"
+    for run in pool:
+        target = folder / run.replace(":", ".")
+        target.mkdir(parents=True, exist_ok=True)
+        for first in range(0, 6000, 6):
+            (target / f"{first:05d}+006-0080.safetensors").touch()
+    began = time.process_time()
+    found = status(bench)
+    assert time.process_time() - began < 2
+    assert found.parts[0].units == 10_000
+    assert found.parts[0].done == 10_000
+
+
+def test_autoattack_is_stored_radius_by_radius_and_goes_on(tmp_path, passes):
+    samples = load_samples("fashion-mnist", samples=4)
+    options = {"norm": "Linf", "batch_size": 2, "name": "plain"}
+    place = str(tmp_path / "baseline")
+    first = baseline_to(place, f"{NETS}:plain", samples, radii=[0.5], **options)
+    assert first.radii == (0.5,)
+    assert first.accuracies == (0.0,)
+    assert first.queries[0] > 0
+    spent = len(passes)
+    written = files(tmp_path)
+    both = baseline_to(place, f"{NETS}:plain", samples, radii=[0.5, 0.6], **options)
+    assert both.at(0.5) == first.at(0.5)
+    assert both.at(0.55) is None
+    assert radii_of(place) == (0.5, 0.6)
+    assert load_baseline(place) == both
+    kept = {name for name in written if "0.5" in name.parts}
+    assert len(kept) == 2
+    assert all(files(tmp_path)[name] == written[name] for name in kept)
+    assert len(passes) == spent  # AutoAttack passes the model by another way; the clean pass is not repeated
+
+
+def fast_attack(model, images, labels, *, norm, radii, **_):
+    """In place of AutoAttack: breaks whom a step along the gradient of the margin breaks, for ten queries each."""
+    x = images.clone().requires_grad_()
+    logits = model(x)
+    own = logits.gather(1, labels[:, None])[:, 0]
+    other = logits.scatter(1, labels[:, None], -torch.inf).amax(1)
+    (gradient,) = torch.autograd.grad((own - other).sum(), x)
+    unit = gradient / gradient.flatten(1).norm(dim=1)[:, None, None, None]
+    found = []
+    for radius in radii:
+        robust = (model((images - radius * unit).clamp(0, 1)).argmax(1) == labels) & (logits.argmax(1) == labels)
+        spent = np.full(len(images), 5)
+        counts = {"attack": 10 * len(images), "checks": 0}
+        found.append(AtRadius(radius, robust.numpy(), spent, spent, counts, 0.1, ("a warning",)))
+    return Baseline(norm, tuple(found))
+
+
+def test_baseline_keeps_its_radii_when_the_frontier_moves(tiny, monkeypatch):
+    calls = []
+    monkeypatch.setattr(baselines, "baseline", lambda *a, **k: calls.append(k["radii"][0]) or fast_attack(*a, **k))
+    bench = with_baseline(tiny())
+    assert sum(part.units for part in status(bench).parts if part.stage == "baseline") == 2 * 10 * 2
+    found = run_benchmark(bench)
+    assert found.failures == ()
+    rows = {row.model: row for row in found.norms["L2"].attacks.robust.rows}
+    assert rows["plain"].epsilon == 1.1
+    assert rows["plain"].baseline_queries == 10
+    for row in found.norms["L2"].attacks.aoi:
+        assert row.baseline.low <= row.baseline.value <= row.baseline.high
+    assert found.cases is not None
+    assert "AutoAttack on plain: a warning" in found.norms["L2"].notes
+    radii = {model: radii_of(bench.baseline(bench.benchmark[model], "L2")) for model in ("plain", "noisy")}
+    assert all(1.1 in found_radii for found_radii in radii.values())
+    assert len(calls) == 2 * sum(len(found_radii) for found_radii in radii.values())
+    assert not [part for part in status(bench).parts if part.left]
+    calls.clear()
+    more = with_baseline(tiny(pool=("fmn", "ddn", "pdgd", "alma")))
+    run_benchmark(more)
+    assert calls == []  # another attack moves the frontier, but AutoAttack's points stay true
+    assert radii_of(bench.baseline(bench.benchmark["plain"], "L2")) == radii["plain"]
+
+
+def test_baseline_that_is_not_installed_is_said_to_be_missing(tiny, monkeypatch):
+    monkeypatch.setattr(running, "_EXTRA", "no_such_package")
+    found = run_benchmark(with_baseline(tiny()))
+    assert found.failures == ()
+    (note,) = found.norms["L2"].notes
+    assert "advfrontier[autoattack]" in note
+    assert all(row.baseline is None for row in found.norms["L2"].attacks.aoi)
+
+
+def test_model_without_a_source_is_named(tiny):
+    bench = tiny(models=("plain", "noisy", "wide"))
+    models = tuple(replace(m, source=None, origin="by hand") if m.id == "wide" else m for m in bench.benchmark.models)
+    found = run_benchmark(Bench(replace(bench.benchmark, models=models), bench.out))
+    (failure,) = found.failures
+    assert "--source wide=file.py:factory" in failure
+
+
+def with_baseline(bench):
+    return Bench(replace(bench.benchmark, baseline="autoattack"), bench.out)

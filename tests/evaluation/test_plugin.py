@@ -1,0 +1,139 @@
+"""Attacks that are callables: counted, measured and stopped from outside."""
+
+import numpy as np
+import pytest
+import torch
+from support.models import Watch, samples, tanh_mlp
+from torch.nn import functional
+
+from advfrontier import allocate, trace
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.plugin import run_callable
+
+SHAPE = (3, 4, 4)
+
+
+@pytest.fixture
+def task():
+    model = tanh_mlp(SHAPE, seed=1)
+    images, labels = samples(model, 6, SHAPE, seed=1, low=0.3, high=0.7)
+    labels[2] = (labels[2] + 1) % 10
+    return model, images, labels
+
+
+def gradient_steps(model, x, y, *, seen=None):
+    """Ascend for ever; 2 queries a step."""
+    point = x.clone()
+    while True:
+        point.requires_grad_()
+        logits = model(point)
+        if seen is not None:
+            seen.append((point.detach().clone(), logits.detach().clone()))
+        (slope,) = torch.autograd.grad(functional.cross_entropy(logits, y, reduction="sum"), point)
+        point = (point.detach() + 0.003 * slope.sign()).clamp(0, 1)
+
+
+def noise(model, x, y):
+    """Black-box: never asks for a gradient, and stops by itself."""
+    best = x.clone()
+    for k in range(30):
+        point = (x + 0.05 * (k + 1) * torch.randn_like(x)).clamp(0, 1)
+        wrong = model(point).argmax(1) != y
+        best[wrong] = point[wrong]
+    return best
+
+
+def test_distances_are_those_of_the_points_it_looked_at(task):
+    model, images, labels = task
+    seen = []
+    watch = Watch.on(model)
+    found = run_callable(
+        lambda *given: gradient_steps(*given, seen=seen), model, images, labels, name="ascent", norm="Linf", queries=60
+    )
+    attacked = [0, 1, 3, 4, 5]
+    expected = np.full((6, 5), np.inf)
+    for step, (points, logits) in enumerate(seen):
+        own = logits.gather(1, labels[attacked, None])[:, 0]
+        wrong = logits.scatter(1, labels[attacked, None], -torch.inf).amax(1) - own > 1e-5 * logits.abs().amax(1)
+        d = (points.double() - images[attacked].double()).abs().flatten(1).amax(1)
+        expected[2 * step // 10] = np.minimum(expected[2 * step // 10], torch.where(wrong, d, torch.inf).numpy())
+    assert len(seen) == 30
+    assert np.isfinite(expected.min(0)).any()
+    assert np.array_equal(found.traces.distances[0][:, attacked], np.minimum.accumulate(expected))
+    assert (found.traces.distances[0][:, 2] == 0).all()
+    assert found.traces.counts == {
+        "checks": 0,
+        "setup": 6,
+        "attack": 5 * 60,
+        "verification": np.isfinite(expected.min(0)).sum(),
+    }
+    assert watch.total == sum(found.traces.counts.values())
+    kept = np.isfinite(found.traces.frontier()[attacked])
+    with torch.no_grad():
+        assert ((model(found.points).argmax(1) != labels)[attacked].numpy() == kept).all()
+    moved = (found.points.double() - images.double()).abs().flatten(1).amax(1).numpy()
+    assert np.array_equal(moved[attacked][kept], found.traces.frontier()[attacked][kept])
+
+
+def test_the_budget_is_a_prefix(task):
+    long = run_callable(gradient_steps, *task, name="ascent", norm="L2", queries=200).traces
+    short = run_callable(gradient_steps, *task, name="ascent", norm="L2", queries=50).traces
+    assert np.array_equal(long.distances[:, :5], short.distances)
+
+
+def test_black_box_attacks_cost_their_forward_passes_and_what_they_return_is_looked_at(task):
+    found = run_callable(noise, *task, name="noise", norm="L2")
+    assert found.traces.counts["attack"] == 5 * (30 + 1)
+    again = run_callable(noise, *task, name="noise", norm="L2")
+    assert np.array_equal(found.traces.distances, again.traces.distances)
+    claimed = run_callable(lambda _model, x, _y: torch.ones_like(x), *task, name="white", norm="L2")
+    assert claimed.traces.counts["attack"] == 5
+
+
+def dropping(model, x, y):
+    """Goes on with the samples it has not broken yet."""
+    left = torch.arange(len(x))
+    for k in range(20):
+        left = left[model((x[left] * (1 - 0.05 * k)).clamp(0, 1)).argmax(1) == y[left]]
+        if not len(left):
+            break
+    return x
+
+
+def several(model, x, y):
+    """Looks at seven points of every sample at once."""
+    while True:
+        model(torch.cat([(x + 0.2 * torch.randn_like(x)).clamp(0, 1) for _ in range(7)]))
+
+
+@pytest.mark.parametrize(("attack", "cost"), [(dropping, None), (several, 5 * 100)])
+def test_rows_that_cannot_be_told_apart_are_run_one_sample_at_a_time(task, attack, cost):
+    found = run_callable(attack, *task, name="other", norm="L2", queries=100)
+    alone = run_callable(attack, *task, name="other", norm="L2", queries=100, alone=True)
+    assert np.array_equal(found.traces.distances, alone.traces.distances)
+    assert found.traces.counts["attack"] == alone.traces.counts["attack"] == (cost or found.traces.counts["attack"])
+    assert alone.traces.counts["checks"] == 0
+    assert np.isfinite(found.traces.frontier()).sum() > 1
+
+
+def test_a_point_outside_the_box_counts_for_nothing(task):
+    found = run_callable(lambda _model, x, _y: x + 40 * torch.sign(x - 0.5), *task, name="far", norm="L2")
+    assert np.isinf(found.traces.frontier()[[0, 1, 3, 4, 5]]).all()
+    assert "outside [0, 1]" in found.traces.flags[0]
+
+
+def test_it_joins_the_pool(task):
+    traces = trace(*task, norm="L2", runs=["ddn", "fmn"], queries=200)
+    joined = traces.join(run_callable(gradient_steps, *task, name="ascent", norm="L2", queries=200).traces)
+    assert joined.runs == ("ddn", "fmn", "ascent")
+    (ensemble,) = allocate([joined], budgets=(500,), levels=(100, 200))
+    assert ensemble.aoi > 0
+
+
+def test_what_it_refuses(task):
+    with pytest.raises(FrontierError, match="does not name a run"):
+        run_callable(noise, *task, name="My Attack", norm="L2")
+    with pytest.raises(FrontierError, match="multiple of 10"):
+        run_callable(noise, *task, name="noise", norm="L2", queries=15)
+    with pytest.raises(FrontierError, match="the attack returned NoneType"):
+        run_callable(lambda *_: None, *task, name="noise", norm="L2")

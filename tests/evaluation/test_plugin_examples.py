@@ -1,0 +1,33 @@
+"""The examples of docs/plugins.md run."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from advfrontier.pool import CATALOGUE
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name, capsys):
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_solver(capsys):
+    try:
+        *newton, ddn = run("plugin_solver.py", capsys)
+    finally:
+        CATALOGUE.pop("newton", None)
+    assert [line.split()[0] for line in (*newton, ddn)] == ["newton", "newton:target1", "ddn"]
+    assert all(float(line.split()[-1]) < 1.5 * float(ddn.split()[-1]) for line in newton)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # foolbox's
+def test_callables(capsys):
+    pytest.importorskip("foolbox", reason="a dev dependency: pip install foolbox", exc_type=ImportError)
+    deepfool, boundary, best = run("plugin_callable.py", capsys)
+    assert 2 <= int(deepfool.split()[1]) <= 1000
+    assert boundary == "boundary: 1000 queries per sample"
+    assert "deepfool" in best

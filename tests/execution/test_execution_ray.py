@@ -1,0 +1,101 @@
+"""Tasks on Ray: on this machine, and on a cluster of two nodes that loses one."""
+
+import os
+import signal
+import time
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from execution_work import Nasty, square, steps, threads
+
+from advfrontier.errors import FrontierError
+from advfrontier.execution import cluster, execute
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'advfrontier[ray]'"),
+    pytest.mark.filterwarnings("ignore"),  # Ray's own
+]
+
+
+@pytest.fixture
+def two_nodes():
+    """A head without slots and two nodes with one each, all on the loopback interface."""
+    ray = cluster.import_ray("local")
+    nodes = import_module("ray.cluster_utils").Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+    )
+    assert nodes.address.startswith("127.0.0.1")
+    nodes.workers = [nodes.add_node(num_cpus=1) for _ in range(2)]
+    nodes.wait_for_nodes()
+    yield nodes
+    ray.shutdown()
+    nodes.shutdown()
+
+
+def test_many_tasks_errors_and_dead_workers(tmp_path, capfd):
+    work = Nasty(tmp_path)
+    found = {outcome.task: outcome for outcome in execute(work, range(8), ray="local", workers=2, retries=1)}
+    assert len(found) == 8
+    assert found[2].error.startswith("ValueError: two is not liked")
+    assert "process died 2 times" in found[3].error
+    assert all(torch.equal(found[task].result, steps(task)) for task in (0, 1, 4, 5, 6, 7))
+    assert [len(work.attempts(task)) for task in (2, 3, 5)] == [1, 2, 2]
+    assert capfd.readouterr().out == ""
+
+
+def test_the_overhead_is_small():
+    tasks = range(1200)
+    results, times = [], []
+    for outcome in execute(threads, tasks, ray="local", workers=2, threads=2):
+        results.append(outcome.result)
+        times.append(time.monotonic())
+    assert results == [2] * len(tasks)
+    quickest = min(last - first for first, last in zip(times, times[100:], strict=False))  # not while others work
+    assert quickest / 100 < 0.02
+
+
+def test_a_lost_node_loses_nothing(two_nodes, tmp_path):
+    work, tasks = Nasty(tmp_path, seconds=0.3), [task for task in range(20) if task != 3]
+    found, lost = {}, None
+    for outcome in execute(work, tasks, ray=two_nodes.address, retries=3):
+        found[outcome.task] = outcome
+        if lost is None and len(found) >= 4:
+            lost, worker, node = busy(two_nodes, work, [task for task in tasks if task not in found])
+            os.kill(worker, signal.SIGSTOP)  # or it would hand its result over before it sees that its node is gone
+            two_nodes.remove_node(node, allow_graceful=False)
+            os.kill(worker, signal.SIGKILL)
+    assert sorted(found) == tasks
+    assert found[2].error.startswith("ValueError")
+    assert all(torch.equal(found[task].result, steps(task)) for task in tasks if task != 2)
+    assert len(pids(work, 5)) >= 2  # its worker was killed
+    assert len(pids(work, lost)) >= 2  # its node was lost
+
+
+def busy(nodes, work, tasks):
+    """A task that is being done, the process that does it and the node that this runs on."""
+    while True:
+        homes = {node.all_processes["raylet"][0].process.pid: node for node in nodes.workers}
+        for task in tasks:
+            for pid in pids(work, task):
+                if (home := homes.get(parent(pid))) is not None:
+                    return task, pid, home
+
+
+def pids(work, task):
+    """The processes that began a task."""
+    return [int(path.suffix[1:]) for path in work.attempts(task)]
+
+
+def parent(pid):
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except FileNotFoundError:
+        return None
+
+
+def test_a_wrong_address_is_told_at_once():
+    with pytest.raises(FrontierError, match=r"no Ray cluster at '127.0.0.1:1'"):
+        list(execute(square, [0], ray="127.0.0.1:1"))

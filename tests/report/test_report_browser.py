@@ -1,0 +1,274 @@
+"""The pages in a browser: charts are drawn, controls work, nothing is fetched and nothing is complained about."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+from support.records import RADII, SCALES, record
+
+from advfrontier.evaluation.ranking import rank
+from advfrontier.evaluation.summary import summarise
+from advfrontier.frontier import Evaluated, compare
+from advfrontier.report import write_comparison, write_leaderboard, write_report
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium drives the browser")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium and chromedriver on this machine")
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1200,900",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    options = webdriver.ChromeOptions()
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.binary_location = CHROMIUM
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(summaries, references, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    own, others = summaries("zoo:F3"), summaries("other", seed=6, strength=1.2)
+    pairs = list(zip(own, others, strict=True))
+    compared = [(compare(*(Evaluated(s.model, s.distances, s.samples, 12000) for s in pair)), *pair) for pair in pairs]
+    ranking = rank([record(norm=norm) for norm in SCALES], reference=references)
+    write_report(folder / "report.html", own, others=others, references=references)
+    write_comparison(folder / "comparison.html", compared)
+    write_leaderboard(folder / "leaderboard.html", ranking)
+    return folder
+
+
+def open_page(browser, path, *, width=1200, scheme="light"):
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
+    )
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    browser.get_log("browser")  # what earlier pages left
+    browser.get(path.as_uri())
+
+
+def quiet(browser):
+    """Nothing was logged, and nothing but the page itself was asked for."""
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return performance.getEntriesByType('resource').map((r) => r.name)") == []
+    return True
+
+
+def traces(browser, meta, chart="curve"):
+    """Per chart, how many lines of a kind have a path that goes somewhere."""
+    return browser.execute_script(
+        """
+        const [meta, kind] = arguments;
+        const drawn = (chart, trace) => ["js-line", "point", "js-fill"].some((shape) =>
+          (chart.querySelector(`.trace${trace.uid} path.${shape}`)?.getAttribute("d") ?? "").length > 20);
+        return [...document.querySelectorAll(`[data-chart="${kind}"]`)].map((chart) =>
+          chart._fullData.filter((trace) => trace._input.meta === meta && drawn(chart, trace)).length);
+        """,
+        meta,
+        chart,
+    )
+
+
+def click(browser, selector):
+    browser.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+def axis_type(browser):
+    return browser.execute_script("return document.querySelector('[data-chart=curve]')._fullLayout.xaxis.type")
+
+
+def wait(condition, seconds=5):
+    """Charts are redrawn soon, not at once."""
+    end = time.monotonic() + seconds
+    while not (done := condition()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return done
+
+
+def test_four_charts_are_drawn(browser, pages):
+    open_page(browser, pages / "report.html")
+    assert traces(browser, "model") == [2] * 4
+    assert traces(browser, "pool") == [7] * 4
+    assert traces(browser, "frontier") == [1] * 4
+    assert traces(browser, "model", "queries") == [1] * 4
+    assert traces(browser, "tiers", "queries") == [1] * 4
+    labels = browser.execute_script(
+        "return [...document.querySelectorAll('[data-chart=curve]')].map("
+        "(c) => [...c.querySelectorAll('.annotation-text')].map((t) => t.textContent))"
+    )
+    assert labels == [[label for label, _ in RADII[norm]] for norm in SCALES]
+    assert quiet(browser)
+
+
+def test_the_drawn_curve_is_the_curve(browser, pages):
+    open_page(browser, pages / "report.html")
+    x, y = browser.execute_script(
+        "const t = document.querySelector('[data-chart=curve][data-norm=Linf]')._fullData.at(-1); return [t.x, t.y];"
+    )
+    curve = summarise(record(), radii=()).curve
+    assert x[:-1] == pytest.approx(curve.epsilons, rel=1e-5)
+    assert y[:-1] == pytest.approx(curve.accuracies, rel=1e-5)
+
+
+def test_toggles(browser, pages):
+    open_page(browser, pages / "report.html")
+    assert sum(traces(browser, "band")) > 0
+    click(browser, "#bands")
+    assert wait(lambda: traces(browser, "band") == [0] * 4)
+    click(browser, "#pool")
+    assert wait(lambda: traces(browser, "pool") == [0] * 4)
+    assert browser.execute_script("return document.querySelector('[data-shows=pool]').hidden")
+    assert traces(browser, "frontier") == [1] * 4
+    click(browser, "#frontier")
+    assert wait(lambda: traces(browser, "frontier") == [0] * 4)
+    assert axis_type(browser) == "linear"
+    click(browser, "#log")
+    assert wait(lambda: axis_type(browser) == "log")
+    assert traces(browser, "model") == [2] * 4
+    click(browser, "#bands")
+    assert wait(lambda: sum(traces(browser, "band")) > 0)
+    assert quiet(browser)
+
+
+def test_tables_sort_both_ways(browser, pages):
+    open_page(browser, pages / "report.html")
+    column = """
+        const heading = [...document.querySelectorAll('#summary thead th')].find((h) => h.textContent === arguments[0]);
+        heading.querySelector('button').click();
+        const rows = [...document.querySelectorAll('#summary tbody tr')];
+        return [heading.ariaSort, rows.map((row) => row.cells[heading.cellIndex].dataset.sort ??
+          row.cells[heading.cellIndex].textContent)];
+    """
+    direction, found = browser.execute_script(column, "Median distance")
+    numbers = [float(value) for value in found]
+    assert direction == "descending"
+    assert numbers == sorted(numbers, reverse=True)
+    direction, found = browser.execute_script(column, "Median distance")
+    assert direction == "ascending"
+    assert [float(value) for value in found] == sorted(numbers)
+    direction, found = browser.execute_script(column, "Model")
+    assert (direction, found) == ("ascending", ["other"] * 4 + ["zoo:F3"] * 4)
+    marked = browser.execute_script("return document.querySelectorAll('#summary [aria-sort]').length")
+    assert marked == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_theme_follows_the_system_and_can_be_turned(browser, pages, scheme):
+    open_page(browser, pages / "report.html", scheme=scheme)
+    browser.execute_script("localStorage.clear()")
+    browser.refresh()
+    colours = (
+        "return [document.documentElement.dataset.theme, getComputedStyle(document.documentElement).backgroundColor,"
+        " document.querySelector('[data-chart=curve]')._fullLayout.font.color]"
+    )
+    first = browser.execute_script(colours)
+    assert first[0] == scheme
+    click(browser, "#theme")
+    assert wait(lambda: browser.execute_script(colours)[2] != first[2])
+    turned = browser.execute_script(colours)
+    assert turned[0] != scheme
+    assert turned[1] != first[1]
+    browser.execute_script("localStorage.clear()")
+    assert quiet(browser)
+
+
+@pytest.mark.parametrize("page", ["report.html", "comparison.html", "leaderboard.html"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_no_page_is_wider_than_its_window(browser, pages, page, width):
+    open_page(browser, pages / page, width=width)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert quiet(browser)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out(browser, pages, scheme):
+    open_page(browser, pages / "report.html", scheme=scheme)
+    ratios = browser.execute_script(
+        """
+        const style = getComputedStyle(document.documentElement);
+        const light = (name) => {
+          const hex = style.getPropertyValue(name).trim().slice(1);
+          const [r, g, b] = [0, 2, 4].map((k) => parseInt(hex.slice(k, k + 2), 16) / 255)
+            .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+          return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        const pairs = [['--warn', '--warn-paper'], ['--muted', '--panel']];
+        for (const name of ['text', 'muted', 'accent', 'other0', 'other1', 'other2', 'other3']) {
+          pairs.push([`--${name}`, '--paper']);
+        }
+        return pairs.map(([front, back]) => ratio(light(front), light(back)));
+        """
+    )
+    assert min(ratios) >= 4.5  # WCAG 2, level AA
+
+
+def test_charts_shrink_onto_paper(browser, pages):
+    open_page(browser, pages / "report.html")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 700, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    )
+    widths = browser.execute_script(
+        "return [...document.querySelectorAll('.chart')].map((c) => [c.clientWidth, "
+        "...[...c.querySelectorAll('.main-svg')].map((s) => s.getBoundingClientRect().width)])"
+    )
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert len(widths) == 8
+    assert all(drawn <= chart + 1 for chart, *svgs in widths for drawn in svgs)
+
+
+def test_comparison_draws_curves_and_their_difference(browser, pages):
+    open_page(browser, pages / "comparison.html")
+    assert traces(browser, "model") == [2] * 4
+    assert traces(browser, "model", "difference") == [1] * 4
+    assert quiet(browser)
+
+
+def test_leaderboard_shows_the_curve_pointed_at(browser, pages):
+    open_page(browser, pages / "leaderboard.html")
+    seen = browser.execute_script(
+        """
+        const board = document.getElementById('L2');
+        const row = board.querySelectorAll('tbody tr')[2];
+        row.focus();
+        const on = [...board.querySelectorAll('path.on')].map((path) => path.querySelector('title').textContent);
+        const named = board.querySelector('.named').textContent;
+        row.blur();
+        return [row.querySelector('th').firstChild.textContent, on, named, board.querySelectorAll('.on').length];
+        """
+    )
+    model, shown, named, left = seen
+    assert (shown, named, left) == ([model], f"{model}.", 0)
+    click(browser, "#overall thead th:nth-child(2) button")
+    first = browser.execute_script("return document.querySelector('#overall tbody th').textContent")
+    assert first == "F1"
+    assert quiet(browser)
+
+
+def test_hostile_names_do_nothing(browser, hostile, evil):
+    for path in hostile:
+        open_page(browser, path)
+        assert evil.split("<!--")[0] in browser.execute_script("return document.querySelector('h1').textContent")
+        assert browser.execute_script("return document.querySelectorAll('main img:not([src^=\"data:\"])').length") == 0
+        assert quiet(browser)  # an alert would also have made the commands above fail
+        if path.name == "report.html":
+            shown = browser.execute_script(
+                "const c = document.querySelector('[data-chart=curve]');"
+                "Plotly.Fx.hover(c, [{curveNumber: c._fullData.length - 1, pointNumber: 3}]);"
+                "return c.querySelector('.hoverlayer').textContent"
+            )
+            assert "<b>b</b></script><script>alert(1)</script>" in shown  # plotly would read the first as markup
+            assert "&amp;" in shown

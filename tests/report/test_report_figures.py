@@ -1,0 +1,70 @@
+"""Figures for papers."""
+
+from __future__ import annotations
+
+import pytest
+from support.records import RADII, SCALES, pool, record
+
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.summary import summarise
+from advfrontier.frontier import Evaluated, compare
+from advfrontier.report import figures, write_comparison_figure, write_figures
+
+drawing = pytest.importorskip("matplotlib.figure", reason="figures need the extra of that name")
+
+
+def summary(model="zoo:F3", norm="Linf", **more):
+    return summarise(record(model, norm, **more), radii=RADII[norm], gallery=0)
+
+
+def test_files_of_every_norm(tmp_path):
+    own = [summary("a $x$ _b_", norm) for norm in ("L2", "Linf")]
+    references = {norm: pool(norm) for norm in SCALES}
+    written = write_figures(tmp_path / "f", own, others=[summary("b", "L2", seed=3)], references=references)
+    names = {"curve-L2", "queries-L2", "curve-Linf", "queries-Linf", "curves"}
+    assert {path.stem for path in written} == names
+    assert {path.name for path in (tmp_path / "f").iterdir()} == {f"{n}.{end}" for n in names for end in ("pdf", "png")}
+    for path in written:
+        assert path.read_bytes()[:4] == (b"%PDF" if path.suffix == ".pdf" else b"\x89PNG")
+        assert path.stat().st_size > 5000
+
+
+def test_the_drawn_curve_is_the_curve():
+    axes = drawing.Figure().subplots()
+    one = summary(unbroken=3)
+    figures.draw_curves(axes, [one], pool())
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    own = lines["zoo:F3"]
+    assert own.get_drawstyle() == "steps-post"
+    assert tuple(own.get_xdata()[:-1]) == one.curve.epsilons
+    assert tuple(own.get_ydata()[:-1]) == one.curve.accuracies
+    assert own.get_ydata()[-1] == 3 / 60
+    assert sum(line.get_color() == "#b4bbc2" for line in axes.get_lines()) == 7  # F3 is the model itself
+    assert {text.get_text() for text in axes.texts} == {"8/255", "16/255"}
+
+
+def test_the_drawn_area_is_marked_at_tiers():
+    axes = drawing.Figure().subplots()
+    figures.draw_queries(axes, [summary()])
+    assert {text.get_text() for text in axes.texts} == {"4k", "8k", "12k"}
+    low, high = axes.get_ylim()
+    assert low < summary().convergence.aurec[-1] < high
+
+
+def test_comparison_figure(tmp_path):
+    first, second = summary("a"), summary("b", seed=2)
+    found = compare(*(Evaluated(s.model, s.distances, s.samples, 4000) for s in (first, second)))
+    assert found.crossings
+    (path,) = write_comparison_figure(tmp_path, found, first, second, formats=["png"])
+    assert path.name == "comparison-Linf.png"
+
+
+def test_nothing_to_draw(tmp_path):
+    with pytest.raises(FrontierError, match="nothing to draw"):
+        write_figures(tmp_path, [])
+
+
+def test_missing_matplotlib_says_what_to_type(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "find_spec", lambda _: None)
+    with pytest.raises(FrontierError, match=r'pip install "advfrontier\[figures\]"'):
+        write_figures(tmp_path, [summary()])

@@ -1,0 +1,139 @@
+import tomllib
+from importlib.resources import files
+from importlib.util import find_spec
+
+import pytest
+
+from advfrontier.errors import FrontierError
+from advfrontier.sources.benchmark import benchmark_names, load_benchmark
+from advfrontier.sources.models import robustbench
+from advfrontier.sources.spec import read_spec
+
+OWN = """
+name = "mine"
+samples = 100
+seed = 3
+norms = ["linf", "L2"]
+budgets = ["1k", 2000]
+pool = ["fmn", "apgd_min-dlr:restart1"]
+
+[data.fashion]
+source = "fashion-mnist"
+samples = 50
+seed = 7
+radii = { Linf = [0.05, "0.1"], L2 = 1 }
+
+[[models]]
+id = "F1"
+source = "zoo:F1"
+data = "fashion"
+split = "train"
+batch = 200
+"""
+
+
+def own(tmp_path, *changes):
+    text = OWN
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "mine.toml").write_text(text)
+    return tmp_path / "mine.toml"
+
+
+def test_the_papers_pool_is_complete():
+    paper = load_benchmark("paper")
+    assert [model.id for model in paper.models] == [f"C{i}" for i in range(1, 21)] + [f"I{i}" for i in range(1, 11)]
+    held_out = {"C3", "C4", "C6", "C10", "C12", "C16", "C18", "C19", "I3", "I6", "I8", "I9", "I10"}
+    assert {model.id for model in paper.split("held-out")} == held_out
+    assert len(paper.split("train")) == 17
+    assert {m.id for m in paper.models if m.batch != (500 if m.id[0] == "C" else 100)} == {
+        "C6", "C17", "I5", "I6", "I7", "I8", "I10",
+    }  # fmt: skip
+    assert (paper.seed, paper.norms, paper.budgets) == (42, ("L0", "L1", "L2", "Linf"), (4000, 8000, 12000))
+    assert (paper.pool, paper.baseline) == (None, "autoattack")
+    assert paper.data["cifar10"].radii == {"L1": (12.0,), "L2": (0.5,), "Linf": (8 / 255,)}
+    assert paper.data["imagenet"].radii == {"L1": (40.0,), "L2": (3.0,), "Linf": (4 / 255,)}
+    assert {data.samples for data in paper.data.values()} == {1000}
+    assert {m.id for m in paper.models if m.source is None} == {"C8", "C9", "C14", "C15", "C16"}
+    assert all("not in RobustBench" in m.origin for m in paper.models if m.source is None)
+    assert {m.id for m in paper.models if m.alternatives} == {"C3", "C10", "C17", "I3", "I4", "I9", "I10"}
+    assert all(m.note for m in paper.models if m.alternatives)
+    assert paper.data_source("C1") == "cifar10:data"
+    assert paper.data_source("I5") == "imagefolder:data/imagenet/val?list=robustbench&preprocessing=Res256Crop224"
+
+
+def test_every_source_of_the_paper_is_in_robustbench(library):
+    library("timm")
+    if find_spec("robustbench") is None:
+        pytest.skip("robustbench is not installed")
+    named = [s for m in load_benchmark("paper").models for s in (m.source, *m.alternatives) if s]
+    assert len(named) > 30
+    for text in named:
+        spec = read_spec(text, {"robustbench": ()})
+        assert robustbench._entry(spec, robustbench._utils(spec))
+
+
+def test_names_and_files(tmp_path):
+    assert "paper" in benchmark_names()
+    mine = load_benchmark(own(tmp_path))
+    assert (mine.name, mine.norms, mine.budgets, mine.seed) == ("mine", ("Linf", "L2"), (1000, 2000), 3)
+    assert mine.pool == ("fmn", "apgd_min-dlr:restart1")
+    assert (mine.data["fashion"].samples, mine.data["fashion"].seed) == (50, 7)
+    assert mine.data["fashion"].radii == {"Linf": (0.05, 0.1), "L2": (1.0,)}
+    assert mine["F1"].source == "zoo:F1"
+    assert mine.data_source("F1") == "fashion-mnist"
+    with pytest.raises(FrontierError, match=r"no benchmark 'papre': expected a TOML file, or one of .*paper"):
+        load_benchmark("papre")
+
+
+def test_a_model_may_have_its_own_preprocessing(tmp_path):
+    mine = load_benchmark(own(tmp_path, ("batch = 200", 'batch = 200\npreprocessing = "Crop288"')))
+    assert mine.data_source("F1") == "fashion-mnist?preprocessing=Crop288"
+
+
+def test_sources_can_be_named_later():
+    paper = load_benchmark("paper").with_sources({"C8": "mine.py:c8"})
+    assert paper["C8"].source == "mine.py:c8"
+    assert paper["C1"].source == "robustbench:cifar10/Linf/Addepalli2021Towards_RN18"
+    with pytest.raises(FrontierError, match="paper has no model 'C99'"):
+        paper.with_sources({"C99": "mine.py:c8"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('name = "mine"', ""), "has no name: expected a text"),
+        (("seed = 3", "sead = 3"), "has no seed"),
+        (("seed = 3", "seed = true"), "seed = True: expected a whole number"),
+        (("seed = 3", "seed = -3"), "expected a number ≥ 0"),
+        (("seed = 3", "seed = 3\nspeed = 4"), "unknown key 'speed': expected one of baseline, budgets"),
+        (('"linf", "L2"', '"linf", "Linf"'), "norms: Linf is named twice"),
+        (('"linf", "L2"', '"L3"'), "unknown norm 'L3'"),
+        (('"linf", "L2"', "7"), "norms = .7.: expected a list of texts"),
+        (('"1k", 2000', '"soon"'), "'soon' is not a budget"),
+        (('"1k", 2000', '"4k", 2000'), "budgets .4000, 2000.: expected them in rising order"),
+        (('"fmn", "apgd_min-dlr:restart1"', ""), "pool is empty"),
+        (('"fmn", "apgd_min-dlr:restart1"', '"FMN!"'), "'FMN!' does not name a run"),
+        (("samples = 50", "samples = 0"), "data.fashion: samples = 0: expected a number ≥ 1"),
+        (('"0.1"', '"-8/255"'), "radius '-8/255': expected a positive number"),
+        (('"0.1"', '"1/0"'), "radius '1/0'"),
+        (('data = "fashion"', 'data = "mnist"'), r"model 1 \(F1\): data = 'mnist': expected one of fashion"),
+        (('split = "train"', 'split = "test"'), "split = 'test': expected one of train, held-out"),
+        (('source = "zoo:F1"', ""), "has neither a source nor an origin"),
+        (("batch = 200", "batch = 200\nbatches = 3"), r"model 1 \(F1\): unknown key 'batches'"),
+        (("[[models]]", f"[[models]]{OWN.partition('[[models]]')[2]}[[models]]"), "two models have the id 'F1'"),
+        (("seed = 3", 'seed = 3\nbaseline = "pgd"'), "baseline = 'pgd': expected \"autoattack\""),
+        (("[data.fashion]", "[data.fashion"), "not TOML"),
+        (("[data.fashion]", "data = 3\n[other]"), "data = 3: expected at least one table"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, change, message):
+    with pytest.raises(FrontierError, match=message):
+        load_benchmark(own(tmp_path, change))
+
+
+def test_the_shipped_files_are_as_they_are_read():
+    for name in benchmark_names():
+        text = files("advfrontier").joinpath("benchmarks", f"{name}.toml").read_text(encoding="utf-8")
+        assert len(load_benchmark(name).models) == len(tomllib.loads(text)["models"])

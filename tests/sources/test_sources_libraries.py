@@ -1,0 +1,344 @@
+"""Models of other libraries, through those libraries' own code; weights are made here, since none can be fetched."""
+
+import importlib.util
+import io
+import json
+import pickle
+import socket
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from advfrontier.errors import FrontierError
+from advfrontier.sources import load_model
+from advfrontier.sources.guards import NoConnectionError, connections
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+
+
+def finite_gradient(model, images, classes):
+    x = images.clone().requires_grad_()
+    logits = model(x)
+    assert logits.shape == (len(x), classes)
+    (gradient,) = torch.autograd.grad(logits.logsumexp(1).sum(), x)
+    assert gradient.isfinite().all()
+    assert (gradient.flatten(1).norm(dim=1) > 0).all()
+    assert not model.training
+    return logits.detach()
+
+
+# RobustBench
+
+NAME = "robustbench:cifar10/Linf/Addepalli2021Towards_RN18"
+
+
+@pytest.fixture(scope="module")
+def robustbench(library, tmp_path_factory):
+    """A folder as RobustBench has it, with a checkpoint of one of its real architectures."""
+    library("timm")
+    library("gdown")
+    if importlib.util.find_spec("robustbench") is None:
+        pytest.skip("robustbench is not installed")
+    folder = tmp_path_factory.mktemp("models")
+    with pytest.raises(FrontierError, match="no checkpoint at"):
+        load_model(f"{NAME}?dir={folder}")
+    zoo = sys.modules["robustbench.utils"].all_models
+    threats = next(threats for dataset, threats in zoo.items() if dataset.value == "cifar10")
+    entries = next(entries for threat, entries in threats.items() if threat.value == "Linf")
+    torch.manual_seed(0)
+    net = entries["Addepalli2021Towards_RN18"]["model"]()
+    path = folder / "cifar10" / "Linf" / "Addepalli2021Towards_RN18.pt"
+    path.parent.mkdir(parents=True)
+    torch.save({"state_dict": {f"module.{key}": value for key, value in net.state_dict().items()}}, path)
+    return folder, net.eval(), path
+
+
+def test_robustbench_model_computes_what_its_architecture_does(robustbench):
+    folder, net, _path = robustbench
+    images = torch.rand(2, 3, 32, 32)
+    logits = finite_gradient(load_model(f"{NAME}?dir={folder}"), images, 10)
+    with torch.no_grad():
+        torch.testing.assert_close(logits, net(images))
+
+
+def test_robustbench_says_where_a_checkpoint_was_expected(robustbench, tmp_path, monkeypatch):
+    with pytest.raises(
+        FrontierError, match=r"no checkpoint at .*cifar10/Linf/Addepalli2021\w+\.pt; allow .*--download"
+    ):
+        load_model(f"{NAME}?dir={tmp_path}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FrontierError, match="no checkpoint at models/cifar10/L2"):
+        load_model("robustbench:cifar10/L2/Sehwag2021Proxy_R18")
+    with pytest.raises(FrontierError, match=r"has no Addepali2021_RN18 .*near it: Addepalli2021Towards_RN18"):
+        load_model("robustbench:cifar10/Linf/Addepali2021_RN18")
+    with pytest.raises(FrontierError, match="no cifar10/L7: expected one of cifar10/Linf"):
+        load_model("robustbench:cifar10/L7/Name")
+    with pytest.raises(FrontierError, match="expected robustbench:DATASET/THREAT/NAME"):
+        load_model("robustbench:Name")
+
+
+def test_robustbench_weights_in_timms_cache_are_not_fetched(robustbench, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(FrontierError, match="allow the download with --download"):
+        load_model("robustbench:cifar10/Linf/Debenedetti2022Light_XCiT-S12")
+
+
+def test_robustbench_pickles_are_refused_and_do_not_run(robustbench, tmp_path, payload):
+    path = tmp_path / "cifar10" / "Linf" / "Addepalli2021Towards_RN18.pt"
+    path.parent.mkdir(parents=True)
+    for content in ({"state_dict": payload}, payload):
+        torch.save(content, path)
+        with pytest.raises(FrontierError, match=r"is not one of plain tensors.*refused"):
+            load_model(f"{NAME}?dir={tmp_path}")
+    path.write_bytes(pickle.dumps(payload))
+    with pytest.raises(FrontierError, match="refused"):
+        load_model(f"{NAME}?dir={tmp_path}")
+
+
+# timm
+
+
+@pytest.fixture(scope="module")
+def timm(library):
+    return library("timm")
+
+
+def test_timm_model_is_normalised_as_its_configuration_says(timm, tmp_path):
+    torch.manual_seed(0)
+    net = timm.create_model("mobilenetv3_small_050", num_classes=7).eval()
+    torch.save(net.state_dict(), tmp_path / "weights.pth")
+    save_file(net.state_dict(), tmp_path / "weights.safetensors")
+    images = torch.rand(2, 3, 64, 64)
+    mean, std = (torch.tensor(net.pretrained_cfg[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
+    with torch.no_grad():
+        expected = net((images - mean) / std)
+    for file in ("weights.pth", "weights.safetensors"):
+        model = load_model(f"timm:mobilenetv3_small_050?checkpoint={tmp_path / file}&classes=7")
+        torch.testing.assert_close(finite_gradient(model, images, 7), expected)
+
+
+def test_timm_does_not_fetch_unless_asked(timm, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(FrontierError, match=r"not on this machine .*--download.*\?checkpoint=FILE"):
+        load_model("timm:mobilenetv3_small_050")
+    with pytest.raises(FrontierError, match=r"timm .* has no model 'resnet51'; near it: resnet51q"):
+        load_model("timm:resnet51")
+    with pytest.raises(FrontierError, match="classes=many: expected a number"):
+        load_model("timm:resnet18?classes=many")
+
+
+def test_timm_pickles_are_refused_and_do_not_run(timm, tmp_path, payload):
+    torch.save({"state_dict": payload}, tmp_path / "a.pth")
+    (tmp_path / "b.pth").write_bytes(pickle.dumps(payload))
+    np.savez(tmp_path / "c.npz", weights=np.array([payload], dtype=object))
+    for file in ("a.pth", "b.pth"):
+        with pytest.raises(FrontierError, match=r"is not one of plain tensors.*refused"):
+            load_model(f"timm:mobilenetv3_small_050?checkpoint={tmp_path / file}")
+    with pytest.raises(FrontierError, match="timm could not load it"):
+        load_model(f"timm:vit_tiny_patch16_224?checkpoint={tmp_path / 'c.npz'}")
+
+
+# Hugging Face
+
+
+@pytest.fixture(scope="module")
+def transformers(library):
+    library("PIL")
+    return library("transformers")
+
+
+def classifier(transformers, folder, **processor):
+    torch.manual_seed(0)
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, image_size=32, patch_size=8,
+        num_labels=5,
+    )  # fmt: skip
+    net = transformers.ViTForImageClassification(config).eval()
+    net.save_pretrained(folder)
+    settings = {"size": {"height": 32, "width": 32}, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
+    transformers.ViTImageProcessor(**(settings | processor)).save_pretrained(folder)
+    return net
+
+
+@pytest.mark.parametrize(
+    ("processor", "prepare"),
+    [
+        ({}, lambda x: (x - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)),
+        ({"do_normalize": False}, lambda x: x),
+        ({"do_normalize": False, "do_rescale": False}, lambda x: x * 255),
+        ({"do_normalize": False, "rescale_factor": 1 / 127.5}, lambda x: x * 2),
+    ],
+)
+def test_hugging_face_classifier_is_normalised_as_its_processor_says(transformers, tmp_path, processor, prepare):
+    net = classifier(transformers, tmp_path, **processor)
+    images = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        expected = net(prepare(images)).logits
+    torch.testing.assert_close(finite_gradient(load_model(f"hf:{tmp_path}"), images, 5), expected)
+
+
+def test_hugging_face_does_not_fetch_unless_asked(transformers, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(FrontierError, match=r"could not be loaded.*--download"):
+        load_model("hf:google/vit-base-patch16-224")
+
+
+def test_hugging_face_pickles_are_refused_and_do_not_run(transformers, tmp_path, payload):
+    classifier(transformers, tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(payload, tmp_path / "pytorch_model.bin")
+    with pytest.raises(FrontierError, match=r"found pytorch_model\.bin in .*: expected model\.safetensors"):
+        load_model(f"hf:{tmp_path}")
+    (tmp_path / "unrelated.safetensors").write_bytes(b"")
+    with pytest.raises(FrontierError, match="could not be loaded as an image classifier with safetensors weights"):
+        load_model(f"hf:{tmp_path}")
+    (tmp_path / "model.safetensors").write_bytes(pickle.dumps(payload))
+    with pytest.raises(FrontierError, match="could not be loaded as an image classifier with safetensors weights"):
+        load_model(f"hf:{tmp_path}")
+
+
+def test_hugging_face_code_is_not_run(transformers, tmp_path, payload):
+    classifier(transformers, tmp_path)
+    (tmp_path / "evil.py").write_text(f"open({payload.file!r}, 'w')\nclass Evil: pass\nclass EvilConfig: pass")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {
+        "model_type": "evil",
+        "auto_map": {"AutoConfig": "evil.EvilConfig", "AutoModelForImageClassification": "evil.Evil"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FrontierError, match="could not be loaded"):
+        load_model(f"hf:{tmp_path}")
+
+
+def test_hugging_face_folder_without_a_processor_is_refused(transformers, tmp_path):
+    classifier(transformers, tmp_path)
+    (tmp_path / "preprocessor_config.json").unlink()
+    with pytest.raises(FrontierError, match=r"no preprocessor_config\.json in .*its normalisation is unknown"):
+        load_model(f"hf:{tmp_path}")
+
+
+# ONNX
+
+
+@pytest.fixture(scope="module")
+def onnx(library):
+    library("onnx2torch")
+    return library("onnx")
+
+
+WEIGHTS = {
+    "kernel": torch.randn(4, 3, 3, 3, generator=torch.Generator().manual_seed(1)),
+    "matrix": torch.randn(10, 4, generator=torch.Generator().manual_seed(2)),
+    "bias": torch.randn(10, generator=torch.Generator().manual_seed(3)),
+}
+
+
+OUTPUTS = (("logits", [10]), ("c", [4, 1, 1]))
+
+
+def network(onnx, *, batch="batch", flat=0, outputs=1):
+    helper = onnx.helper
+    nodes = [
+        helper.make_node("Conv", ["images", "kernel"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("GlobalAveragePool", ["b"], ["c"]),
+        helper.make_node("Reshape", ["c", "shape"], ["d"]),
+        helper.make_node("Gemm", ["d", "matrix", "bias"], ["logits"], transB=1),
+    ]
+    tensors = [onnx.numpy_helper.from_array(value.numpy(), name) for name, value in WEIGHTS.items()]
+    tensors.append(onnx.numpy_helper.from_array(np.array([flat, 4] if flat else [0, -1]), "shape"))
+    float_ = onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info("images", float_, [batch, 3, 8, 8])],
+        [helper.make_tensor_value_info(name, float_, ["n", *sizes]) for name, sizes in OUTPUTS[:outputs]], tensors,
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def test_onnx_model_has_gradients(onnx, tmp_path):
+    onnx.save(network(onnx), tmp_path / "net.onnx")
+    onnx.save(
+        network(onnx), tmp_path / "external.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
+    images = torch.rand(5, 3, 8, 8)
+    pooled = nn.functional.conv2d(images, WEIGHTS["kernel"], padding=1).relu().mean((2, 3))
+    expected = pooled @ WEIGHTS["matrix"].T + WEIGHTS["bias"]
+    for file in ("net.onnx", "external.onnx"):
+        model = load_model(f"onnx:{tmp_path / file}")
+        torch.testing.assert_close(finite_gradient(model, images, 10), expected)
+
+
+def test_onnx_for_one_batch_size_or_with_two_outputs_is_refused(onnx, tmp_path):
+    onnx.save(network(onnx, batch=1, flat=1), tmp_path / "one.onnx")
+    with pytest.raises(FrontierError, match="works only with batches of 1: expected any"):
+        load_model(f"onnx:{tmp_path / 'one.onnx'}")
+    onnx.save(network(onnx, outputs=2), tmp_path / "two.onnx")
+    with pytest.raises(FrontierError, match="has 1 inputs and 2 outputs"):
+        load_model(f"onnx:{tmp_path / 'two.onnx'}")
+
+
+def test_onnx_that_is_a_pickle_is_refused_and_does_not_run(onnx, tmp_path, payload):
+    buffer = io.BytesIO()
+    torch.save(payload, buffer)
+    for content in (pickle.dumps(payload), buffer.getvalue(), b""):
+        (tmp_path / "net.onnx").write_bytes(content)
+        with pytest.raises(FrontierError, match="not an ONNX file"):
+            load_model(f"onnx:{tmp_path / 'net.onnx'}")
+
+
+@pytest.mark.parametrize("where", ["initializer", "constant"])
+@pytest.mark.parametrize("location", ["../secret.bin", "{folder}/secret.bin", "link/secret.bin", "link.bin"])
+def test_onnx_weights_outside_its_folder_are_refused(onnx, tmp_path, location, where):
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "secret.bin").write_bytes(WEIGHTS["bias"].numpy().tobytes())
+    (inside / "link").symlink_to(tmp_path)
+    (inside / "link.bin").symlink_to(tmp_path / "secret.bin")
+    model = network(onnx)
+    tensor = next(entry for entry in model.graph.initializer if entry.name == "bias")
+    onnx.external_data_helper.set_external_data(tensor, location.format(folder=tmp_path))
+    tensor.ClearField("raw_data")
+    if where == "constant":
+        node = onnx.helper.make_node("Constant", [], ["bias"], value=tensor)
+        model.graph.initializer.remove(tensor)
+        model.graph.node.insert(0, node)
+    (inside / "net.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(FrontierError, match=r"wants to read weights from .*: refused"):
+        load_model(f"onnx:{inside / 'net.onnx'}")
+
+
+# What is missing
+
+
+@pytest.mark.parametrize(
+    ("spec", "module", "extra"),
+    [
+        ("timm:resnet18", "timm", "timm"),
+        ("hf:org/name", "transformers", "hf"),
+        ("onnx:net.onnx", "onnx", "onnx"),
+        ("robustbench:cifar10/Linf/Name", "robustbench.utils", "robustbench"),
+    ],
+)
+def test_a_missing_library_says_what_to_type(monkeypatch, spec, module, extra):
+    for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(FrontierError, match=rf"which is not installed; pip install 'advfrontier\[{extra}\]'"):
+        load_model(spec)
+
+
+def test_connections_are_refused_in_this_thread_only_while_guarded():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        with connections(allowed=False):
+            with pytest.raises(NoConnectionError), socket.socket() as client:
+                client.connect(server.getsockname())
+            with pytest.raises(NoConnectionError):
+                socket.getaddrinfo("localhost", 80)
+        with socket.socket() as client:
+            client.connect(server.getsockname())
