@@ -1,6 +1,8 @@
 # Every target sets itself up: `make test` in a fresh clone is enough.
 PYTHON ?= python3
 BIN := .venv/bin
+# Everything that a test touches; who only uses the program needs none of the extras.
+EXTRAS := dev,autoattack,figures,hf,images,onnx,parquet,ray,robustbench,timm
 
 .PHONY: setup demo test slow check bench parity results clean
 
@@ -8,7 +10,7 @@ setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $@
 
 demo: setup  ## an embedded model in four norms, with its report
