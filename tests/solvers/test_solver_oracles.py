@@ -91,7 +91,7 @@ def furthest(gain, room, radius, norm):
     return np.minimum(low * gain, room)
 
 
-def ce_ascent(weight, bias, x, y, radius, norm):
+def ce_ascent(weight, bias, x, y, *, radius, norm):
     """Where the ascent of the cross-entropy inside the ball and the box ends.
 
     The cross-entropy of a linear classifier is convex, so going to the best point of its linearisation never lowers it.
@@ -115,7 +115,7 @@ def ce_limit(d, classes, norm, scale):
         low, high = 0.0, 4 * least
         for _ in range(24):
             middle = (low + high) / 2
-            right = (weight @ ce_ascent(weight, bias, x, y, middle, norm) + bias).argmax() == y
+            right = (weight @ ce_ascent(weight, bias, x, y, radius=middle, norm=norm) + bias).argmax() == y
             low, high = (middle, high) if right else (low, middle)
         limits.append(high)
     return np.array(limits)
@@ -156,7 +156,7 @@ def test_with_confident_logits_the_cross_entropy_is_no_limit(norm):
 
 
 class DdnOnMargin(Ddn):
-    def loss(self, i):
+    def loss(self, _i):
         return "margin"
 
 

@@ -21,7 +21,7 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says what an interruption means
 )
 
-_MODULES = ("evaluating", "reading", "embedded")  # each adds its commands to the app
+_MODULES = ("evaluating", "reading", "benching", "embedded")  # each adds its commands to the app
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -40,7 +40,6 @@ from advfrontier.report.experiment.terminal import (
     print_status,
     print_trace,
 )
-from advfrontier.sources import load_samples
 from advfrontier.sources.benchmark import load_benchmark
 from advfrontier.store import Store
 from advfrontier.threat.names import NORMS
@@ -92,7 +91,7 @@ def trace_command(
     """
     if not models:
         raise FrontierError("no model to trace: expected at least one, such as zoo:F3")
-    samples = load_samples(data.data, samples=data.samples, seed=data.sample_seed)
+    samples = data.load(*models)
     workers, threads = machine.resolved()
     done = {}
     for model in models:
@@ -193,7 +192,7 @@ def baseline_command(
         raise FrontierError(f"--norm {norm}: expected one norm, because radii differ from norm to norm")
     each = chosen[0]
     place = f"{out}/{folder_name(model)}/{each}"
-    samples = load_samples(data.data, samples=data.samples, seed=data.sample_seed)
+    samples = data.load(model)
     frontier = load_traces(trace).frontier() if trace else None
     usual = [radius for _, radius in (parse_radii(radii) if radii else reference_radii(data.data, each))]
     wanted = [*usual, *(baseline_radii(frontier).tolist() if frontier is not None else [])]

@@ -13,7 +13,6 @@ from advfrontier.cli.showing import check, show
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.records import find_evaluations
-from advfrontier.sources import load_samples
 
 _DATA, _MACHINE = Data(), Machine()
 
@@ -77,7 +76,7 @@ def evaluate_command(
         raise FrontierError(f"--tier, --queries and --ensemble were given together ({chosen}): expected one of them")
     check(radii=radii, export=export)
     folder = out or str(default_folder(name or model))
-    samples = load_samples(data.data, samples=data.samples, seed=data.sample_seed)
+    samples = data.load(model)
     workers, threads = machine.resolved()
     done = [
         evaluate(

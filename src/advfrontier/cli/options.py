@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.execution.local import cores
+from advfrontier.sources import Samples, load_model, load_samples
 from advfrontier.threat.names import NORMS, norm_name
 
 
@@ -54,6 +55,14 @@ class Data:
     "How many samples: the first so many, or with --sample-seed so many at random. All by default."
     sample_seed: int | None = None
     "Draw the samples at random with this seed."
+    download: bool = False
+    "Fetch what the model or the data needs if it is not here yet; otherwise nothing is ever downloaded."
+
+    def load(self, *models: str) -> Samples:
+        """The samples; and where downloads are allowed, models are fetched now, so that workers find them."""
+        for model in models if self.download else ():
+            load_model(model, download=True)
+        return load_samples(self.data, samples=self.samples, seed=self.sample_seed, download=self.download)
 
 
 def norms(text: str) -> tuple[str, ...]:

@@ -250,5 +250,5 @@ def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
 
 
 def verify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
-    """Whether each kept point is still misclassified in other batches; True where there is none. Costs as `classify`."""
+    """Whether each kept point stays misclassified in other batches; True where there is none. Costs as `classify`."""
     return classify(oracle, unit, batch_size=batch_size) != unit.problem.labels.cpu()

@@ -1,0 +1,160 @@
+"""Tracing into records: only what is missing is run, by any number of workers, through any number of kills."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.models import Watch, conv_net, samples
+
+from advfrontier import FrontierError, allocate, trace
+from advfrontier.evaluation.trace import load_traces, trace_to
+from advfrontier.sources import as_samples
+from advfrontier.store import Store
+
+SHAPE = (1, 6, 6)
+RUNS = ["fmn", "ddn", "fmn:restart1", "alma:target2"]
+
+
+@pytest.fixture
+def problem():
+    model = conv_net(SHAPE, classes=10, seed=5)
+    images, labels = samples(model, 11, SHAPE, seed=5)
+    labels[4] = (labels[4] + 1) % 10
+    return model, images, labels
+
+
+def traced(place, model, images, labels, **options):
+    options = {"norm": "L2", "runs": RUNS, "queries": 60, "batch_size": 4} | options
+    return trace_to(str(place), model, as_samples(images, labels), **options)
+
+
+def marks(place):
+    return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in Path(place).rglob("*+*.safetensors")}
+
+
+def test_a_record_tells_what_memory_tells(problem, tmp_path):
+    record = traced(tmp_path / "a", *problem)
+    memory = trace(*problem, norm="L2", runs=RUNS, queries=60, batch_size=4)
+    assert record.runs == memory.runs
+    assert record.samples == memory.samples
+    assert (record.queries == memory.queries).all()
+    np.testing.assert_allclose(
+        record.distances[:, :3], memory.distances[:, :3], rtol=1e-4
+    )  # other shards, other rounding
+    assert record.counts == {**memory.counts, "verification": record.counts["verification"]}
+    again = load_traces(str(tmp_path / "a"), runs=RUNS)
+    assert (again.distances == record.distances).all()
+    assert allocate([again], budgets=(60, 120), levels=(20, 40, 60))[1].total <= 120
+
+
+def test_traces_keep_no_points_and_no_state(problem, tmp_path):
+    traced(tmp_path / "a", *problem)
+    store = Store(tmp_path / "a")
+    for unit, queries in store.units().items():
+        names = set(store.read_unit(unit, queries).tensors)
+        assert "trajectory" in names
+        assert not {name for name in names if name.startswith("state.")} | (names & {"best_point"})
+    assert not (tmp_path / "a" / "originals").exists()
+
+
+def test_another_solver_runs_its_own_units_and_no_others(problem, tmp_path):
+    model, images, labels = problem
+    before = traced(tmp_path / "a", model, images, labels)
+    files = marks(tmp_path / "a")
+    watch = Watch.on(model)
+    after = traced(tmp_path / "a", model, images, labels, runs=[*RUNS, "pdgd"])
+    assert watch.total == 10 * 60 + after.counts["verification"] - before.counts["verification"]
+    assert {path: mark for path, mark in marks(tmp_path / "a").items() if path in files} == files
+    assert len(marks(tmp_path / "a")) == len(files) + 3
+    assert (after.distances[:4] == before.distances).all()
+
+
+def test_a_second_time_runs_nothing(problem, tmp_path):
+    model, images, labels = problem
+    traced(tmp_path / "a", model, images, labels)
+    watch = Watch.on(model)
+    traced(tmp_path / "a", model, images, labels)
+    assert watch.total == 0
+
+
+def test_more_samples_run_their_own_shards(problem, tmp_path):
+    model, images, labels = problem
+    traced(tmp_path / "a", model, images[:8], labels[:8])
+    files = marks(tmp_path / "a")
+    watch = Watch.on(model)
+    grown = traced(tmp_path / "a", model, images, labels)
+    assert watch.total == 3 * 60 * len(RUNS) + 2 * 11 + 3 * len(RUNS)
+    assert {path: mark for path, mark in marks(tmp_path / "a").items() if path in files} == files
+    assert (grown.distances == traced(tmp_path / "b", model, images, labels).distances).all()
+
+
+def test_more_queries_replay_and_agree(problem, tmp_path):
+    short = traced(tmp_path / "a", *problem)
+    long = traced(tmp_path / "a", *problem, queries=100)
+    assert (long.distances[:, :6] == short.distances).all()
+    assert len(long.queries) == 10
+
+
+def test_a_damaged_unit_is_computed_again(problem, tmp_path):
+    whole = traced(tmp_path / "a", *problem)
+    victim = next((tmp_path / "a" / "units" / "ddn").iterdir())
+    victim.write_bytes(victim.read_bytes()[:100])
+    with pytest.raises(FrontierError, match="lacks ddn on samples"):
+        load_traces(str(tmp_path / "a"))
+    assert (traced(tmp_path / "a", *problem).distances == whole.distances).all()
+
+
+def test_what_is_no_trace(tmp_path):
+    with pytest.raises(FrontierError, match="holds no trace"):
+        load_traces(str(tmp_path))
+
+
+JOB = """
+import sys
+sys.path.insert(0, {tests!r})
+import torch
+from support.models import conv_net, samples
+from advfrontier.evaluation.trace import trace_to
+from advfrontier.sources import as_samples
+
+if __name__ == "__main__":
+    model = conv_net({shape}, classes=10, seed=5)
+    images, labels = samples(model, 24, {shape}, seed=5)
+    trace_to(sys.argv[1], model, as_samples(images, labels), norm="L2", runs={runs}, queries=1000, batch_size=4,
+             workers=int(sys.argv[2]), threads=1)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="process groups are killed")
+def test_the_whole_job_killed_five_times(tmp_path):
+    script = tmp_path / "job.py"
+    runs = [*RUNS, "pdgd", "fmn:restart2", "ddn:target1", "ddn:target2"]
+    script.write_text(JOB.format(tests=str(Path(__file__).parent.parent), shape=SHAPE, runs=runs))
+    random.seed(3)
+    kept, total, killed = {}, len(runs) * 6, 0
+    place = tmp_path / "killed"
+    while killed < 5:
+        job = subprocess.Popen([sys.executable, script, place, "2"], start_new_session=True)  # noqa: S603
+        wanted = len(kept) + random.randint(1, 5)  # noqa: S311
+        while job.poll() is None and len(marks(place)) < wanted:
+            time.sleep(0.005)
+        assert job.poll() is None, "it ended before it could be killed"
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+        killed += 1
+        time.sleep(0.3)  # a rename under way in a dying worker
+        now = marks(place)
+        assert {path: mark for path, mark in now.items() if path in kept} == kept, "a finished unit was written again"
+        kept = now
+        assert len(kept) < total
+    subprocess.run([sys.executable, script, place, "2"], check=True)  # noqa: S603
+    assert {path: mark for path, mark in marks(place).items() if path in kept} == kept
+    subprocess.run([sys.executable, script, tmp_path / "whole", "0"], check=True)  # noqa: S603
+    one, two = (load_traces(str(tmp_path / name)) for name in ("killed", "whole"))
+    assert one.distances.tobytes() == two.distances.tobytes()
