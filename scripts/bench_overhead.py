@@ -93,7 +93,7 @@ def report(name: str, norm: str, found: list[float], limit: float) -> bool:
     """Print a line; return whether the median is within the limit."""
     ratio = statistics.median(found)
     mark = "" if ratio <= limit else "  above"
-    print(f"{name:22s} {norm:5s} {ratio:6.2f} {min(found):6.2f}-{max(found):.2f} {limit:5.2f}{mark}", flush=True)
+    print(f"{name:24s} {norm:5s} {ratio:6.2f} {min(found):6.2f}-{max(found):.2f} {limit:5.2f}{mark}", flush=True)
     return ratio <= limit
 
 
@@ -109,7 +109,7 @@ def main() -> int:
     model = network()
     images = torch.rand(100, 1, 28, 28)
     held = True
-    print(f"{'solver':22s} {'norm':5s} {'ratio':>6s} {'spread':>11s} {'bar':>5s}")
+    print(f"{'solver':24s} {'norm':5s} {'ratio':>6s} {'spread':>11s} {'bar':>5s}")
     ids = sample_ids(images.numpy())
     with Oracle(model) as oracle:
         labels = model(images).argmax(1)

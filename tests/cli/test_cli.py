@@ -182,6 +182,11 @@ def test_an_interruption_is_not_a_traceback(folder, capsys, monkeypatch):
 def test_pools_and_models_are_listed(capsys):
     assert run("pool", "--norm", "L0") == 0
     assert len(capsys.readouterr().out.splitlines()) == 45
+    assert run("zoo", "list") == 0
+    listed = capsys.readouterr().out
+    assert [word for word in listed.split() if re.fullmatch(r"F\d+", word)] == [f"F{k}" for k in range(1, 17)]
+    assert run("zoo", "card", "F3") == 0
+    assert "accuracy under PGD in Linf at 0.06: 77.6%" in capsys.readouterr().out
 
 
 def test_options():

@@ -21,6 +21,7 @@ from advfrontier.evaluation.export import export
 from advfrontier.evaluation.units import UnitWork
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import paper_ensemble
+from advfrontier.store import Store
 from advfrontier.threat.norms import get_norm
 
 SHAPE = (1, 6, 6)
@@ -349,6 +350,7 @@ sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 from support.models import conv_net
 from advfrontier import Evaluation
+from advfrontier.store import Store
 from advfrontier.threat.norms import get_norm
 found = Evaluation.load({out!r})
 model = conv_net({shape}, classes=10, seed=5)
@@ -478,3 +480,17 @@ def test_the_door_for_users_of_autoattack(problem, capsys):
 def test_trajectories_of_an_evaluation_obey_the_rules(evaluation):
     for run, table in evaluation.trajectories.items():
         Trajectories((run,), np.arange(10, 10 * len(table) + 1, 10), table[None], evaluation.samples, "L2")
+
+
+def test_stored_images_come_back_in_any_order(problem, evaluation):
+    rows = torch.tensor([9, 0, 4, 4, 10, 1, 3, 0])
+    assert torch.equal(evaluation._samples.images(rows), problem[1][rows])
+
+
+def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):
+    model, images, _ = problem
+    images = (images * 255).round() / 255
+    done = evaluate(model, images, model(images).argmax(1), norm="L2", ensemble=20, out=tmp_path / "a")
+    stored = Store(tmp_path / "a").read("originals/00000+011")[0]["images"]
+    assert stored.dtype == torch.uint8
+    assert torch.equal(done.originals, images)

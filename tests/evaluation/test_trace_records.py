@@ -18,7 +18,7 @@ from advfrontier.sources import as_samples
 from advfrontier.store import Store
 
 SHAPE = (1, 6, 6)
-RUNS = ["fmn", "ddn", "fmn:restart1", "alma:target2"]
+RUNS = ["fmn", "ddn", "fmn:restart1", "alma:target1"]
 
 
 @pytest.fixture

@@ -37,14 +37,25 @@ def card(model: str, /) -> None:
     model
         F1 to F16.
     """
-    from dataclasses import asdict  # noqa: PLC0415
-
     from advfrontier.zoo import MODELS  # noqa: PLC0415
 
     if model not in MODELS:
         raise FrontierError(f"no model {model}: expected one of {', '.join(MODELS)}")
-    for key, value in asdict(MODELS[model]).items():
-        print(f"{key.replace('_', ' ')}: {value}")
+    about = MODELS[model]
+    shares = {f"accuracy under PGD in {norm} at {about.radii[norm]:g}": v for norm, v in about.pgd_accuracy.items()}
+    lines = {
+        "name": about.name,
+        "what it is": about.title,
+        "architecture": f"{about.architecture}, {about.parameters} parameters",
+        "recipe": about.recipe.words(),
+        "clean accuracy": f"{about.clean_accuracy:.1%}",
+        **{what: f"{share:.1%}" for what, share in shares.items()},
+        "split": about.split,
+        "training": f"{about.minutes:.1f} minutes of one core",
+        "SHA-256 of the weights": about.sha256,
+    }
+    for what, value in lines.items():
+        print(f"{what}: {value}")
 
 
 @zoo.command
