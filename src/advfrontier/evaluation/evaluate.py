@@ -18,7 +18,7 @@ from torch import Tensor
 from advfrontier.engine import CHECKPOINT
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.originals import StoredSamples
-from advfrontier.evaluation.session import Session, Workers, doubtful, open_session, read_units, units_of
+from advfrontier.evaluation.session import Session, Workers, doubtful, flags_of, open_session, read_units, units_of
 from advfrontier.evaluation.trace import sample_names
 from advfrontier.evaluation.units import Terms, read_clean
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
@@ -348,7 +348,7 @@ class Evaluation:
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """In words: what may make these distances too large, or too good."""
-        flags = [*self.record["flags"], *(f"{run}: {n} {what}" for (what, run), n in self._found.doubts.items())]
+        flags = [*self.record["flags"], *flags_of(self._found.doubts)]
         if unbroken := int(np.isinf(self.distances).sum()):
             flags.append(f"{unbroken} samples were never broken by any run")
         return tuple(flags)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from advfrontier.sources import Samples
     from advfrontier.store import StoredUnit
 
+_NAMED = 3  # runs that a flag names before it counts them
 _CHECKED = 16  # samples on which the model is tried before any are attacked
 
 
@@ -169,6 +170,18 @@ def doubtful(run: str, queries: int, tensors: Mapping[str, Tensor]) -> Counter[t
         "samples had gradients that are not finite": tensors["bad_gradients"] > 0,
     }
     return Counter({(what, run): count for what, rows in samples.items() if (count := int(rows.sum()))})
+
+
+def flags_of(doubts: Counter[tuple[str, str]]) -> list[str]:
+    """One sentence per reason: which runs it concerns, and on how many samples at most."""
+    by_reason: dict[str, dict[str, int]] = {}
+    for (what, run), count in doubts.items():
+        by_reason.setdefault(what, {})[run] = count
+    flags = []
+    for what, runs in by_reason.items():
+        named = ", ".join(list(runs)[:_NAMED]) + (f" and {len(runs) - _NAMED} other runs" if len(runs) > _NAMED else "")
+        flags.append(f"{named}: {'up to ' if len(runs) > 1 else ''}{max(runs.values())} {what}")
+    return flags
 
 
 def shards(samples: int, size: int) -> list[tuple[int, int]]:

@@ -21,7 +21,7 @@ from advfrontier.engine import (
     verify,
 )
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.session import Session, Workers, doubtful, open_session, read_units, units_of
+from advfrontier.evaluation.session import Session, Workers, doubtful, flags_of, open_session, read_units, units_of
 from advfrontier.evaluation.units import Terms, read_clean
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import MAX_QUERIES, Run, check_run
@@ -127,7 +127,7 @@ def trace(
                         distances[first + offset][:, samples] = unit.trajectory[: queries // CHECKPOINT].cpu().numpy()
                         held = verify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
                         doubts += doubtful(str(unit.run), unit.queries, unit.tensors() | {"held": held})
-    flags += [f"{run}: {count} {what}" for (what, run), count in doubts.items()]
+    flags += flags_of(doubts)
     return Traces(
         norm=threat.name,
         runs=tuple(str(run) for run in members),
@@ -207,7 +207,7 @@ def load_traces(place: str, *, runs: Sequence[str] | None = None, session: Sessi
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
         distances=distances,
         samples=sample_names(clean.ids),
-        flags=(*held["flags"], *(f"{run}: {count} {what}" for (what, run), count in doubts.items())),
+        flags=(*held["flags"], *flags_of(doubts)),
         counts={key: spent[key] for key in ("checks", "setup", "attack", "verification")},
     )
 
