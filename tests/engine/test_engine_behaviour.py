@@ -119,10 +119,10 @@ def test_unbreakable_models_are_flagged(logits):
     images = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     traces = trace(Answering(logits), images, torch.zeros(3, dtype=torch.long), norm="L2", queries=20)
     assert (traces.distances == torch.inf).all()
-    assert any("fmn: 3 samples had no gradient on most steps" in flag for flag in traces.flags)
-    assert any("alma:target2: 3 samples had gradients that are not finite" in flag for flag in traces.flags) == (
-        logits is poisoned
-    )
+    runs = "pdpgd, pdpgd:restart1, pdpgd:restart2 and 50 other runs"
+    assert f"{runs}: up to 3 samples had no gradient on most steps" in traces.flags
+    not_finite = f"{runs}: up to 3 samples had gradients that are not finite"
+    assert (not_finite in traces.flags) == (logits is poisoned)
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])

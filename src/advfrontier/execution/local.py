@@ -38,7 +38,8 @@ def in_processes(
     packed = _packed(work)
     workers = min(workers, len(tasks))
     threads = threads or max(1, cores() // max(workers, 1))
-    free = [_Worker(packed, threads, gpu) for gpu in _gpus(device, workers)]
+    team = [_Worker(packed, threads, gpu) for gpu in _gpus(device, workers)]
+    free = list(team)
     busy: dict[Future[bytes], tuple[_Worker, T, int]] = {}  # with how often the task has killed its worker
     waiting = deque((task, 0) for task in tasks)
     finished: list[Outcome[T, R]] = []
@@ -67,7 +68,7 @@ def in_processes(
                 else:
                     finished.append(Outcome(task, None, died(deaths + 1)))
     finally:
-        for worker in [*free, *(worker for worker, _, _ in busy.values())]:
+        for worker in team:  # also one that an interruption caught between free and busy
             worker.stop()
 
 

@@ -1,0 +1,47 @@
+"""How much faster two one-thread workers are than one, in local processes and on Ray, on embedded models; same bits."""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from advfrontier.evaluation.trace import Traces, trace_to
+from advfrontier.sources import load_samples
+
+RUNS = [
+    "fmn",
+    "apgd_min-ce",
+    "apgd_min-dlr",
+    "pdpgd",
+    "fmn:restart1",
+    "fmn:restart2",
+    "apgd_min-ce:restart1",
+    "fmn:target1",
+]
+
+
+def traced(workers: int, ray: str | None) -> tuple[float, Traces]:
+    """Seconds and result of tracing eight runs on two shards of two models, from nothing; starting workers included."""
+    samples = load_samples("fashion-mnist", samples=200)
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        for name in ("F3", "F6"):
+            found = trace_to(
+                str(Path(folder) / name), f"zoo:{name}", samples, norm="Linf", runs=RUNS, queries=1000, workers=workers,
+                threads=1, ray=ray,
+            )  # fmt: skip
+        return time.perf_counter() - started, found
+
+
+def main() -> None:
+    """Print the ratios."""
+    for ray, what in ((None, "processes"), *([("local", "Ray")] if "ray" in sys.argv[1:] else [])):
+        (one, first), (two, second) = (traced(workers, ray) for workers in (1, 2))
+        same = np.array_equal(first.distances, second.distances)
+        print(f"{what}: one worker {one:.1f} s, two {two:.1f} s: {one / two:.2f} times as fast, same bits: {same}")
+
+
+if __name__ == "__main__":
+    main()
