@@ -65,6 +65,10 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None, tier
     crossed = crossings(a, b)
     difference = aurec_difference_interval(a, b, E=limit)
     run_next = {} if lower else _next(first, second, tiers)
+    if lower and other:
+        verdict = _rejection(lower, other, tiers)
+    else:
+        verdict = _open(first, second, crossed, difference, run_next)
     flags = tuple(f"{model.name}: {flag}" for model, d in ((first, a), (second, b)) for flag in unbroken_flag(d))
     if lower and other and other.queries < tiers[-1]:
         flags += (
@@ -78,7 +82,7 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None, tier
         lower=lower.name if lower else None,
         crossings=crossed,
         run_next=run_next,
-        verdict=_rejection(lower, other, tiers) if lower and other else _open(first, second, crossed, difference, run_next),
+        verdict=verdict,
         flags=flags,
     )
 
