@@ -97,3 +97,14 @@ def test_without_plugins_nothing_changes(install):
     before = dict(CATALOGUE)
     assert discover() == {}
     assert before == CATALOGUE
+
+
+def test_an_installed_solver_is_known_by_its_name_everywhere(install):
+    install(shy="Shy", choosy="Choosy")
+    assert "shy" in {str(run) for run in pool("L2", name="extended")}
+    assert "shy" not in {str(run) for run in pool("L2", name="paper")}
+    model = tanh_mlp(seed=1)
+    images, labels = samples(model, 4, seed=1)
+    traces = trace(model, images, labels, norm="L2", runs=["shy", "choosy-margin:target1", "ddn"], queries=100)
+    assert np.isfinite(traces.frontier()).all()
+    assert (traces.distances[0] != traces.distances[2]).any()
