@@ -88,7 +88,8 @@ def test_a_script_without_a_guard_is_told(tmp_path):
 
 
 SLEEPY = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, and all it starts
 sys.path.insert(0, {here!r})
 from execution_work import pid_after
 from advfrontier.execution import execute
