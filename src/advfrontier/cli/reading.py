@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from advfrontier.cli.app import app
-from advfrontier.cli.showing import reference_for, say, show, summary_of
+from advfrontier.cli.showing import check, reference_for, say, show, summary_of
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.comparing import compare
 from advfrontier.evaluation.plain import plain
@@ -54,6 +54,7 @@ def report_command(
     """
     if not records:
         raise FrontierError("nothing to report on: expected the folder of an evaluation, such as runs/mine")
+    check(radii=radii, export=export)
     own = find_evaluations(records[:1])
     show(own, folder=records[0], radii=radii, export=export, report=False, as_json=json)
     summaries = [summary_of(evaluation, radii) for evaluation in own]

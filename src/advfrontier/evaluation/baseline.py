@@ -99,6 +99,13 @@ class Baseline:
         return baseline_aoi(self.radii, self.accuracies, frontier, E=E)
 
 
+def check_norm(norm: str) -> str:
+    """The norm's name, if AutoAttack attacks in it."""
+    if (name := norm_name(norm)) not in NORMS:
+        raise FrontierError(f"AutoAttack does not attack in {name}: expected one of {', '.join(NORMS)}")
+    return name
+
+
 def baseline(
     model: Callable[[Tensor], Tensor],
     images: Tensor,
@@ -119,9 +126,7 @@ def baseline(
     goes on where it stopped.
     """
     images = check_data(images, labels).float().cpu()
-    norm, labels = norm_name(norm), labels.long().cpu()
-    if norm not in NORMS:
-        raise FrontierError(f"AutoAttack does not attack in {norm}: expected one of {', '.join(NORMS)}")
+    norm, labels = check_norm(norm), labels.long().cpu()
     if images.ndim != 4:
         raise FrontierError(f"images have shape {tuple(images.shape)}: AutoAttack expects (samples, channels, h, w)")
     wanted = sorted({float(radius) for radius in radii})

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.baseline import baseline
+from advfrontier.evaluation.baseline import baseline, check_norm
 from advfrontier.evaluation.experiment import KnownPoints
 from advfrontier.evaluation.session import open_session, shards
 from advfrontier.evaluation.units import Terms, load_model, threads
@@ -100,7 +100,7 @@ def baseline_to(
     command: str = "",
 ) -> KnownPoints:
     """Run AutoAttack at these radii into a record. Killed at any moment, the same call goes on."""
-    terms = Terms(norm, seed, batch_size, device, "float32", threads)
+    terms = Terms(check_norm(norm), seed, batch_size, device, "float32", threads)
     session = open_session(
         out,
         kind=BASELINE,
