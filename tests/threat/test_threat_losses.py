@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import EXAMPLES
 
-from advfrontier.threat.losses import LOSSES, ce, dlr, dlr_plus, margin
+from advfrontier.threat.losses import LOSSES, ce, dlr, dlr_plus, margin, plain_ce
 
 CLASSES = pytest.mark.parametrize("classes", [2, 3, 4, 10])
 TARGETED = pytest.mark.parametrize("targeted", [False, True], ids=["untargeted", "targeted"])
@@ -28,7 +28,7 @@ def formula(name, z, y, t):
     gap = z[y] - max(others) if t is None else max(others) - z[t]
     if name == "margin":
         return gap
-    if name == "ce":
+    if name in ("ce", "plain_ce"):
         total = np.log(np.exp(z - np.max(z)).sum()) + np.max(z)
         return z[y] - total if t is None else total - z[t]
     if len(z) == 2:
@@ -103,6 +103,30 @@ def test_only_cross_entropy_loses_its_gradient_on_confident_models():
     size = {
         name: torch.autograd.grad(loss(logits, y, None).sum(), logits)[0].abs().sum() for name, loss in LOSSES.items()
     }
-    assert size["ce"] == 0
-    assert all(float(value) > 1e-3 for name, value in size.items() if name != "ce")
+    assert size["ce"] == size["plain_ce"] == 0
+    assert all(float(value) > 1e-3 for name, value in size.items() if name not in ("ce", "plain_ce"))
     assert ce(logits, y, None).isfinite().all()
+    (scaled,) = torch.autograd.grad(ce(logits, y, None, torch.tensor([199.0])).sum(), logits)
+    assert scaled.abs().sum() > 1e-4
+
+
+@CLASSES
+@TARGETED
+def test_cross_entropy_is_taken_where_the_margin_at_the_input_is_five(classes, targeted):
+    z, y, t = batch(2, classes)
+    goals = t if targeted else None
+    at_input = torch.tensor([0.0, 0.1, 1.0, 4.0, 5.0, 10.0, 50.0, 1e6], dtype=torch.float64)
+    factor = torch.tensor([5e12, 50, 5, 1.25, 1, 0.5, 0.1, 5e-6])
+    torch.testing.assert_close(ce(z, y, goals, at_input), plain_ce(z * factor[:, None], y, goals))
+    torch.testing.assert_close(plain_ce(z, y, goals, at_input), plain_ce(z, y, goals))
+
+
+@pytest.mark.parametrize("loss", [dlr, dlr_plus])
+@TARGETED
+def test_with_two_classes_the_ratio_is_measured_by_the_margin_at_the_input(loss, targeted):
+    z, y, t = batch(3, 2)
+    goals = t if targeted else None
+    at_input = torch.arange(1.0, 9.0)
+    torch.testing.assert_close(loss(z, y, goals, at_input), loss(z, y, goals) / at_input, check_dtype=False)
+    z, y, t = batch(3, 3)
+    torch.testing.assert_close(loss(z, y, None, at_input), loss(z, y, None))

@@ -16,7 +16,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.pool import MAX_QUERIES
 from advfrontier.solvers import Answer, Problem, Solver, solver_of
 from advfrontier.solvers.protocol import length
-from advfrontier.threat.losses import LOSSES, margin
+from advfrontier.threat.losses import margin
 from advfrontier.threat.norms import TINY
 
 if TYPE_CHECKING:
@@ -168,10 +168,7 @@ def _step(oracle: Oracle, units: list[Unit], cost: int) -> None:
     with torch.set_grad_enabled(cost == 2):
         rows = torch.split(logits, [unit.rows for unit in units])
         names = [unit.solver.loss(unit.queries // cost) or "margin" for unit in units]
-        losses = [
-            LOSSES[name](z, unit.problem.labels, unit.problem.targets)
-            for name, z, unit in zip(names, rows, units, strict=True)
-        ]
+        losses = [unit.problem.loss(name, z) for name, z, unit in zip(names, rows, units, strict=True)]
         together = losses[0] if len(units) == 1 else torch.cat(losses)
     if cost == 2:
         gradient = oracle.gradient(together, images).flatten(1)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
 from advfrontier.solvers.protocol import Answer, Problem, random_where_lost, unit
-from advfrontier.threat.norms import TINY
 
 _DOUBLINGS, _BISECTIONS = 60, 20
 
@@ -70,11 +69,6 @@ class Alma:
     def step(self, problem: Problem, state: AlmaState, i: int, answer: Answer) -> None:
         """Adapt the penalty, then one step on distance plus penalty."""
         s, g = answer.loss, answer.gradient
-        if answer.logits.shape[1] == 2:
-            # The ratio needs a third logit. Without one s would be the bare margin, and the multiplier at which penalty
-            # and distance balance would depend on the logits' scale: measure s by the margin at the input.
-            scale = problem.margin.clamp(min=TINY)
-            s, g = s / scale, g.div_(scale[:, None])
         if i == 0:
             state.checked = s.clone()
         elif (i + 1) % self.check_steps == 0:

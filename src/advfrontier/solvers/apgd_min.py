@@ -14,7 +14,6 @@ from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
 from advfrontier.solvers.protocol import Answer, Problem, cosine, unit
-from advfrontier.threat.losses import LOSSES
 from advfrontier.threat.norms import L1, TINY
 from advfrontier.threat.thresholds import descending
 
@@ -42,7 +41,7 @@ class ApgdMinState:
 
 @dataclass(frozen=True)
 class ApgdMin:
-    """`loss_name` is ce or dlr; γ is the relative change of the radius, falling along a cosine."""
+    """`loss_name` is ce (plain_ce: as published) or dlr; γ is the relative change of the radius, along a cosine."""
 
     facts: ClassVar[SolverFacts] = CATALOGUE["apgd_min"]
 
@@ -92,7 +91,7 @@ class ApgdMin:
         self._move(problem, state, i, g)
 
     def _record(self, problem: Problem, state: ApgdMinState, i: int, answer: Answer) -> None:
-        loss = answer.loss if i > 0 else LOSSES[self.loss_name](answer.logits, problem.labels, problem.targets)
+        loss = answer.loss if i > 0 else problem.loss(self.loss_name, answer.logits)
         state.best_gradient[answer.improved] = answer.gradient[answer.improved]
         lower = (loss < state.lowest_loss) & ~answer.found  # after a success the lowest loss is not gone back to
         state.lowest_point[lower] = state.point[lower]

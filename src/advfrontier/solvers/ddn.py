@@ -26,13 +26,17 @@ class DdnState:
 
 @dataclass(frozen=True)
 class Ddn:
-    """`levels=256` rounds every point to 8-bit images, as the published code does; None leaves it continuous."""
+    """`levels=256` rounds every point to 8-bit images, as the published code does; None leaves it continuous.
+
+    `loss_name="plain_ce"` is the published loss.
+    """
 
     facts: ClassVar[SolverFacts] = CATALOGUE["ddn"]
 
     gamma: float = 0.05
     radius: float = 1.0
     levels: int | None = None
+    loss_name: str = "ce"
 
     def start(self, problem: Problem) -> DdnState:
         """From the input, with the given radius."""
@@ -40,7 +44,7 @@ class Ddn:
 
     def loss(self, i: int) -> str:  # noqa: ARG002
         """Always the cross-entropy."""
-        return "ce"
+        return self.loss_name
 
     def step(self, problem: Problem, state: DdnState, i: int, answer: Answer) -> None:
         """Turn towards the gradient, change the radius, rescale."""

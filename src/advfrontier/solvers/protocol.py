@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from advfrontier.threat.losses import LOSSES
 from advfrontier.threat.norms import TINY, euclidean
 from advfrontier.threat.random import normal
 
@@ -41,6 +42,10 @@ class Problem:
     shape: tuple[int, ...]  # of one sample, before flattening
     seed: int
     ids: NDArray[np.uint64]
+
+    def loss(self, name: str, logits: Tensor) -> Tensor:
+        """The loss of each row, by its name in `threat.losses`."""
+        return LOSSES[name](logits, self.labels, self.targets, self.margin)
 
 
 @dataclass(frozen=True)

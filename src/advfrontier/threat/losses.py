@@ -1,7 +1,8 @@
 """Losses on logits. Every one of them falls as a sample comes closer to being misclassified.
 
-All take (logits, labels, targets) and return one value per sample; with targets the loss pulls towards that class
-instead of away from the label. They are defined for any number of classes from two on.
+All take (logits, labels, targets, input's margin) and return one value per sample. With targets the loss pulls towards
+that class instead of away from the label. The margin at the unperturbed input tells the scale of the logits to losses
+that depend on it; without it they are the published ones. All are defined for any number of classes from two on.
 """
 
 from __future__ import annotations
@@ -12,34 +13,61 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+from advfrontier.threat.norms import TINY
 
+Loss = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
+
+CE_MARGIN = 5.0  # to which the cross-entropy scales the input's margin
 DLR_TOLERANCE = 1e-4  # how far beyond the boundary ALMA aims
 
 
-def margin(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
+def margin(
+    logits: Tensor,
+    labels: Tensor,
+    targets: Tensor | None = None,
+    input_margin: Tensor | None = None,  # noqa: ARG001
+) -> Tensor:
     """Label's logit minus the best other one; with targets, the best other logit minus the target's."""
     if targets is None:
         return _logit(logits, labels) - _best_other(logits, labels)
     return _best_other(logits, targets) - _logit(logits, targets)
 
 
-def ce(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
+def plain_ce(
+    logits: Tensor,
+    labels: Tensor,
+    targets: Tensor | None = None,
+    input_margin: Tensor | None = None,  # noqa: ARG001
+) -> Tensor:
     """Minus the cross-entropy of the label; with targets, the cross-entropy of the target."""
     if targets is None:
         return -cross_entropy(logits, labels, reduction="none")
     return cross_entropy(logits, targets, reduction="none")
 
 
-def dlr(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
+def ce(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None) -> Tensor:
+    """The cross-entropy of logits scaled, for each sample, so that the input's margin is CE_MARGIN.
+
+    Its gradient is the mean over all rivals, weighted by their probabilities: with flat logits it points at none of
+    them and misses the nearest, with very confident ones it vanishes.
+    """
+    if input_margin is not None:
+        logits = logits * (CE_MARGIN / input_margin.clamp(min=TINY))[:, None]
+    return plain_ce(logits, labels, targets)
+
+
+def dlr(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None) -> Tensor:
     """Difference of logits ratio: the margin (with targets: label minus target), free of the logits' scale."""
     difference = margin(logits, labels) if targets is None else _logit(logits, labels) - _logit(logits, targets)
-    return difference / _spread(logits, targeted=targets is not None)
+    return difference / _spread(logits, input_margin, targeted=targets is not None)
 
 
-def dlr_plus(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
+def dlr_plus(
+    logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None
+) -> Tensor:
     """ALMA's variant: the margin plus a small tolerance, over the same spread."""
-    return (margin(logits, labels, targets) + DLR_TOLERANCE) / _spread(logits, targeted=targets is not None)
+    spread = _spread(logits, input_margin, targeted=targets is not None)
+    return (margin(logits, labels, targets) + DLR_TOLERANCE) / spread
 
 
 def _logit(logits: Tensor, classes: Tensor) -> Tensor:
@@ -50,15 +78,18 @@ def _best_other(logits: Tensor, classes: Tensor) -> Tensor:
     return logits.scatter(1, classes[:, None], -torch.inf).amax(1)
 
 
-def _spread(logits: Tensor, *, targeted: bool) -> Tensor | float:
-    """z₍₁₎ − z₍₃₎, or with targets z₍₁₎ − ½(z₍₃₎ + z₍₄₎), as far as there are that many classes; 1 for two classes."""
+def _spread(logits: Tensor, input_margin: Tensor | None, *, targeted: bool) -> Tensor | float:
+    """z₍₁₎ − z₍₃₎, or with targets z₍₁₎ − ½(z₍₃₎ + z₍₄₎), as far as there are that many classes.
+
+    Two classes have no third logit: the input's margin is the measure there, as far as it is known.
+    """
     classes = logits.shape[1]
     if classes == 2:
-        return 1.0
+        return 1.0 if input_margin is None else input_margin.clamp(min=TINY)
     ranked = logits.topk(min(classes, 4), dim=1).values
     if targeted and classes >= 4:
         return ranked[:, 0] - (ranked[:, 2] + ranked[:, 3]) / 2 + 1e-12
     return ranked[:, 0] - ranked[:, 2] + 1e-12
 
 
-LOSSES: dict[str, Loss] = {"margin": margin, "ce": ce, "dlr": dlr, "dlr_plus": dlr_plus}
+LOSSES: dict[str, Loss] = {"margin": margin, "ce": ce, "plain_ce": plain_ce, "dlr": dlr, "dlr_plus": dlr_plus}

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from advfrontier.threat.losses import ce, margin
+from advfrontier.threat.losses import margin, plain_ce
 from advfrontier.threat.norms import L0, L1, L2, TINY, euclidean, get_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import nn
-
-    from advfrontier.threat.losses import Loss
 
 REACH = 0.6  # the first step in radii; steps shrink linearly, so that five of them cover 1.8 radii
 _COORDINATES = 20  # that an ℓ1 step moves: one only would need as many steps as there are features to change
@@ -36,7 +34,7 @@ def pgd(
     *,
     steps: int,
     generator: torch.Generator,
-    loss: Loss = ce,
+    loss: Callable[[Tensor, Tensor], Tensor] = plain_ce,
     reach: float = REACH,
     visit: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
@@ -47,7 +45,7 @@ def pgd(
         probe = point.requires_grad_()
         with torch.enable_grad():
             logits = model(probe.view_as(images))
-            (gradient,) = torch.autograd.grad(-loss(logits, labels, None).sum(), probe)
+            (gradient,) = torch.autograd.grad(-loss(logits, labels).sum(), probe)
         if visit is not None:
             visit(logits.detach())
         point = ball.step(point.detach(), gradient, reach * (1 - i / steps))

@@ -21,10 +21,10 @@ from advfrontier.zoo.architectures import build
 from advfrontier.zoo.attacks import REACH, pgd
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from advfrontier.progress import Progress
-    from advfrontier.threat.losses import Loss
     from advfrontier.zoo.recipes import Recipe
 
 _SECONDS = 30.0  # between two checkpoints
@@ -97,11 +97,11 @@ def _loss(recipe: Recipe, model: nn.Module, batch: tuple[Tensor, Tensor], step: 
     return cross_entropy(model(pgd(model, x, y, norm, radius, steps=steps, generator=generator, reach=reach)), y)
 
 
-def _agreement(clean: Tensor) -> Loss:
+def _agreement(clean: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """Minus the divergence of the answers from those on clean images: the loss that TRADES attacks."""
     wanted = clean.log_softmax(1)
 
-    def loss(logits: Tensor, _labels: Tensor, _targets: Tensor | None) -> Tensor:
+    def loss(logits: Tensor, _labels: Tensor) -> Tensor:
         return -kl_div(logits.log_softmax(1), wanted, reduction="none", log_target=True).sum(1)
 
     return loss
