@@ -66,7 +66,36 @@ def test_crossing_curves_name_the_next_tier(queries, run_next):
     assert result.crossings == (3.0,)
     assert result.run_next == run_next
     assert ("extend" in result.verdict) == bool(run_next)
-    assert "cross (1 times, first at ε = 3)" in result.verdict
+    assert "cross (at ε = 3)" in result.verdict
+
+
+@pytest.mark.parametrize(
+    ("queries", "rejected", "run_next"),
+    [((12000, 4000), "B", {}), ((4000, 4000), "B", {}), ((4000, 8000), None, {"A": 8000})],
+)
+def test_where_curves_cross_a_clearly_smaller_area_is_rejected_unless_the_other_may_still_fall(
+    queries, rejected, run_next
+):
+    rng = np.random.default_rng(0)
+    large, small = rng.uniform(0.5, 4, 200), np.append(rng.uniform(0, 0.3, 197), [5, 6, 7])
+    result = compare(evaluated("A", large, queries[0]), evaluated("B", small, queries[1]))
+    assert result.lower is None
+    assert len(result.crossings) == 1
+    assert result.smaller == rejected
+    assert result.decided == (rejected is not None)
+    assert result.run_next == run_next
+    assert result.verdict.startswith("reject B: its area is smaller" if rejected else "undecided")
+    assert ("queries only" in " ".join(result.flags)) == (queries == (4000, 4000))
+
+
+def test_where_curves_cross_an_area_that_other_samples_might_reverse_decides_nothing():
+    rng = np.random.default_rng(1)
+    a, b = rng.uniform(0.1, 0.9, 50), rng.uniform(0, 1, 50)
+    result = compare(evaluated("A", a, 12000), evaluated("B", b, 4000))
+    assert result.difference.low < 0 < result.difference.high
+    assert result.crossings
+    assert result.smaller is None
+    assert result.run_next == {"B": 8000}
 
 
 def test_equal_curves():

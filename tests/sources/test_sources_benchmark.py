@@ -5,6 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.radii import reference_radii
 from advfrontier.sources.benchmark import benchmark_names, load_benchmark
 from advfrontier.sources.models import robustbench
 from advfrontier.sources.spec import read_spec
@@ -137,3 +138,10 @@ def test_the_shipped_files_are_as_they_are_read():
     for name in benchmark_names():
         text = files("advfrontier").joinpath("benchmarks", f"{name}.toml").read_text(encoding="utf-8")
         assert len(load_benchmark(name).models) == len(tomllib.loads(text)["models"])
+
+
+@pytest.mark.parametrize("norm", ["L1", "L2", "Linf"])
+def test_usual_radii_are_the_paper_s(norm):
+    for data in load_benchmark("paper").data.values():
+        assert tuple(size for _, size in reference_radii(data.source, norm)) == pytest.approx(data.radii[norm])
+    assert reference_radii("npz:mine.npz", norm) == ()

@@ -123,6 +123,7 @@ def allocate_command(
     budget: str = "4k,8k,12k",
     out: Annotated[str, Parameter(name=("--out", "-o"))] = "ensembles",
     norm: str = "all",
+    plain: bool = False,
     json: bool = False,
 ) -> None:
     """Give out a budget of queries to the runs of traced models: nested ensembles, with what no allocation can pass.
@@ -137,6 +138,8 @@ def allocate_command(
         Folder of the ensemble files, such as L2-4k.toml; `advfrontier evaluate --ensemble` takes them.
     norm
         L0, L1, L2, Linf, several with commas, or all that were traced.
+    plain
+        The paper's algorithm as printed: one run a move, no swaps afterwards.
     json
         Print figures as JSON and nothing else.
     """
@@ -149,7 +152,7 @@ def allocate_command(
     if not chosen:
         raise FrontierError(f"no trace in {norm} below {', '.join(traces)}: expected one; type `advfrontier trace`")
     for each, found in chosen.items():
-        ensembles = allocate_places(found, budgets=budgets)
+        ensembles = allocate_places(found, budgets=budgets, plain=plain)
         files = write_ensembles(out, ensembles)
         print_allocation(each, found, ensembles, files, as_json=json)
 

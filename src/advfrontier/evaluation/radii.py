@@ -8,10 +8,10 @@ from advfrontier.errors import FrontierError
 
 Radius = tuple[str, float]  # as it is written, and its size
 
-# Those of RobustBench and of the paper where they exist; elsewhere what the literature uses most.
+# Those of the paper, and of RobustBench; in ℓ0, where neither has one, what the literature uses most.
 _KNOWN: dict[str, dict[str, tuple[str, ...]]] = {
     "cifar": {"L0": ("24",), "L1": ("12",), "L2": ("0.5",), "Linf": ("8/255",)},
-    "imagenet": {"L0": ("150",), "L1": ("255",), "L2": ("3",), "Linf": ("4/255",)},
+    "imagenet": {"L0": ("150",), "L1": ("40",), "L2": ("3",), "Linf": ("4/255",)},
 }
 
 
@@ -32,13 +32,10 @@ def parse_radii(text: str) -> tuple[Radius, ...]:
 
 
 def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
-    """The radii usually quoted for a data source; none where there is no custom."""
+    """The radii usually quoted for data of this name; none where there is no custom."""
     if data.startswith("fashion-mnist"):
         from advfrontier.zoo import REFERENCE_RADII  # noqa: PLC0415  # the zoo imports torch models
 
         return tuple((f"{size:g}", size) for size in REFERENCE_RADII[norm])
-    source = data.split(":", 1)[0]
-    family = next((family for family in _KNOWN if source.startswith(family)), "")
-    if source == "imagefolder":
-        family = "imagenet"
+    family = next((family for family in _KNOWN if family in data.lower()), "")
     return tuple(parse_radius(text) for text in _KNOWN.get(family, {}).get(norm, ()))

@@ -31,17 +31,17 @@ def allocate(
     budgets: Sequence[int] = TIERS,
     levels: Sequence[int] = LEVELS,
     name: str = "greedy",
-    swaps: bool = True,
+    plain: bool = False,
     ordered_restarts: bool = False,
 ) -> tuple[Ensemble, ...]:
     """Nested ensembles, one per budget, from the trajectories of several models (one object each, same runs and norm).
 
     `aoi` of each is its global AOI on these models, `bound` what no allocation with that budget can pass. Judge an
     ensemble on models it was not made from: on these it is optimistic. Trajectories may come from a generator, one at
-    a time.
+    a time. `plain` is the paper's Algorithm 1 as printed: no move raises more than one run, and no swaps follow.
     """
     problem = build_problem(trajectories, levels=levels, ordered_restarts=ordered_restarts)
-    stages = staged(problem, budgets, swaps=swaps)
+    stages = staged(problem, budgets, plain=plain)
     reached: dict[int, Levels] = {}
     allocation = problem.none
     for budget, stage in stages.items():
@@ -57,7 +57,7 @@ def allocate(
     return tuple(ensembles)
 
 
-def staged(problem: Problem, budgets: Sequence[int], *, swaps: bool = True) -> dict[int, list[Raises]]:
+def staged(problem: Problem, budgets: Sequence[int], *, plain: bool = False) -> dict[int, list[Raises]]:
     """The moves made in each tier, in order."""
     if not budgets or list(budgets) != sorted(set(budgets)) or budgets[0] < problem.costs[1]:
         least = int(problem.costs[1])
@@ -67,9 +67,9 @@ def staged(problem: Problem, budgets: Sequence[int], *, swaps: bool = True) -> d
     stages: dict[int, list[Raises]] = {}
     floor = problem.none
     for budget in budgets:
-        moves = greedy(problem, floor, budget)
+        moves = greedy(problem, floor, budget, plain=plain)
         levels = applied(floor, moves)
-        if swaps:
+        if not plain:
             better = improve(problem, levels, budget, floor=floor)
             if not np.array_equal(better, levels):
                 moves, levels = ordered(problem, floor, better), better

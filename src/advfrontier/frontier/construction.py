@@ -3,7 +3,7 @@
 A move raises one run to any higher level: gains along a run can be convex (nothing until the first success), so a
 greedy that only looked one level ahead would pass over late bloomers. Where the rules C require other runs first, the
 move brings them along and is scored as a whole; without such closure moves a good third target behind a useless
-second is never seen.
+second is never seen. The algorithm as printed has none: `plain`.
 
 Evaluation is lazy. As an allocation grows, what an untouched run would add can only fall while its price stays, so an
 old score is an upper bound: only the move on top of the heap is scored anew. The moves of runs that were touched, or
@@ -39,9 +39,12 @@ class Candidate(NamedTuple):
     version: int  # of its run's moves; another than now: withdrawn
 
 
-def greedy(problem: Problem, start: Levels, budget: int, *, ceiling: Levels | None = None) -> list[Raises]:
+def greedy(
+    problem: Problem, start: Levels, budget: int, *, ceiling: Levels | None = None, plain: bool = False
+) -> list[Raises]:
     """The moves that lead from `start` as far as `budget` allows, no run above `ceiling`."""
-    return _Search(problem, start, budget, problem.none + len(problem.costs) - 1 if ceiling is None else ceiling).run()
+    highest = problem.none + len(problem.costs) - 1
+    return _Search(problem, start, budget, highest if ceiling is None else ceiling, plain=plain).run()
 
 
 def applied(levels: Levels, moves: Iterable[Raises]) -> Levels:
@@ -64,8 +67,9 @@ def gain(problem: Problem, reached: NDArray[np.float64], raises: Raises) -> floa
 class _Search:
     """The state of one greedy search."""
 
-    def __init__(self, problem: Problem, start: Levels, budget: int, ceiling: Levels) -> None:
+    def __init__(self, problem: Problem, start: Levels, budget: int, ceiling: Levels, *, plain: bool) -> None:
         self.problem = problem
+        self.plain = plain
         self.ceiling = ceiling
         self.levels = start.copy()
         self.left = budget - problem.cost(start)
@@ -110,6 +114,8 @@ class _Search:
         costs, levels = self.problem.costs, self.levels
         for level in range(levels[run] + 1, self.ceiling[run] + 1):
             raises = self.problem.raises(levels, run, level)
+            if self.plain and len(raises) > 1:
+                continue
             cost = sum(int(costs[to] - costs[levels[other]]) for other, to in raises)
             if cost <= self.left:
                 # Together the raises of a move gain no more than the sum of what each gains alone.

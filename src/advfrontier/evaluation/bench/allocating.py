@@ -39,7 +39,7 @@ def common_runs(places: Sequence[str]) -> dict[str, int]:
 
 
 def allocate_places(
-    places: Sequence[str], *, budgets: Sequence[int], runs: Sequence[str] | None = None
+    places: Sequence[str], *, budgets: Sequence[int], runs: Sequence[str] | None = None, plain: bool = False
 ) -> dict[int, Ensemble]:
     """Allocate on traced models of one norm: on these runs, or on all that every one of them has finished."""
     reached = common_runs(places)
@@ -49,7 +49,7 @@ def allocate_places(
     queries = min(reached[run] for run in chosen)
     levels = levels_of(queries)
     traces = (load_traces(place, runs=chosen).thin(levels) for place in places)
-    return dict(zip(budgets, allocate(traces, budgets=budgets, levels=levels), strict=True))
+    return dict(zip(budgets, allocate(traces, budgets=budgets, levels=levels, plain=plain), strict=True))
 
 
 def allocate_to(
