@@ -4,6 +4,7 @@ The reference folder holds, for the first 64 test images of four nets, the dista
 1000 queries and the samples that AutoAttack leaves robust at two radii. Without options this prints the ratio of mean
 distances for every solver that adv-lib has, and how APGD_min compares with the best of them. With --pool it traces the
 whole extended pool on two nets (half an hour on one core, continued where it was stopped) and compares what is left.
+With --published the solvers are those of their papers: what the departures are worth is the ratio of the two tables.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 
 from advfrontier import trace
 from advfrontier.pool import pool
+from advfrontier.solvers import PUBLISHED
 from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
@@ -42,10 +44,15 @@ def load_nets(shared: Path) -> Any:
     return module
 
 
-def distances(nets: Any, net: str, norm: str, runs: list[str]) -> dict[str, NDArray[np.float64]]:
+def distances(
+    nets: Any, net: str, norm: str, runs: list[str], *, published: bool = False
+) -> dict[str, NDArray[np.float64]]:
     """Distance per image after 1000 queries, by run."""
     images, labels = nets.images(nets.NETS[net][0], IMAGES)
-    traces = trace(nets.load(net), images, labels, norm=norm, runs=runs, batch_size=IMAGES, progress=True)
+    traces = trace(
+        nets.load(net), images, labels, norm=norm, runs=runs, batch_size=IMAGES, progress=True,
+        solvers=PUBLISHED if published else None,
+    )  # fmt: skip
     for flag in traces.flags:
         print(f"  flag on {net} {norm}: {flag}", file=sys.stderr)
     return dict(zip(traces.runs, traces.distances[:, -1], strict=True))
@@ -56,7 +63,9 @@ def mean(distance: NDArray[np.float64], correct: NDArray[np.bool_], worst: float
     return float(np.where(np.isinf(distance), worst, distance)[correct].mean())
 
 
-def base_table(nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any]]], only: list[str] | None) -> bool:
+def base_table(
+    nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any]]], only: list[str] | None, *, published: bool
+) -> bool:
     """Print ratios of mean distances for the base runs (or for these only); return whether every bar holds."""
     ratios, held = [], True
     apgd: dict[str, list[float]] = {"L1": [], "L2": [], "Linf": []}
@@ -71,7 +80,7 @@ def base_table(nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any]]], o
             runs = [run for run in runs if only is None or run in only]
             if not runs:
                 continue
-            ours = distances(nets, net, norm, runs)
+            ours = distances(nets, net, norm, runs, published=published)
             worst = max(d[np.isfinite(d)].max() for d in (*peers.values(), *ours.values()))
             for run, distance in ours.items():
                 value = mean(distance, correct, worst)
@@ -136,6 +145,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shared", type=Path, default=HERE.parent / "shared", help="folder with nets/ and reference/")
     parser.add_argument("--pool", action="store_true", help="the extended pool against AutoAttack")
+    parser.add_argument("--published", action="store_true", help="the solvers of their papers; without --pool")
     parser.add_argument("--only", nargs="+", help="base runs to compare, such as fmn; without --pool")
     parser.add_argument("--nets", nargs="+", help="nets to compare on, of those in the reference")
     parser.add_argument("--cache", type=Path, default=HERE / "build" / "parity", help="where --pool keeps what is done")
@@ -149,7 +159,7 @@ def main() -> int:
     if options.pool:
         return 0 if pool_table(nets, reference, options.cache) else 1
     reference = {net: recorded for net, recorded in reference.items() if options.nets is None or net in options.nets}
-    return 0 if base_table(nets, reference, options.only) else 1
+    return 0 if base_table(nets, reference, options.only, published=options.published) else 1
 
 
 if __name__ == "__main__":

@@ -28,9 +28,12 @@ def formula(name, z, y, t):
     gap = z[y] - max(others) if t is None else max(others) - z[t]
     if name == "margin":
         return gap
-    if name in ("ce", "plain_ce"):
+    if name == "plain_ce":
         total = np.log(np.exp(z - np.max(z)).sum()) + np.max(z)
         return z[y] - total if t is None else total - z[t]
+    if name == "ce":
+        rest = np.log(np.exp(np.array(others) - np.max(others)).sum()) + np.max(others)
+        return z[y] - rest if t is None else rest - z[t]
     if len(z) == 2:
         spread = 1
     elif t is not None and len(z) >= 4:
@@ -97,17 +100,31 @@ def test_dlr_does_not_depend_on_the_scale_of_the_logits(scale):
     torch.testing.assert_close(dlr(z * scale, y, t), dlr(z, y, t))
 
 
-def test_only_cross_entropy_loses_its_gradient_on_confident_models():
-    logits = torch.tensor([[200.0, 1.0, 0.5, 0.0]], requires_grad=True)
-    y = torch.tensor([0])
+@TARGETED
+@pytest.mark.parametrize("first", [200.0, -200.0])
+def test_only_the_published_cross_entropy_saturates(targeted, first):
+    logits = torch.tensor([[first, 1.0, 0.5, 0.0]], requires_grad=True)
+    y, t = torch.tensor([0]), torch.tensor([1])
     size = {
-        name: torch.autograd.grad(loss(logits, y, None).sum(), logits)[0].abs().sum() for name, loss in LOSSES.items()
+        name: float(torch.autograd.grad(loss(logits, y, t if targeted else None, None).sum(), logits)[0].abs().sum())
+        for name, loss in LOSSES.items()
     }
-    assert size["ce"] == size["plain_ce"] == 0
-    assert all(float(value) > 1e-3 for name, value in size.items() if name not in ("ce", "plain_ce"))
-    assert ce(logits, y, None).isfinite().all()
-    (scaled,) = torch.autograd.grad(ce(logits, y, None, torch.tensor([199.0])).sum(), logits)
-    assert scaled.abs().sum() > 1e-4
+    assert (size["plain_ce"] == 0) == (first > 0 and not targeted)
+    assert all(value > 1e-3 for name, value in size.items() if name != "plain_ce")
+    assert all(loss(logits, y, None, None).isfinite().all() for loss in LOSSES.values())
+
+
+@CLASSES
+@TARGETED
+def test_log_odds_order_points_as_the_cross_entropy_and_have_its_direction(classes, targeted):
+    z, y, t = batch(7, classes, rows=200)
+    y, t = torch.zeros_like(y), torch.ones_like(t)
+    goals = t if targeted else None
+    z.requires_grad_()
+    ours, theirs = ce(z, y, goals), plain_ce(z, y, goals)
+    assert torch.equal(ours.argsort(), theirs.argsort())
+    (g,), (h,) = torch.autograd.grad(ours.sum(), z), torch.autograd.grad(theirs.sum(), z)
+    torch.testing.assert_close(g / g.norm(dim=1, keepdim=True), h / h.norm(dim=1, keepdim=True))
 
 
 @CLASSES
@@ -117,7 +134,7 @@ def test_cross_entropy_is_taken_where_the_margin_at_the_input_is_five(classes, t
     goals = t if targeted else None
     at_input = torch.tensor([0.0, 0.1, 1.0, 4.0, 5.0, 10.0, 50.0, 1e6], dtype=torch.float64)
     factor = torch.tensor([5e12, 50, 5, 1.25, 1, 0.5, 0.1, 5e-6])
-    torch.testing.assert_close(ce(z, y, goals, at_input), plain_ce(z * factor[:, None], y, goals))
+    torch.testing.assert_close(ce(z, y, goals, at_input), ce(z * factor[:, None], y, goals))
     torch.testing.assert_close(plain_ce(z, y, goals, at_input), plain_ce(z, y, goals))
 
 

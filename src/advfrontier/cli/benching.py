@@ -40,6 +40,7 @@ from advfrontier.report.experiment.terminal import (
     print_status,
     print_trace,
 )
+from advfrontier.solvers import PUBLISHED
 from advfrontier.sources.benchmark import load_benchmark
 from advfrontier.store import Store
 from advfrontier.threat.names import NORMS
@@ -62,6 +63,7 @@ def trace_command(
     runs: str | None = None,
     pool: str = "paper",
     queries: int = MAX_QUERIES,
+    published: bool = False,
     seed: int = 42,
     machine: Machine = _MACHINE,
     json: bool = False,
@@ -84,6 +86,8 @@ def trace_command(
         paper, or extended with attacks beyond it.
     queries
         Where each run stops, of its schedule of 1000.
+    published
+        The solvers as their papers have them, without the departures that docs/solvers.md lists.
     seed
         Of the random restarts.
     json
@@ -106,6 +110,7 @@ def trace_command(
                 queries=queries,
                 pool=pool,
                 seed=seed,
+                solvers=PUBLISHED if published else None,
                 batch_size=machine.batch_size,
                 device=machine.device,
                 threads=threads,

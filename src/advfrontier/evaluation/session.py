@@ -189,6 +189,14 @@ def shards(samples: int, size: int) -> list[tuple[int, int]]:
     return [(first, min(size, samples - first)) for first in range(0, samples, size)]
 
 
+def check_attacks(solvers: Mapping[str, Solver] | None) -> None:
+    """Refuse solvers for attacks that do not exist; those of other norms are never asked for."""
+    for attack in solvers or {}:
+        run = Run.parse(attack)
+        facts = facts_of(run.solver)
+        check_run(run, facts.norms[0] if facts else "")
+
+
 def open_session(
     place: str,
     *,
@@ -208,6 +216,7 @@ def open_session(
     A new record costs up to 5 queries on a few samples to try the model, and 2 per sample for the clean pass. A
     record of the first samples of the same data is extended by the others.
     """
+    check_attacks(solvers)
     store = Store(place)
     held = store.record()
     loaded = load_model(model, terms) if isinstance(model, str) else model

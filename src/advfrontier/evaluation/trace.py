@@ -21,7 +21,16 @@ from advfrontier.engine import (
     verify,
 )
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.session import Session, Workers, doubtful, flags_of, open_session, read_units, units_of
+from advfrontier.evaluation.session import (
+    Session,
+    Workers,
+    check_attacks,
+    doubtful,
+    flags_of,
+    open_session,
+    read_units,
+    units_of,
+)
 from advfrontier.evaluation.units import Terms, read_clean
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import MAX_QUERIES, Run, check_run
@@ -83,15 +92,14 @@ def trace(
     `queries` says where each run stops: the first so many queries of its full schedule of 1000. Samples that are
     misclassified anyway have distance 0 and cost nothing; those that a run never breaks have inf. `pack` runs share a
     batch, which helps when there are few samples, at the price of bits that depend on it. `solvers` replaces the solver
-    of an attack (`{"fmn": Fmn(alpha=1)}`).
+    of an attack (`{"fmn": Fmn(alpha=1)}`, or `PUBLISHED` for all as in their papers).
     """
     images = check_data(images, labels)
     if queries % CHECKPOINT or not CHECKPOINT <= queries <= MAX_QUERIES:
         raise FrontierError(
             f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to {MAX_QUERIES}"
         )
-    for attack in solvers or {}:
-        check_run(Run.parse(attack), get_norm(norm).name)
+    check_attacks(solvers)
     for name, value in (("batch_size", batch_size), ("pack", pack)):
         if value < 1:
             raise FrontierError(f"{name} is {value}: expected at least 1")
@@ -149,6 +157,7 @@ def trace_to(
     queries: int = MAX_QUERIES,
     pool: str = "paper",
     seed: int = 42,
+    solvers: Mapping[str, Solver] | None = None,
     name: str | None = None,
     batch_size: int = 100,
     device: str = "cpu",
@@ -174,6 +183,7 @@ def trace_to(
         terms=terms,
         keep_points=False,
         keep_state=False,
+        solvers=solvers,
         command=command,
     )
     members = [str(run) for run in pool_of(terms.norm, classes=session.classes, name=pool)] if runs is None else runs

@@ -12,6 +12,7 @@ from advfrontier.solvers.fmn import Fmn
 from advfrontier.solvers.pdgd import Pdgd
 from advfrontier.solvers.pdpgd import Pdpgd
 from advfrontier.solvers.protocol import Answer, Problem, Solver
+from advfrontier.solvers.published import PUBLISHED
 from advfrontier.solvers.sigma_zero import SigmaZero
 from advfrontier.solvers.square_min import SquareMin
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from advfrontier.pool import Run
 
 __all__ = [
+    "PUBLISHED",
     "Alma",
     "Answer",
     "ApgdMin",

@@ -45,6 +45,7 @@ class Alma:
     tau: float = 0.95
     gamma: float = 1.2
     alpha: float = 0.9
+    keep_momentum: bool = False  # as published: also momentum that pushes against the box
 
     def start(self, problem: Problem) -> AlmaState:
         """Multiplier and weight of one, and a running square of ones."""
@@ -92,9 +93,10 @@ class Alma:
         waited = (i - state.first_success).clamp_(min=0) / (problem.steps - state.first_success)
         rate = state.rate * self.rate_decrease**waited
         state.point = torch.addcmul(state.point, state.momentum, -rate[:, None]).clamp_(0, 1)
-        # Momentum that pushes against the box would keep the feature there long after its gradient has turned: drop it.
-        free = (state.point - state.momentum.sign()).clamp_(0, 1).sub_(state.point).abs_().sign_()
-        state.momentum.mul_(free)
+        if not self.keep_momentum:
+            # What pushes against the box would keep the feature there long after its gradient has turned.
+            free = (state.point - state.momentum.sign()).clamp_(0, 1).sub_(state.point).abs_().sign_()
+            state.momentum.mul_(free)
 
     def _first_step(self, problem: Problem, state: AlmaState, g: Tensor) -> None:
         """Choose each sample's step size so that the first plain gradient step moves it by the wanted distance."""

@@ -34,7 +34,7 @@ class Fmn:
     alpha: float | None = None  # 10 in ℓ∞, where a unit step is 1/√d per feature; 1 elsewhere
     gamma: float = 0.05
     gamma_final: float = 0.001
-    strict: bool = False  # the published radius rule, which can stall just inside the boundary
+    strict: bool = False  # the published step and radius rule, which can stall just inside the boundary
 
     def start(self, problem: Problem) -> FmnState:
         """Before the first success the radius is unknown, except in ℓ0, where it starts at one feature."""
@@ -56,15 +56,23 @@ class Fmn:
         rule = self._features if norm.name == "L0" else self._radius
         state.radius = torch.minimum(rule(problem, state, answer, γ), problem.largest)
         step = answer.gradient.mul_((α / answer.length)[:, None])
-        # Entries at the end of the box take their share of the step's length and then cannot move, which stalls the
-        # search: keep what the box leaves of the step, at the full length. ℓ0 does better with the published step,
-        # except where every feature may change already and that was not enough.
-        if norm.name != "L0":
-            step = _inside_box(state.point, step, α)
-        elif (stuck := ~answer.found & (state.radius >= problem.largest)).any():
-            step[stuck] = _inside_box(state.point[stuck], step[stuck], α)
+        if not self.strict:
+            step = self._fit(problem, state, answer, step, α)
         δ = (state.point - problem.inputs).sub_(step)
         state.point = norm.project(δ, state.radius).add_(problem.inputs).clamp_(0, 1)
+
+    @staticmethod
+    def _fit(problem: Problem, state: FmnState, answer: Answer, step: Tensor, α: float) -> Tensor:
+        """What the box leaves of the step, at the full length.
+
+        Entries at the end of the box take their share of the length and then cannot move, which stalls the search. ℓ0
+        does better with the published step, except where every feature may change already and that was not enough.
+        """
+        if problem.norm.name != "L0":
+            return _inside_box(state.point, step, α)
+        if (stuck := ~answer.found & (state.radius >= problem.largest)).any():
+            step[stuck] = _inside_box(state.point[stuck], step[stuck], α)
+        return step
 
     def _radius(self, problem: Problem, state: FmnState, answer: Answer, γ: float) -> Tensor:
         ε = state.radius

@@ -46,14 +46,16 @@ def plain_ce(
 
 
 def ce(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None) -> Tensor:
-    """The cross-entropy of logits scaled, for each sample, so that the input's margin is CE_MARGIN.
+    """The cross-entropy as log-odds, of logits scaled for each sample so that the input's margin is CE_MARGIN.
 
-    Its gradient is the mean over all rivals, weighted by their probabilities: with flat logits it points at none of
-    them and misses the nearest, with very confident ones it vanishes.
+    Log-odds order points as the cross-entropy does and have its gradient's direction, but never saturate. The gradient
+    is a mean over all rivals, weighted by their probabilities: with flat logits it would point at none of them.
     """
     if input_margin is not None:
         logits = logits * (CE_MARGIN / input_margin.clamp(min=TINY))[:, None]
-    return plain_ce(logits, labels, targets)
+    classes = labels if targets is None else targets
+    odds = _logit(logits, classes) - logits.scatter(1, classes[:, None], -torch.inf).logsumexp(1)
+    return odds if targets is None else -odds
 
 
 def dlr(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None) -> Tensor:
