@@ -4,11 +4,29 @@ import numpy as np
 import pytest
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.experiment import KnownPoints, Subject, experiment, norm_experiment, reduce_traces
-from advfrontier.evaluation.experiment.attacks import AoiRow, aoi_summaries, cases, ensemble_rows, robust_table
+from advfrontier.evaluation.experiment import (
+    KnownPoints,
+    ModelFacts,
+    Subject,
+    experiment,
+    norm_experiment,
+    reduce_traces,
+)
+from advfrontier.evaluation.experiment.attacks import (
+    AoiRow,
+    AttackTables,
+    Growth,
+    RobustTable,
+    aoi_summaries,
+    cases,
+    ensemble_rows,
+    robust_table,
+    totals,
+)
+from advfrontier.evaluation.experiment.defences import baseline_instability
 from advfrontier.evaluation.experiment.subject import growth_grid, holds
-from advfrontier.frontier import Trajectories, allocate, aoi
-from advfrontier.frontier.baseline import BaselineAOI
+from advfrontier.frontier import Curve, Trajectories, allocate, aoi, rank_stability
+from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
 from advfrontier.pool import paper_ensemble
 
 # AOI of the thirteen held-out models in L1, as published: AutoAttack, 4k and 12k.
@@ -61,7 +79,7 @@ def pool_of_four():
 
 def test_summary_of_published_aois_is_the_published_one():
     rows = [
-        AoiRow(model, "held-out", BaselineAOI(aa, aa, aa), {4000: four, 12000: twelve}, {})
+        AoiRow(model, "held-out", BaselineAOI(aa, aa, aa), {4000: four, 12000: twelve}, {}, {4000: aa, 12000: aa - 1})
         for model, (aa, four, twelve) in PUBLISHED_AOI.items()
     ]
     (found,) = aoi_summaries(rows)
@@ -69,6 +87,8 @@ def test_summary_of_published_aois_is_the_published_one():
     assert (round(found.tiers[4000].mean, 2), round(found.tiers[4000].deviation, 2)) == (97.83, 0.53)
     assert (round(found.tiers[12000].mean, 2), round(found.tiers[12000].deviation, 2)) == (98.94, 0.23)
     assert found.matched == {4000: 8, 12000: 13}
+    assert found.matched_straight == {4000: 13, 12000: 0}
+    assert found.straight[4000] == found.baseline
 
 
 def test_robust_accuracies_as_published_match_as_published():
@@ -76,10 +96,61 @@ def test_robust_accuracies_as_published_match_as_published():
     for model, (aa, ours) in PUBLISHED_ROBUST.items():
         known = KnownPoints((0.5,), (aa / 1000,), (100.0,))
         subjects.append(subject(model, "held-out", {12000: [1.0] * ours + [0.1] * (1000 - ours)}, known=known))
-    table = robust_table(subjects, {"d": [0.5]})
-    assert table.matched["held-out"] == {12000: 13}
-    gain = table.gain["held-out"][12000]
+    (summary,) = robust_table(subjects, {"d": [0.5]}).summaries
+    assert (summary.split, summary.compared, summary.matched) == ("held-out", 13, {12000: 13})
+    gain = summary.gain[12000]
     assert (round(100 * gain.mean, 1), round(100 * gain.deviation, 1)) == (1.5, 1.6)
+
+
+def test_models_are_counted_once_at_each_radius():
+    def known(at):
+        return KnownPoints((*at,), (0.5,) * len(at), (9.0,) * len(at))
+
+    weak, strong = {10: [0.1, 0.1, 0.1, 9.0]}, {10: [9.0, 9.0, 9.0, 0.1]}
+    subjects = [
+        subject("a", "train", weak, known=known([1.0, 2.0]), data="one"),
+        subject("b", "held-out", strong, known=known([1.0, 2.0]), data="one"),
+        subject("c", "held-out", weak, known=known([3.0]), data="two"),
+    ]
+    table = robust_table(subjects, {"one": [1.0, 2.0], "two": [3.0]})
+    assert [(row.model, row.place, row.epsilon) for row in table.rows] == [
+        ("a", 0, 1.0), ("b", 0, 1.0), ("c", 0, 3.0), ("a", 1, 2.0), ("b", 1, 2.0),
+    ]  # fmt: skip
+    found = {(s.place, s.split): (s.epsilons, s.compared, s.matched[10]) for s in table.summaries}
+    assert found == {
+        (0, "train"): ((1.0,), 1, 1),
+        (0, "held-out"): ((1.0, 3.0), 2, 1),
+        (0, "all"): ((1.0, 3.0), 3, 2),
+        (1, "train"): ((2.0,), 1, 1),
+        (1, "held-out"): ((2.0,), 1, 0),
+        (1, "all"): ((2.0,), 2, 1),
+    }
+
+
+def test_totals_count_pairs_of_model_and_norm():
+    # The paper's counts at 12k in robust accuracy: 13, 10 and 5 of 13 held-out models, 29, 20 and 13 of all 30.
+    tables = []
+    for held_out, everyone in ((13, 29), (10, 20), (5, 13)):
+        subjects = [
+            subject(
+                f"{split}{k}",
+                split,
+                {12000: [1.0 if k < matched else 3.0, 4.0]},
+                known=KnownPoints((2.0,), (0.5,), (1,)),
+            )
+            for split, count, matched in (("train", 17, everyone - held_out), ("held-out", 13, held_out))
+            for k in range(count)
+        ]
+        rows = [
+            AoiRow(s.model, s.split, BaselineAOI(0.9, 0.9, 0.9), {12000: 0.95}, {}, {12000: 0.89}) for s in subjects
+        ]
+        robust = robust_table(subjects, {"d": [2.0, 2.0]})
+        assert isinstance(robust, RobustTable)
+        tables.append(AttackTables((), (), tuple(rows), aoi_summaries(rows), robust, Growth((), {}, {})))
+    found = {(total.what, total.split): (total.matched[12000], total.compared) for total in totals(tables)}
+    assert found["robust", "held-out"] == (28, 39)
+    assert found["robust", "all"] == (62, 90)
+    assert (found["aoi", "all"], found["straight", "all"]) == ((90, 90), (0, 90))
 
 
 def test_rows_of_the_papers_ensembles_are_its_table():
@@ -170,13 +241,118 @@ def test_models_in_doubt_are_bracketed_and_a_pool_of_them_has_no_doi():
     rows = {row.model: row for row in tables.doi.rows}
     assert rows["masked"].positions[20] == "(1)"
     assert rows["fine"].positions[20] == "1"
-    assert rows["masked"].flags == ("the margin has no gradient",)
+    assert rows["masked"].flags == dict.fromkeys((10, 20), ("the margin has no gradient",))
+    assert tables.doi.steady == ("fine",)
+    assert (tables.doi.same_order, tables.doi.moved) == (None, None)
     assert tables.early_rejection is None  # though `fine` lies below `masked` everywhere
     assert list(tables.instability.ranks) == ["fine"]
     assert any("in doubt: masked" in note for note in tables.notes)
     alone = norm_experiment("L2", [masked], ensembles).defences["d"].tables
     assert alone.doi is None
     assert any("no DOI" in note for note in alone.notes)
+
+
+def test_a_model_that_a_small_tier_leaves_unbroken_is_bracketed_there_alone():
+    subjects = [
+        subject("late", "train", {10: [9.0, 9.0, np.inf], 20: [4.0, 4.0, 4.0]}),
+        subject("good", "train", {10: [3.0, 3.0, 2.0], 20: [3.0, 3.0, 2.0]}),
+        subject("poor", "held-out", {10: [1.0, 1.0, 2.0], 20: [1.0, 1.0, 1.0]}),
+    ]
+    found = norm_experiment("L2", subjects, {20: paper_ensemble("paper-4k", "L2")}).defences["d"].tables.doi
+    rows = {row.model: row for row in found.rows}
+    assert rows["late"].positions == {10: "(1)", 20: "1"}
+    assert rows["late"].dois[10] > 1  # it is no part of that frontier
+    assert rows["late"].flags == {10: ("1 of 3 samples were never broken",)}
+    assert (rows["late"].bracketed(10), rows["late"].bracketed(20)) == (True, False)
+    assert rows["good"].dois == {10: 1.0, 20: pytest.approx(8 / 12)}  # against another frontier at each tier
+    assert found.steady == ("good", "poor")
+    # Among themselves `good` is the frontier at both tiers, and `poor` goes from 4/8 to 3/8.
+    assert found.moved == pytest.approx(1 / 8)
+    assert found.same_order is True
+
+
+def test_a_tier_that_breaks_no_model_wholly_has_no_doi_and_the_others_do():
+    subjects = [subject("a", "train", {10: [1.0, np.inf], 20: [1.0, 2.0]})]
+    tables = norm_experiment("L2", subjects, {20: paper_ensemble("paper-4k", "L2")}).defences["d"].tables
+    assert tables.doi.rows[0].dois == {20: 1.0}
+    assert any("no DOI with 10 queries" in note for note in tables.notes)
+
+
+def test_ranks_by_autoattack_are_read_off_its_lines_where_every_model_is_known():
+    def at(radii, accuracies):
+        return KnownPoints(radii, accuracies, (1.0,) * len(radii))
+
+    subjects = [
+        subject("steep", "train", {20: [1.0, 2.0, 3.0, 4.0, 0.0]}, known=at((1.0, 2.0, 3.0), (0.8, 0.3, 0.2))),
+        subject("flat", "train", {20: [1.5, 2.5, 3.5, 4.5, 0.0]}, known=at((1.5, 4.0), (0.6, 0.5))),
+        subject("gone", "held-out", {20: [0.1, 0.2, 0.3, 0.4, 0.5]}, known=at((0.5, 0.6), (0.1, 0.0))),
+        subject("unknown", "held-out", {20: [1.0, 1.0, 1.0, 1.0, 1.0]}),
+    ]
+    found = baseline_instability(subjects, 1.5)
+    assert list(found.baseline.ranks) == ["steep", "flat", "gone"]  # nobody asked AutoAttack about the last
+    ε = found.baseline.epsilons
+    assert 1.5 in ε
+    assert max(ε) == 3.0  # `steep` is not known beyond; `gone` is, because nothing of it is left at 0.6
+    assert found.tier.epsilons == ε
+    by_hand = {
+        "steep": np.interp(ε, [0, 1, 2, 3], [0.8, 0.8, 0.3, 0.2]),
+        "flat": np.interp(ε, [0, 1.5, 4], [0.8, 0.6, 0.5]),
+        "gone": np.interp(ε, [0, 0.5, 0.6], [1.0, 0.1, 0.0]),
+    }
+    for k in range(len(ε)):
+        order = sorted(by_hand, key=lambda model, k=k: -by_hand[model][k])
+        assert [found.baseline.ranks[model][k] for model in order] == [1, 2, 3]
+    assert found.baseline.moved["steep"] == 1
+    distances = {s.model: s.tiers[20] for s in subjects[:3]}
+    assert found.tier.moved == rank_stability(distances, epsilons=ε).moved
+    assert baseline_instability(subjects[2:], 1.5) is None
+
+
+def test_tiers_are_scored_like_autoattack_and_flags_are_kept():
+    rng = np.random.default_rng(5)
+    frontier = rng.lognormal(0, 0.5, 200)
+    frontier[:3] = np.inf
+    radii = baseline_radii(frontier)
+    found = Curve.of(frontier).at(radii)
+    below = np.where(np.arange(9) < 2, found - 0.02, found)
+    subjects = [
+        subject("on it", "train", {10: frontier * 1.1, 20: frontier}, known=known_at(radii, found)),
+        subject("below", "held-out", {10: frontier * 1.1, 20: frontier}, known=known_at(radii, below)),
+    ]
+    tables = norm_experiment("L2", subjects, {20: paper_ensemble("paper-4k", "L2")}).attacks
+    on, under = tables.aoi
+    # The frontier has an AOI of 1; known at these radii alone it has AutoAttack's, which found the same.
+    assert on.tiers[20] == 1
+    assert on.straight[20] == on.baseline.value != 1
+    assert on.ceiling == under.ceiling == on.straight[20]
+    assert on.straight[10] == baseline_aoi(radii, Curve.of(frontier * 1.1).at(radii), frontier).value
+    assert under.baseline.value > under.straight[20]
+    everyone = tables.aoi_summaries[-1]
+    assert (everyone.split, everyone.compared, everyone.matched_straight) == ("all", 2, {10: 0, 20: 1})
+    assert on.flags == ("3 of 200 samples were never broken",)
+    assert under.flags[0] == on.flags[0]
+    assert under.flags[1].startswith("AutoAttack: the attack is below the frontier at 2 radii")
+    best, worst = experiment("x", (10, 20), {"L2": norm_experiment("L2", subjects, {})}).cases
+    assert best == worst  # one held-out model
+    assert best.gain == under.straight[20] - under.baseline.value
+    assert best.exact == 1 - under.baseline.value
+
+
+def known_at(radii, accuracies):
+    return KnownPoints(tuple(radii.tolist()), tuple(accuracies.tolist()), (1.0,) * len(radii))
+
+
+def test_models_are_listed_with_their_rank_in_every_norm():
+    ensembles = {20: paper_ensemble("paper-4k", "L2")}
+    first = [subject("a", "train", {20: [1.0, 0.0]}), subject("b", "held-out", {20: [2.0, 3.0]}, doubts=["random"])]
+    second = [subject("a", "train", {20: [5.0, 0.0]}), subject("b", "held-out", {20: [2.0, 3.0]})]
+    facts = [ModelFacts(name, "d", split, 5, 5) for name, split in (("a", "train"), ("b", "held-out"), ("c", "train"))]
+    norms = {"L1": norm_experiment("L1", first, ensembles), "L2": norm_experiment("L2", second[:1], ensembles)}
+    a, b, c = experiment("x", (20,), norms, models=facts).models
+    assert (a.clean, b.clean, c.clean) == (0.5, 1.0, None)
+    assert a.ranks == {"L1": "1", "L2": "1"}
+    assert b.ranks == {"L1": "(1)"}
+    assert c.ranks == {}
 
 
 def test_models_are_ranked_within_their_data_set_only():
@@ -213,7 +389,7 @@ def subject_of(trajectories):
 
 def test_cases_are_the_extremes_of_held_out_models_over_all_norms():
     def row(model, split, ours, aa):
-        return AoiRow(model, split, BaselineAOI(aa, aa, aa), {4000: 0.5, 12000: ours}, {})
+        return AoiRow(model, split, BaselineAOI(aa, aa, aa), {12000: 1.0}, {}, {12000: ours})
 
     tables = {
         "L2": [row("a", "train", 0.99, 0.10), row("b", "held-out", 0.99, 0.95)],

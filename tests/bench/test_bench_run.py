@@ -126,6 +126,36 @@ def test_ensembles_are_made_again_only_if_what_they_rest_on_changed(tiny, monkey
     assert calls == [1]
 
 
+def with_budgets(bench, *budgets):
+    return Bench(replace(bench.benchmark, budgets=budgets), bench.out)
+
+
+def test_only_the_benchmarks_own_pool_is_judged_against(tiny, tmp_path):
+    run_benchmark(tiny(pool=("fmn", "ddn", "pdgd")))
+    fewer = run_benchmark(tiny(pool=("fmn",)))
+    alone = run_benchmark(Bench(tiny(pool=("fmn",)).benchmark, str(tmp_path / "alone")))
+    for one, other in zip(fewer.norms["L2"].subjects, alone.norms["L2"].subjects, strict=True):
+        assert np.array_equal(one.frontier, other.frontier)  # what ddn and pdgd left there does not count
+    (tier, *_) = fewer.norms["L2"].attacks.tiers
+    train = next(s for s in fewer.norms["L2"].attacks.aoi_summaries if s.split == "train")
+    assert train.tiers[tier.tier].mean == pytest.approx(tier.aoi)  # the two tables of one page agree
+    raised = run_benchmark(with_budgets(tiny(pool=("fmn",)), 60, 110))  # the leftovers end at 80 queries
+    assert raised.failures == ()
+    assert raised.norms["L2"].attacks.aoi[0].tiers[110] == 1
+
+
+def test_longer_traces_of_larger_budgets_change_nothing(tiny, tmp_path):
+    bench = tiny()
+    run_benchmark(with_budgets(bench, 60, 160))
+    after = run_benchmark(bench)
+    fresh = run_benchmark(Bench(bench.benchmark, str(tmp_path / "fresh")))
+    for one, other in zip(after.norms["L2"].subjects, fresh.norms["L2"].subjects, strict=True):
+        assert np.array_equal(one.frontier, other.frontier)
+        assert one.growth == other.growth
+    files_of = [Path(place) / "ensembles" / "L2-80.toml" for place in (bench.out, tmp_path / "fresh")]
+    assert files_of[0].read_text() == files_of[1].read_text()
+
+
 def test_what_fails_is_named_and_the_rest_is_done(tiny):
     bench = tiny(models=("plain", "noisy", "lost"))
     found = run_benchmark(bench)
@@ -290,6 +320,28 @@ def test_baseline_keeps_its_radii_when_the_frontier_moves(tiny, monkeypatch):
     run_benchmark(more)
     assert calls == []  # another attack moves the frontier, but AutoAttack's points stay true
     assert radii_of(bench.baseline(bench.benchmark["plain"], "L2")) == radii["plain"]
+
+
+def test_autoattack_may_have_a_batch_of_its_own(tiny, tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        baselines, "baseline", lambda m, images, *a, **k: sizes.append(len(images)) or fast_attack(m, images, *a, **k)
+    )
+    tiny()
+    with (tmp_path / "tiny.toml").open("a") as file:
+        file.write("baseline_batch = 3\n")  # of the last model
+    bench = with_baseline(Bench(load_benchmark(tmp_path / "tiny.toml"), str(tmp_path / "out")))
+    assert [model.baseline_batch for model in bench.benchmark.models] == [6, 3]
+    before = {part.model: part.units for part in status(bench).parts if part.stage == "baseline"}
+    assert before == {"plain": 2 * 10, "noisy": 3 * 10}
+    found = run_benchmark(bench)
+    assert found.failures == ()
+    assert [(row.facts.batch, row.facts.baseline_batch) for row in found.models] == [(6, 6), (6, 3)]
+    radii = {model: len(radii_of(bench.baseline(bench.benchmark[model], "L2"))) for model in ("plain", "noisy")}
+    assert sorted(sizes) == sorted([6, 2] * radii["plain"] + [3, 3, 2] * radii["noisy"])
+    assert not [part for part in status(bench).parts if part.left]
+    assert load_benchmark("paper")["I10"].baseline_batch == 100
+    assert load_benchmark("paper")["I9"].baseline_batch == load_benchmark("paper")["I9"].batch
 
 
 def test_baseline_that_is_not_installed_is_said_to_be_missing(tiny, monkeypatch):

@@ -111,7 +111,7 @@ def test_a_sound_model_gets_no_flag():
         (lambda x: sound(dropout(x, 0.2)), "random: two passes over the same images differ"),
         (lambda x: sound(x - x.mean(0)), "depends on the other images of the batch"),
         (lambda x: sound(x * (x[:, :1] > 0.5)), "no gradient on 67% of the checked samples"),
-        (lambda x: sound(x) + (0 * x[:, :1]).sqrt() * (x[:, :1] > 0.5), "no gradient|not finite on .*% of the checked"),
+        (lambda x: sound(x) + (0 * x[:, :1]).sqrt() * (x[:, :1] > 0.5), "not finite on .*% of the checked"),
     ],
 )
 def test_models_in_doubt_are_flagged(function, words):

@@ -75,6 +75,16 @@ def test_flagged_models_are_in_brackets_and_out_of_the_frontier():
     assert masked.doi("masked").flags[0] == "masked gradients"
 
 
+def test_a_part_of_a_pool_has_a_frontier_of_its_own():
+    whole = pool().add("masked", np.full(4, 9.0), samples=SAMPLES, norm="L2", queries=12000, flags=("masked",))
+    part = whole.only(["b"])
+    np.testing.assert_array_equal(part.frontier(), part.distances["b"])
+    assert part.doi("b").value == 1
+    assert whole.only(["masked", "a"]).flagged == {"masked": ("masked",)}
+    with pytest.raises(FrontierError, match="no model z in the pool"):
+        whole.only(["a", "z"])
+
+
 def test_only_comparable_newcomers_are_taken():
     with pytest.raises(FrontierError, match="extend"):
         pool().add("new", np.ones(4), samples=SAMPLES, norm="L2", queries=4000)

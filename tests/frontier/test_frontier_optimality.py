@@ -17,6 +17,7 @@ from advfrontier.frontier import (
     winsorised_aoi,
     winsorised_limit,
 )
+from advfrontier.frontier.baseline import known_up_to, straight_accuracies
 
 values = st.one_of(st.floats(0.01, 20), st.integers(1, 5).map(float), st.just(np.inf))
 
@@ -132,6 +133,16 @@ def test_straight_lines_end_on_the_frontier():
     # The same with one sample of four never broken, where E is 3 by itself.
     unbroken = baseline_aoi([2.0], [0.5], np.array([1.0, 2.0, 3.0, np.inf]))
     assert unbroken.value == pytest.approx((3 - (1.5 + 0.375)) / 0.75)
+
+
+def test_accuracies_off_the_lines_only_where_points_are_known():
+    found = straight_accuracies([4.0, 2.0], [0.2, 0.5], [0.0, 1.0, 2.0, 3.0], clean=0.9)
+    np.testing.assert_allclose(found, [0.9, 0.7, 0.5, 0.35])
+    assert known_up_to([4.0, 2.0], [0.2, 0.5]) == 4
+    with pytest.raises(FrontierError, match="at most 4"):
+        straight_accuracies([4.0, 2.0], [0.2, 0.5], [4.5], clean=0.9)
+    assert known_up_to([2.0, 4.0], [0.5, 0.0]) == np.inf  # nothing is robust at 4, and so beyond
+    np.testing.assert_allclose(straight_accuracies([2.0, 4.0], [0.5, 0.0], [3.0, 9.0], clean=0.9), [0.25, 0])
 
 
 def test_more_radii_tighten_the_bracket():

@@ -3,6 +3,7 @@ import pytest
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier import Curve, rank_stability, reversals
+from advfrontier.frontier.stability import rank_accuracies
 
 # steady falls evenly; early is best up to ε = 2 and then collapses; weak is always last.
 MODELS = {
@@ -34,6 +35,23 @@ def test_a_grid_may_be_given():
     assert table.moved == {"steady": 0, "early": 0, "weak": 0}
     with pytest.raises(FrontierError, match="finite"):
         rank_stability(MODELS, epsilons=[np.inf])
+
+
+def test_accuracies_rank_as_the_distances_they_come_from():
+    grid = [0.5, 1.0, 2.0, 2.4, 4.0]
+    expected = rank_stability(MODELS, epsilons=grid)
+    found = rank_accuracies({name: Curve.of(d).at(grid) for name, d in MODELS.items()}, epsilons=grid)
+    np.testing.assert_array_equal(found.ranks, expected.ranks)
+    assert found.moved == expected.moved
+
+
+def test_accuracies_that_were_rounded_differently_are_equal():
+    found = rank_accuracies({"a": [0.1 + 0.2, 0.5], "b": [0.3, 0.4]}, epsilons=[1.0, 2.0])
+    assert found.ranks.tolist() == [[1, 1], [1, 2]]
+    with pytest.raises(FrontierError, match="rising order"):
+        rank_accuracies({"a": [0.5, 0.4]}, epsilons=[2.0, 1.0])
+    with pytest.raises(FrontierError, match="every radius"):
+        rank_accuracies({"a": [0.5]}, epsilons=[1.0, 2.0])
 
 
 def test_reversals_beyond_the_reference():

@@ -3,8 +3,9 @@
 import sys
 
 import pytest
+import torch
 from support import nets
-from support.models import samples, tanh_mlp
+from support.models import Answering, samples, tanh_mlp
 from support.runs import Bench, catalogue, runs_of
 
 from advfrontier.engine import verify
@@ -27,6 +28,21 @@ def test_random_tanh_network(norm, run):
     # The pull towards one class may leave a sample: APGD_min-CE does in ℓ1. Runs of the solver proper may not.
     assert unbroken <= (2 if unit.run.variant == "target" else 0)
     assert flips(bench, unit) == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("norm", "run"), catalogue("restart1", "target1", classes=4))
+@pytest.mark.parametrize(("classes", "above"), [(2, 0.0), (2, 1e-8), (4, 0.0), (4, 1e-6)])
+def test_ties_at_the_input_are_broken(norm, run, classes, above):
+    """The label leads by nothing, or by less than what counts as misclassified."""
+    weight = torch.tensor([1.0, -2, 3, -1, 0, 0, 0, 0]) / 4
+    shift = torch.tensor([0.0, 0.0, -0.3, -0.5])[:classes]
+    sign = torch.tensor([1.0, -1.0, 0.2, -0.1])[:classes]
+    model = Answering(lambda x: 1 + shift + ((x - 0.5) @ weight.to(x) + above)[:, None] * sign)
+    x = torch.full((4, 8), 0.5)
+    x[:, 4:] = torch.rand(4, 4, generator=torch.Generator().manual_seed(0))
+    unit = Bench.of(model, x, torch.zeros(4, dtype=torch.long), norm).finished(run, 600)
+    assert unit.distances().isfinite().all()
+    assert unit.state.point.isfinite().all()
 
 
 def failures(name, norm, count):

@@ -5,13 +5,14 @@ from functools import partial
 
 import pytest
 import torch
-from support.models import linear, samples, tanh_mlp
+from support.models import Answering, linear, samples, tanh_mlp
 from support.runs import Bench, catalogue, runs_of, small
 
 from advfrontier.pool import CATALOGUE, Run, pool
 from advfrontier.solvers import PUBLISHED, Alma, Answer, Ddn, Fmn, SigmaZero, solver_of
 from advfrontier.solvers.alma import _slope
 from advfrontier.solvers.apgd_min import _window
+from advfrontier.solvers.ddn import DdnState
 from advfrontier.solvers.protocol import Adam, cosine
 from advfrontier.threat.names import NORMS
 
@@ -134,6 +135,67 @@ def test_fmns_step_is_what_the_box_leaves_of_it_at_full_length(strict, fills):
     assert inside.norm(dim=1).max() < 0.95  # the box takes some of every step
 
 
+def checkpoint_of_apgd(*, falls, found=True):
+    """The state after APGD_min's first checkpoint in ℓ2, and the answer it took in; a window is 110 steps."""
+    unit = small("L2").unit("apgd_min-dlr")
+    state = unit.state
+    state.point = state.point + 0.01
+    state.previous = state.previous - 0.02
+    state.falls = torch.full_like(state.falls, falls - 1)  # this step's loss falls as well
+    state.last_loss = torch.full_like(state.last_loss, 9.0)
+    state.lowest_loss = torch.full_like(state.lowest_loss, -9.0)
+    state.lowest_point = state.point + 0.03
+    state.reduced = torch.zeros_like(state.reduced)
+    state.checked_distance = torch.full_like(state.checked_distance, 0.7)
+    before = state.point.clone()
+    answer = answer_of(unit, wrong=False, best=0.5 if found else math.inf)
+    unit.solver.step(unit.problem, state, 109, answer)
+    return unit, before, answer
+
+
+def test_apgd_min_halves_its_step_and_goes_back_where_the_loss_rarely_fell():
+    unit, _, answer = checkpoint_of_apgd(falls=82)  # 110 · 0.75 = 82.5
+    assert (unit.state.relative_step == 1).all()
+    assert unit.state.reduced.all()
+    assert (unit.state.falls == 0).all()
+    assert torch.equal(unit.state.previous, answer.best_point)  # from where it moves on
+    unit, _, _ = checkpoint_of_apgd(falls=82, found=False)
+    assert torch.equal(unit.state.previous, unit.state.lowest_point)  # before any success
+
+
+def test_apgd_min_keeps_its_step_and_momentum_while_the_loss_falls_and_distances_too():
+    unit, before, answer = checkpoint_of_apgd(falls=83)
+    assert (unit.state.relative_step == 2).all()
+    assert not unit.state.reduced.any()
+    assert torch.equal(unit.state.previous, before)
+    problem, ε = unit.problem, unit.state.radius
+
+    def project(point):
+        return (problem.inputs + problem.norm.project(point - problem.inputs, ε)).clamp(0, 1)
+
+    gradient = torch.randn(answer.gradient.shape, generator=torch.Generator().manual_seed(0))
+    ahead = project(before - 2 * ε[:, None] * gradient / gradient.norm(dim=1, keepdim=True))
+    drift = before - (problem.starts - 0.02)
+    torch.testing.assert_close(unit.state.point, project(before + 0.75 * (ahead - before) + 0.25 * drift))
+
+
+@pytest.mark.parametrize(("now", "before", "grows"), [(0.9, 1.0, False), (0.96, 1.0, True)])
+def test_almas_penalty_grows_where_the_loss_did_not_fall_by_a_twentieth(now, before, grows):
+    unit = small("L2").unit("alma")
+    unit.state.checked = torch.full_like(unit.state.checked, before)
+    unit.solver.step(unit.problem, unit.state, 9, answer_of(unit, wrong=False, best=math.inf, loss=now))
+    assert unit.state.ρ.tolist() == pytest.approx([1.2 if grows else 1.0] * 5)
+
+
+@pytest.mark.parametrize("norm", ["L1", "L2"])
+def test_almas_first_step_leaves_room_where_the_box_does_not_allow_the_wanted_distance(norm):
+    """One feature counts, and can go 0.06 down."""
+    x = torch.full((2, 8), 0.06)
+    model = Answering(lambda images: torch.stack([images[:, 0] - 0.04, 0.04 - images[:, 0]], 1))
+    unit = Bench.of(model, x, torch.zeros(2, dtype=torch.long), norm).finished("alma", 400)
+    torch.testing.assert_close(unit.distances(), torch.full((2,), 0.02, dtype=torch.float64), rtol=0.02, atol=0)
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_alma_drops_momentum_that_pushes_against_the_box(keep):
     unit = small("L2").unit("alma")
@@ -167,12 +229,13 @@ def test_fmns_radius_in_l0(wrong, before, best, after):
 @pytest.mark.parametrize(("wrong", "factor"), [(True, 0.95), (False, 1.05)])
 def test_ddn_moves_on_spheres(wrong, factor):
     unit = small("L2").unit("ddn")
-    Ddn().step(unit.problem, unit.state, 0, answer_of(unit, wrong=wrong, best=math.inf))
-    assert unit.state.radius.tolist() == pytest.approx([factor] * 5)
-    inside = ((unit.state.point > 0) & (unit.state.point < 1)).all(1)
-    reach = (unit.state.point - unit.problem.inputs).norm(dim=1)
-    torch.testing.assert_close(reach[inside], unit.state.radius[inside])
-    assert (reach <= unit.state.radius * (1 + 1e-6)).all()
+    unit.problem.inputs.fill_(0.5)  # far from the ends of the box
+    answer = answer_of(unit, wrong=wrong, best=math.inf)
+    downhill = -answer.gradient / answer.length[:, None]
+    state = DdnState(unit.problem.inputs.clone(), torch.full((5,), 0.3))
+    Ddn().step(unit.problem, state, 0, answer)
+    torch.testing.assert_close(state.radius, torch.full((5,), 0.3 * factor))
+    torch.testing.assert_close(state.point - 0.5, 0.3 * factor * downhill)
 
 
 def test_ddn_can_round_to_images_of_eight_bits():

@@ -34,15 +34,15 @@ def formula(name, z, y, t):
     if name == "ce":
         rest = np.log(np.exp(np.array(others) - np.max(others)).sum()) + np.max(others)
         return z[y] - rest if t is None else rest - z[t]
-    if len(z) == 2:
+    if len(z) < (3 if t is None else 4):
         spread = 1
-    elif t is not None and len(z) >= 4:
+    elif t is not None:
         spread = ranked[0] - (ranked[2] + ranked[3]) / 2
     else:
         spread = ranked[0] - ranked[2]
     if name == "dlr":
         return (gap if t is None else z[y] - z[t]) / spread
-    return (gap + 1e-4) / spread
+    return gap / spread + 1e-4
 
 
 @CLASSES
@@ -93,11 +93,12 @@ def test_alma_aims_a_little_beyond_the_boundary_in_both_forms():
     assert (dlr_plus(z, y, t) < 0).tolist() == [False, True]
 
 
+@pytest.mark.parametrize("loss", [dlr, dlr_plus])
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
-def test_dlr_does_not_depend_on_the_scale_of_the_logits(scale):
+def test_the_ratio_does_not_depend_on_the_scale_of_the_logits(loss, scale):
     z, y, t = batch(1, 10)
-    torch.testing.assert_close(dlr(z * scale, y, None), dlr(z, y, None))
-    torch.testing.assert_close(dlr(z * scale, y, t), dlr(z, y, t))
+    torch.testing.assert_close(loss(z * scale, y, None), loss(z, y, None))
+    torch.testing.assert_close(loss(z * scale, y, t), loss(z, y, t))
 
 
 @TARGETED
@@ -140,10 +141,12 @@ def test_cross_entropy_is_taken_where_the_margin_at_the_input_is_five(classes, t
 
 @pytest.mark.parametrize("loss", [dlr, dlr_plus])
 @TARGETED
-def test_with_two_classes_the_ratio_is_measured_by_the_margin_at_the_input(loss, targeted):
-    z, y, t = batch(3, 2)
+def test_with_few_classes_the_ratio_is_measured_by_the_margin_at_the_input(loss, targeted):
+    z, y, t = batch(3, 3 if targeted else 2)
     goals = t if targeted else None
     at_input = torch.arange(1.0, 9.0)
-    torch.testing.assert_close(loss(z, y, goals, at_input), loss(z, y, goals) / at_input, check_dtype=False)
+    beyond = 1e-4 if loss is dlr_plus else 0.0
+    expected = (loss(z, y, goals) - beyond) / at_input + beyond
+    torch.testing.assert_close(loss(z, y, goals, at_input), expected, check_dtype=False)
     z, y, t = batch(3, 3)
     torch.testing.assert_close(loss(z, y, None, at_input), loss(z, y, None))

@@ -54,7 +54,7 @@ def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bo
     oracle.purpose = "checks"
     flags = [TRAINING] if getattr(oracle, "was_training", False) else []
     x = images.to(oracle.device, oracle.dtype)
-    y = labels.to(oracle.device)
+    y = labels.to(oracle.device).long()
     logits = oracle.logits(x)
     _check_logits(logits, len(x), y)
     again = oracle.logits(x)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from advfrontier.engine.clean import margin_to_go, safety
 from advfrontier.errors import FrontierError
 from advfrontier.pool import MAX_QUERIES
 from advfrontier.solvers import Answer, Problem, Solver, solver_of
@@ -31,11 +32,6 @@ if TYPE_CHECKING:
     from advfrontier.threat.norms import Norm
 
 CHECKPOINT = 10  # queries between two recorded distances
-
-# A kept point must be misclassified by more than another batch layout can move its logits (measured: 1.5e-6 of the
-# largest in float32), or it may flip back when it is looked at again.
-_SAFETY = {torch.float64: 1e-12}
-_SAFETY_DEFAULT = 1e-5
 
 
 @dataclass
@@ -108,12 +104,12 @@ def start_unit(
     targets = clean.targets[:, run.index - 1] if run.variant == "target" else None
     problem = Problem(
         inputs=x,
-        labels=labels.to(oracle.device),
+        labels=labels.to(oracle.device).long(),
         targets=targets.to(oracle.device) if targets is not None else None,
         norm=norm,
         steps=horizon // solver.facts.step_queries,
         starts=norm.random_start(x, boundary, seed=run_seed, ids=ids) if restart else x,
-        margin=margin(clean.logits, labels.to(clean.logits.device), targets).to(x),
+        margin=margin_to_go(clean.logits, labels.to(clean.logits.device).long(), targets).to(x),
         boundary=boundary,
         largest=norm.largest(x),
         shape=tuple(images.shape[1:]),
@@ -229,7 +225,7 @@ def _inspect(unit: Unit, gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 def robustly_misclassified(logits: Tensor, gap: Tensor) -> Tensor:
     """Misclassified by a margin that another batch layout cannot undo. Logits that are not finite never count."""
-    return gap < -_SAFETY.get(logits.dtype, _SAFETY_DEFAULT) * logits.abs().amax(1)
+    return gap < -safety(logits)
 
 
 def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:

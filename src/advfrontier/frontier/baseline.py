@@ -1,8 +1,9 @@
 """AOI of an attack known at a few radii only, such as AutoAttack, which tells no distances.
 
 The paper draws straight lines between the known points, which over-estimates the area under a convex curve and so
-under-estimates the AOI. All that the points prove is that a curve never rises: between two radii it lies between the
-two accuracies. Those two step functions bracket the area, and the AOI.
+under-estimates the AOI: the frontier itself, read off such lines, does not score exactly 1. All that the points prove
+is that a curve never rises: between two radii it lies between the two accuracies. Those two step functions bracket the
+area, and the AOI.
 """
 
 from __future__ import annotations
@@ -79,6 +80,23 @@ def baseline_aoi(
         high=score(float(np.dot(widths, np.append(ρ_in[1:], least)))),
         flags=flags,
     )
+
+
+def known_up_to(epsilons: ArrayLike, accuracies: ArrayLike) -> float:
+    """How far the points tell the curve: to the last radius, or for ever if nothing is robust any more."""
+    return float("inf") if np.min(accuracies) == 0 else float(np.max(epsilons))
+
+
+def straight_accuracies(
+    epsilons: ArrayLike, accuracies: ArrayLike, at: ArrayLike, *, clean: float
+) -> NDArray[np.float64]:
+    """Robust accuracy at other radii, off the straight lines that `baseline_aoi` draws; only as far as points go."""
+    wanted = check_epsilon(at)
+    reach = known_up_to(epsilons, accuracies)
+    if (wanted > reach).any():
+        raise FrontierError(f"ε = {wanted.max():g} asked for: expected at most {reach:g}, the last known radius")
+    ε, ρ, _ = _known_points(epsilons, accuracies, clean=clean)
+    return np.asarray(np.interp(wanted, ε, ρ), dtype=np.float64)
 
 
 def _known_points(

@@ -119,6 +119,16 @@ class ReferencePool:
         measure = doi(self.distances[model], self.frontier())
         return Measure(measure.value, tuple(dict.fromkeys((*self.flags.get(model, ()), *measure.flags))))
 
+    def only(self, models: Collection[str]) -> ReferencePool:
+        """These models as a pool of their own, with a frontier of their own."""
+        if unknown := [model for model in models if model not in self.distances]:
+            raise FrontierError(f"no model {unknown[0]} in the pool: expected some of {', '.join(self.distances)}")
+        return replace(
+            self,
+            distances={name: d for name, d in self.distances.items() if name in models},
+            flags={name: reasons for name, reasons in self.flags.items() if name in models},
+        )
+
     def add(
         self,
         model: str,

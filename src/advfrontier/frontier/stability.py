@@ -56,11 +56,32 @@ def rank_stability(distances: Mapping[str, ArrayLike], *, epsilons: ArrayLike | 
             raise FrontierError(
                 "radii must be finite and ≥ 0: expected at least one, such as [2 / 255, 4 / 255, 8 / 255]"
             )
-    robust = _robust(table, grid)
-    first = rankdata(-robust, method="min", axis=0).astype(np.int64)
-    last = rankdata(-robust, method="max", axis=0).astype(np.int64)
+    return _ranked(names, grid, _robust(table, grid) / table.shape[1])
+
+
+def rank_accuracies(accuracies: Mapping[str, ArrayLike], *, epsilons: ArrayLike) -> RankStability:
+    """The same of models known by their robust accuracy at rising radii, such as AutoAttack's, not by distances."""
+    grid = check_epsilon(epsilons)
+    rows = {name: np.asarray(row, dtype=np.float64) for name, row in accuracies.items()}
+    if (
+        not rows
+        or grid.ndim != 1
+        or (np.diff(grid) <= 0).any()
+        or any(row.shape != grid.shape for row in rows.values())
+    ):
+        raise FrontierError(
+            f"{len(rows)} models at radii of shape {grid.shape}: expected at least one, each with an accuracy at every "
+            "radius, in rising order"
+        )
+    return _ranked(tuple(rows), grid, np.stack(list(rows.values())))
+
+
+def _ranked(names: tuple[str, ...], grid: NDArray[np.float64], accuracies: NDArray[np.float64]) -> RankStability:
+    score = -np.round(accuracies, 12)  # equal accuracies that were rounded differently stay equal
+    first = rankdata(score, method="min", axis=0).astype(np.int64)
+    last = rankdata(score, method="max", axis=0).astype(np.int64)
     moved = np.maximum(first.max(axis=1) - last.min(axis=1), 0)
-    return RankStability(names, grid, robust / table.shape[1], first, dict(zip(names, moved.tolist(), strict=True)))
+    return RankStability(names, grid, accuracies, first, dict(zip(names, moved.tolist(), strict=True)))
 
 
 def reversals(distances: Mapping[str, ArrayLike], *, reference: float, lead: float = 0.0) -> tuple[Reversal, ...]:

@@ -97,7 +97,9 @@ class Ensemble:
     @property
     def at_least(self) -> float | None:
         """AOI / bound: the ensemble reaches at least this share of what any allocation with its budget could."""
-        return None if self.aoi is None or self.bound is None else self.aoi / self.bound
+        if self.aoi is None or self.bound is None:
+            return None
+        return self.aoi / self.bound if self.bound > 0 else 1.0
 
     @property
     def tiers(self) -> tuple[int, ...]:
@@ -146,8 +148,12 @@ class Ensemble:
 
     def check(self, *, classes: int = TARGETS + 1, ordered_restarts: bool = False) -> None:
         """Refuse runs that do not exist in this norm, and raises whose order breaks the rules C on the way."""
-        for run in self.runs:
+        for run, queries in self.queries.items():
             check_run(Run.parse(run), self.norm, classes)
+            if queries % 10 or not 0 < queries <= MAX_QUERIES:
+                raise FrontierError(
+                    f"ensemble {self.name} gives {run} {queries} queries: expected a multiple of 10 up to {MAX_QUERIES}"
+                )
         reached: dict[Run, int] = {}
         for move in self.moves:
             for run, queries in move.raises:
@@ -175,7 +181,8 @@ class Ensemble:
         try:
             content: dict[str, Any] = tomllib.loads(text)
             moves = tuple(
-                Move(tuple((str(r), int(q)) for r, q in m["raises"].items()), int(m["tier"])) for m in content["moves"]
+                Move(tuple((str(r), int(q)) for r, q in m["raises"].items()), int(m["tier"]))
+                for m in content.get("moves", [])
             )
             aoi, bound = (float(content[key]) if key in content else None for key in ("aoi", "bound"))
             read = cls(str(content["name"]), content["norm"], moves, aoi, bound, content.get("flags", ()))

@@ -108,16 +108,19 @@ class Alma:
             point = (problem.inputs - rate[:, None] * g).clamp_(0, 1)
             return problem.norm.distance(point, problem.inputs)
 
+        # No more than half of what the box allows in that direction, which no rate can pass.
+        most = problem.norm.distance((problem.inputs - g.sign()).clamp_(0, 1), problem.inputs)
+        goal = (most / 2).clamp_(max=wanted)
         high = torch.ones_like(state.rate)
-        for _ in range(_DOUBLINGS):  # a sample that cannot move as far keeps the last rate
-            short = moved(high) <= wanted
+        for _ in range(_DOUBLINGS):
+            short = moved(high) <= goal
             if not short.any():
                 break
             high = torch.where(short, 2 * high, high)
         low = torch.zeros_like(high)
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            beyond = moved(middle) > wanted
+            beyond = moved(middle) > goal
             low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
         state.rate = (low + high) / 2
 

@@ -104,7 +104,8 @@ class ApgdMin:
     def _radius(self, problem: Problem, state: ApgdMinState, i: int, answer: Answer) -> Tensor:
         if i == 0:
             boundary = answer.loss.abs() / problem.norm.dual_size(answer.gradient).clamp_(min=TINY)
-            ε = answer.distance + torch.where(answer.misclassified, 0, boundary)
+            further = torch.maximum(answer.distance + boundary, problem.boundary / 2)  # which on a tie is not zero
+            ε = torch.where(answer.misclassified, answer.distance, further)
         else:
             γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
             shrunk = torch.minimum((1 - γ) * state.radius, answer.best_distance)

@@ -81,8 +81,9 @@ class Fmn:
             return torch.where(answer.misclassified, shrunk, ε * (1 + γ))
         estimate = answer.distance + answer.loss.abs() / problem.norm.dual_size(answer.gradient).clamp_(min=TINY)
         if not self.strict:
-            # The estimate alone can approach the boundary from inside for ever; let the radius grow as well.
-            grown = torch.where(ε < torch.inf, ε * (1 + γ), 0)
+            # The estimate alone can approach the boundary from inside for ever; let the radius grow as well. On a tie
+            # it is zero, and so it must not begin there.
+            grown = torch.where(ε < torch.inf, ε * (1 + γ), problem.boundary / 2)
             estimate = torch.maximum(estimate, grown)
         missed = torch.where(answer.found, ε * (1 + γ), estimate)
         return torch.where(answer.misclassified, shrunk, missed)

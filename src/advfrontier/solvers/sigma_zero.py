@@ -53,7 +53,7 @@ class SigmaZero:
         δ = state.point - problem.inputs
         width = (δ * δ).add_(self.sigma)
         surrogate = δ.mul_(2 * self.sigma / δ.shape[1]).div_(width.square_())  # ∇ of (1/d)·Σ δ²/(δ² + σ)
-        g = answer.gradient.mul_((answer.loss > 0).to(δ.dtype)[:, None]).add_(surrogate)
+        g = answer.gradient.mul_((answer.loss >= 0).to(δ.dtype)[:, None]).add_(surrogate)
         g.div_(g.abs().amax(1, keepdim=True).clamp_(min=TINY))
         scale, factor = Adam(state.first, state.second).take(g, i)
         rate = factor * self._rate(problem, i)

@@ -47,6 +47,7 @@ class BenchmarkModel:
     data: str
     split: Split
     batch: int
+    baseline_batch: int  # AutoAttack's
     trained: tuple[str, ...] = ()  # norms it was trained against
     preprocessing: str | None = None  # instead of the data set's: its samples are then not those of the others
     authors: str = ""
@@ -215,12 +216,14 @@ def _model(table: _Table, data: Mapping[str, BenchmarkData]) -> BenchmarkModel:
         raise FrontierError(f"{table.where}: data = {belongs!r}: expected one of {', '.join(data)}")
     if split not in SPLITS:
         raise FrontierError(f"{table.where}: split = {split!r}: expected one of {', '.join(SPLITS)}")
+    batch = _positive(table, "batch")
     found = BenchmarkModel(
         name,
         source,
         belongs,
         split,
-        _positive(table, "batch"),
+        batch,
+        _positive(table, "baseline_batch", batch),
         _norms(table.texts("trained", []), f"{table.where}: trained"),
         table.text("preprocessing", None),
         table.text("authors", ""),

@@ -18,7 +18,7 @@ from advfrontier.threat.norms import TINY
 Loss = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
 
 CE_MARGIN = 5.0  # to which the cross-entropy scales the input's margin
-DLR_TOLERANCE = 1e-4  # how far beyond the boundary ALMA aims
+DLR_TOLERANCE = 1e-4  # how far beyond the boundary ALMA aims, over the spread
 
 
 def margin(
@@ -67,9 +67,8 @@ def dlr(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_mar
 def dlr_plus(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None
 ) -> Tensor:
-    """ALMA's variant: the margin plus a small tolerance, over the same spread."""
-    spread = _spread(logits, input_margin, targeted=targets is not None)
-    return (margin(logits, labels, targets) + DLR_TOLERANCE) / spread
+    """ALMA's variant: the margin over the same spread, plus a small tolerance."""
+    return margin(logits, labels, targets) / _spread(logits, input_margin, targeted=targets is not None) + DLR_TOLERANCE
 
 
 def _logit(logits: Tensor, classes: Tensor) -> Tensor:
@@ -81,17 +80,17 @@ def _best_other(logits: Tensor, classes: Tensor) -> Tensor:
 
 
 def _spread(logits: Tensor, input_margin: Tensor | None, *, targeted: bool) -> Tensor | float:
-    """z₍₁₎ − z₍₃₎, or with targets z₍₁₎ − ½(z₍₃₎ + z₍₄₎), as far as there are that many classes.
+    """z₍₁₎ − z₍₃₎, or with targets z₍₁₎ − ½(z₍₃₎ + z₍₄₎).
 
-    Two classes have no third logit: the input's margin is the measure there, as far as it is known.
+    Two classes have no third logit. With targets and three classes the third may be the target itself, and the ratio a
+    constant. There the input's margin is the measure, as far as it is known.
     """
     classes = logits.shape[1]
-    if classes == 2:
+    if classes < (4 if targeted else 3):
         return 1.0 if input_margin is None else input_margin.clamp(min=TINY)
     ranked = logits.topk(min(classes, 4), dim=1).values
-    if targeted and classes >= 4:
-        return ranked[:, 0] - (ranked[:, 2] + ranked[:, 3]) / 2 + 1e-12
-    return ranked[:, 0] - ranked[:, 2] + 1e-12
+    lower = (ranked[:, 2] + ranked[:, 3]) / 2 if targeted else ranked[:, 2]
+    return ranked[:, 0] - lower + 1e-12
 
 
 LOSSES: dict[str, Loss] = {"margin": margin, "ce": ce, "plain_ce": plain_ce, "dlr": dlr, "dlr_plus": dlr_plus}

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TINY = 1e-12  # below this a gradient has no direction
+_LONG = 100_000  # features
 
 
 def euclidean(v: Tensor) -> Tensor:
-    """Euclidean length of each row."""
-    size: Tensor = torch.linalg.vector_norm(v, 2, dim=1)
-    return size
+    """Euclidean length of each row; of very long rows summed in float64, as float32 sums are off by many roundings."""
+    exact = v.shape[1] >= _LONG and v.device.type != "mps"  # which has no float64
+    size: Tensor = torch.linalg.vector_norm(v, 2, dim=1, dtype=torch.float64 if exact else v.dtype)
+    return size.to(v.dtype)
 
 
 class Norm(ABC):

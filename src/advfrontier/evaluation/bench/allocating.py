@@ -39,32 +39,39 @@ def common_runs(places: Sequence[str]) -> dict[str, int]:
 
 
 def allocate_places(
-    places: Sequence[str], *, budgets: Sequence[int], runs: Sequence[str] | None = None, plain: bool = False
+    places: Sequence[str],
+    *,
+    budgets: Sequence[int],
+    runs: Sequence[str] | None = None,
+    queries: int | None = None,
+    plain: bool = False,
 ) -> dict[int, Ensemble]:
-    """Allocate on traced models of one norm: on these runs, or on all that every one of them has finished."""
+    """Allocate on traced models of one norm.
+
+    On these runs, or on all that every one of them has finished; up to these queries, or as far as all have come.
+    """
     reached = common_runs(places)
     chosen = list(reached) if runs is None else list(runs)
-    if missing := [run for run in chosen if run not in reached]:
+    if missing := [run for run in chosen if reached.get(run, 0) < (queries or 1)]:
         raise FrontierError(f"{missing[0]} is not finished in all of {', '.join(places)}: type the trace command again")
-    queries = min(reached[run] for run in chosen)
-    levels = levels_of(queries)
+    levels = levels_of(queries or min(reached[run] for run in chosen))
     traces = (load_traces(place, runs=chosen).thin(levels) for place in places)
     return dict(zip(budgets, allocate(traces, budgets=budgets, levels=levels, plain=plain), strict=True))
 
 
 def allocate_to(
-    folder: str, places: Sequence[str], *, norm: str, budgets: Sequence[int], runs: Sequence[str]
+    folder: str, places: Sequence[str], *, norm: str, budgets: Sequence[int], runs: Sequence[str], queries: int
 ) -> dict[int, Ensemble]:
     """The same, written to a folder as `L2-4k.toml`, and read from there while what it was made from is unchanged."""
     store = open_folder(folder)
     made_from = json.loads(store.read(_MADE_FROM) or b"{}")
-    key = _key(places, budgets, runs)
+    key = _key(places, budgets, runs, queries)
     if made_from.get(norm) == key:
         found = {budget: store.read(ensemble_file(norm, budget)) for budget in budgets}
         read = {budget: Ensemble.from_toml(content.decode()) for budget, content in found.items() if content}
         if len(read) == len(budgets):
             return read
-    ensembles = allocate_places(places, budgets=budgets, runs=runs)
+    ensembles = allocate_places(places, budgets=budgets, runs=runs, queries=queries)
     write_ensembles(folder, ensembles)
     store.write(_MADE_FROM, json.dumps({**made_from, norm: key}, indent=2).encode())
     return ensembles
@@ -84,13 +91,13 @@ def ensemble_file(norm: str, budget: int) -> str:
     return f"{norm}-{tier_name(budget)}.toml"
 
 
-def _key(places: Sequence[str], budgets: Sequence[int], runs: Sequence[str]) -> str:
+def _key(places: Sequence[str], budgets: Sequence[int], runs: Sequence[str], queries: int) -> str:
     """A hash of all that decides an allocation: the models, samples and terms of the traces, runs and budgets."""
-    facts: list[Any] = [list(budgets), list(runs), versions()["advfrontier"]]
+    facts: list[Any] = [list(budgets), list(runs), queries, versions()["advfrontier"]]
     for place in places:
         store = Store(place)
         held = store.record() or {}
         decides = {k: held.get(k) for k in ("seed", "shard", "device", "dtype", "threads", "data", "solvers")}
-        reached = sorted((str(unit), queries) for unit, queries in store.units().items() if unit.run in set(runs))
+        reached = sorted((str(unit), min(far, queries)) for unit, far in store.units().items() if unit.run in set(runs))
         facts.append([held.get("model", {}).get("fingerprint"), decides, reached])
     return blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()

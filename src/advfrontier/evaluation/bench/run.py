@@ -15,11 +15,12 @@ from advfrontier.engine.checks import TRAINING
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.bench.allocating import allocate_to
 from advfrontier.evaluation.bench.baselines import baseline_to, radii_of
-from advfrontier.evaluation.experiment import Experiment, experiment, norm_experiment, reduce_traces
+from advfrontier.evaluation.experiment import Experiment, ModelFacts, experiment, norm_experiment, reduce_traces
 from advfrontier.evaluation.session import Workers, open_session
-from advfrontier.evaluation.trace import TRACE, load_traces
+from advfrontier.evaluation.trace import TRACE, Traces, load_traces
 from advfrontier.evaluation.units import Terms
 from advfrontier.frontier.baseline import baseline_radii
+from advfrontier.pool.ensemble import CHECKPOINT
 from advfrontier.sources import load_model
 from advfrontier.store import Store, open_folder
 
@@ -99,7 +100,11 @@ def run_benchmark(
     for norm in bench.benchmark.norms:
         running.attempt("all models", norm, "allocation", lambda n=norm: norms.update({n: _norm(running, n)}))  # type: ignore[misc]
     return experiment(
-        bench.benchmark.name, bench.benchmark.budgets, norms, failures=[str(failure) for failure in running.failures]
+        bench.benchmark.name,
+        bench.benchmark.budgets,
+        norms,
+        models=[_facts(model) for model in bench.benchmark.models],
+        failures=[str(failure) for failure in running.failures],
     )
 
 
@@ -143,6 +148,27 @@ def _trace(running: _Running, model: BenchmarkModel, norm: str, *, download: boo
     running.traced[model.id, norm] = runs
 
 
+def _facts(model: BenchmarkModel) -> ModelFacts:
+    return ModelFacts(
+        model=model.id,
+        data=model.data,
+        split=model.split,
+        batch=model.batch,
+        baseline_batch=model.baseline_batch,
+        source=model.source,
+        authors=model.authors,
+        trained=model.trained,
+        notes=tuple(text for text in (model.origin, model.note) if text),
+    )
+
+
+def _traces(running: _Running, model: BenchmarkModel, norm: str) -> Traces:
+    """What the benchmark asks for, and no more: a record may hold other runs, or longer ones, of an earlier file."""
+    bench = running.bench
+    found = load_traces(bench.trace(model, norm), runs=running.traced[model.id, norm])
+    return found.thin(range(CHECKPOINT, bench.queries + 1, CHECKPOINT))
+
+
 def _norm(running: _Running, norm: str) -> NormExperiment:
     bench = running.bench
     models = [model for model in bench.benchmark.models if (model.id, norm) in running.traced]
@@ -157,6 +183,7 @@ def _norm(running: _Running, norm: str) -> NormExperiment:
         norm=norm,
         budgets=bench.benchmark.budgets,
         runs=runs,
+        queries=bench.queries,
     )
     running.say(f"{norm}: ensembles of {', '.join(str(e.total) for e in ensembles.values())} queries")
     notes = [f"{model.id} is missing: it failed" for model in bench.benchmark.models if model not in models]
@@ -172,7 +199,7 @@ def _norm(running: _Running, norm: str) -> NormExperiment:
                 "baseline",
                 lambda m=model: known.update({m.id: _baseline(running, m, norm)}),  # type: ignore[misc]
             )
-    subjects = [_subject(bench, model, norm, ensembles, known.get(model.id)) for model in models]
+    subjects = [_subject(running, model, norm, ensembles, known.get(model.id)) for model in models]
     flags = (f"AutoAttack on {name}: {flag}" for name, points in known.items() for flag in points.flags)
     return norm_experiment(
         norm, subjects, ensembles, radii=bench.radii(norm), paper=bench.paper(norm), notes=[*notes, *flags]
@@ -196,8 +223,7 @@ def _baseline(running: _Running, model: BenchmarkModel, norm: str) -> KnownPoint
     references = bench.radii(norm)[model.data]
     radii = radii_of(place)
     if radii is None:
-        frontier = load_traces(bench.trace(model, norm), runs=running.traced[model.id, norm]).frontier()
-        radii = tuple(baseline_radii(frontier).tolist())
+        radii = tuple(baseline_radii(_traces(running, model, norm).frontier()).tolist())
     return baseline_to(
         place,
         str(model.source),
@@ -206,7 +232,7 @@ def _baseline(running: _Running, model: BenchmarkModel, norm: str) -> KnownPoint
         radii=sorted({*radii, *references}),
         seed=bench.benchmark.seed,
         name=model.id,
-        batch_size=model.batch,
+        batch_size=model.baseline_batch,
         progress=running.progress,
         command=running.command,
         **asdict(running.resources),
@@ -214,11 +240,11 @@ def _baseline(running: _Running, model: BenchmarkModel, norm: str) -> KnownPoint
 
 
 def _subject(
-    bench: Bench, model: BenchmarkModel, norm: str, ensembles: dict[int, Ensemble], known: KnownPoints | None
+    running: _Running, model: BenchmarkModel, norm: str, ensembles: dict[int, Ensemble], known: KnownPoints | None
 ) -> Subject:
-    place = bench.trace(model, norm)
-    traces = load_traces(place)
-    record = Store(place).record() or {}
+    bench = running.bench
+    traces = _traces(running, model, norm)
+    record = Store(bench.trace(model, norm)).record() or {}
     # Where models want pictures cut differently the same picture has other contents, and rows tell which it is.
     apart = any(other.preprocessing for other in bench.benchmark.models if other.data == model.data)
     return reduce_traces(

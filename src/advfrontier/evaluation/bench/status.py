@@ -156,8 +156,8 @@ def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibr
     chosen = radii_of(store.place)
     # Before the trace is finished its percentiles are not known, only how many there will be.
     radii = sorted({*chosen, *references}) if chosen else [-float(k) for k in range(_RADII + len(references))]
-    tasks = missing_tasks(store, radii, samples, model.batch)
-    units = len(radii) * len(shards(samples, model.batch))
+    tasks = missing_tasks(store, radii, samples, model.baseline_batch)
+    units = len(radii) * len(shards(samples, model.baseline_batch))
     # The percentiles of the frontier break a tenth to nine tenths of the samples: half of them, on average.
     queries = sum(task.count for task in tasks) * (_PER_ROBUST + _PER_BROKEN) // 2
     rate = known.models.get(model.id)

@@ -2,13 +2,15 @@
 
 | paper | here |
 |---|---|
+| the model pool | `Experiment.models` |
 | deployable ensembles | `AttackTables.ensembles`, `tiers` |
 | AOI per model and tier against AutoAttack; the ℓ0 table | `AttackTables.aoi`, `aoi_summaries` |
 | robust accuracy at the reference ε with AutoAttack's queries | `AttackTables.robust` |
+| counts over all pairs of model and norm | `Experiment.totals` |
 | AOI against Q, training and held-out models | `AttackTables.growth` |
 | best and worst case against AutoAttack | `Experiment.cases` |
 | DOI at three tiers | `DefenceTables.doi` |
-| rank instability | `DefenceTables.instability` |
+| rank instability | `DefenceTables.baseline_instability`; by our own tier, `instability` |
 | crossings past the reference ε | `DefenceTables.crossings` |
 | early rejection | `DefenceTables.early_rejection` |
 | all curves with the defence frontier | `Defences.subjects`, `frontier` |
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.experiment.attacks import (
+    ALL,
     AoiRow,
     AoiSummary,
     AttackTables,
@@ -31,12 +34,16 @@ from advfrontier.evaluation.experiment.attacks import (
     EnsembleTier,
     Growth,
     RobustRow,
+    RobustSummary,
     RobustTable,
     Spread,
+    Total,
     attack_tables,
     cases,
+    totals,
 )
 from advfrontier.evaluation.experiment.defences import (
+    BaselineInstability,
     Crossings,
     Defences,
     DefenceTables,
@@ -46,6 +53,7 @@ from advfrontier.evaluation.experiment.defences import (
     Instability,
     defences,
 )
+from advfrontier.evaluation.experiment.models import ModelFacts, ModelRow, model_rows
 from advfrontier.evaluation.experiment.subject import SPLITS, KnownPoints, Subject, holds, reduce_traces
 
 if TYPE_CHECKING:
@@ -54,10 +62,12 @@ if TYPE_CHECKING:
     from advfrontier.pool import Ensemble
 
 __all__ = [
+    "ALL",
     "SPLITS",
     "AoiRow",
     "AoiSummary",
     "AttackTables",
+    "BaselineInstability",
     "Case",
     "Crossings",
     "DefenceTables",
@@ -71,11 +81,15 @@ __all__ = [
     "Growth",
     "Instability",
     "KnownPoints",
+    "ModelFacts",
+    "ModelRow",
     "NormExperiment",
     "RobustRow",
+    "RobustSummary",
     "RobustTable",
     "Spread",
     "Subject",
+    "Total",
     "experiment",
     "holds",
     "norm_experiment",
@@ -106,6 +120,8 @@ class Experiment:
     budgets: tuple[int, ...]
     norms: dict[str, NormExperiment]
     cases: tuple[Case, Case] | None  # the best and the worst against the baseline, over all norms
+    totals: tuple[Total, ...] = ()  # against the baseline, over all norms
+    models: tuple[ModelRow, ...] = ()
     failures: tuple[str, ...] = ()
 
 
@@ -141,8 +157,20 @@ def norm_experiment(
 
 
 def experiment(
-    name: str, budgets: Sequence[int], norms: Mapping[str, NormExperiment], *, failures: Sequence[str] = ()
+    name: str,
+    budgets: Sequence[int],
+    norms: Mapping[str, NormExperiment],
+    *,
+    models: Sequence[ModelFacts] = (),
+    failures: Sequence[str] = (),
 ) -> Experiment:
     """Put the norms together."""
-    found = cases({norm: part.attacks.aoi for norm, part in norms.items()})
-    return Experiment(name, tuple(budgets), dict(norms), found, tuple(failures))
+    return Experiment(
+        name=name,
+        budgets=tuple(budgets),
+        norms=dict(norms),
+        cases=cases({norm: part.attacks.aoi for norm, part in norms.items()}),
+        totals=totals([part.attacks for part in norms.values()]),
+        models=model_rows(models, norms),
+        failures=tuple(failures),
+    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from advfrontier.pool import Ensemble
 
 GROUPS = {"base": "", "restart": "restarts", "target": "targets"}
+ALL = "all"  # in place of a split: the complete pool
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class AoiRow:
     baseline: BaselineAOI | None
     tiers: dict[int, float]
     paper: dict[int, float]
+    straight: dict[int, float] = field(default_factory=dict)  # the tiers, known like the baseline: by straight lines
+    ceiling: float | None = None  # the frontier itself, known like that: what lines alone make of an AOI of 1
+    flags: tuple[str, ...] = ()  # what to know before trusting them
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class AoiSummary:
-    """The AOIs of a split: their spread, and on how many models a tier matches or passes the baseline."""
+    """The AOIs of a split, or of all models: their spread, and on how many a tier matches or passes the baseline."""
 
     split: str
     models: int
@@ -79,6 +83,8 @@ class AoiSummary:
     baseline: Spread | None
     compared: int  # models with a baseline
     matched: dict[int, int]
+    straight: dict[int, Spread]  # of the tiers by straight lines, over the models with a baseline
+    matched_straight: dict[int, int]
 
 
 @dataclass(frozen=True)
@@ -87,20 +93,44 @@ class RobustRow:
 
     model: str
     split: str
+    place: int  # of ε among the radii of its data set: 0 is the reference
     epsilon: float
     baseline: float | None
     baseline_queries: float | None  # per sample
     tiers: dict[int, float]
 
 
+Row = TypeVar("Row", AoiRow, RobustRow)
+
+
+@dataclass(frozen=True)
+class RobustSummary:
+    """At one of the radii, on how many models of a split, or of all, a tier is at least as strong as the baseline."""
+
+    split: str
+    place: int
+    epsilons: tuple[float, ...]  # one per data set
+    compared: int  # models with a baseline
+    matched: dict[int, int]
+    gain: dict[int, Spread]  # points of robust accuracy below the baseline
+
+
 @dataclass(frozen=True)
 class RobustTable:
-    """Robust accuracy at reference radii, and per split how often a tier is at least as strong as the baseline."""
+    """Robust accuracy at the reference radius of each data set, then at its second, and so on."""
 
     rows: tuple[RobustRow, ...]
-    matched: dict[str, dict[int, int]]  # split → tier → rows
-    compared: dict[str, int]  # split → rows with a baseline
-    gain: dict[str, dict[int, Spread]]  # split → tier → points of robust accuracy below the baseline
+    summaries: tuple[RobustSummary, ...]  # where there is a baseline
+
+
+@dataclass(frozen=True)
+class Total:
+    """Pairs of a model and a norm, over all norms: on how many a tier matches or passes the baseline."""
+
+    what: str  # "aoi", "straight" (AOI by straight lines) or "robust" (robust accuracy at the reference ε)
+    split: str
+    compared: int
+    matched: dict[int, int]
 
 
 @dataclass(frozen=True)
@@ -119,7 +149,8 @@ class Case:
     model: str
     norm: str
     split: str
-    gain: float  # AOI of the largest tier less the baseline's
+    gain: float  # AOI of the largest tier less the baseline's, both by straight lines
+    exact: float  # the same, with the tier's AOI by all its distances
 
 
 @dataclass(frozen=True)
@@ -191,7 +222,7 @@ def ensemble_tiers(ensembles: Mapping[int, Ensemble], subjects: Sequence[Subject
             runs=len(ensemble.runs),
             aoi=ensemble.aoi,
             bound=ensemble.bound,
-            held_out=float(np.mean([s.aoi(s.tiers[tier]) for s in apart])) if apart else None,
+            held_out=float(np.mean([s.aoi(s.tiers[tier]).value for s in apart])) if apart else None,
         )
         for tier, ensemble in ensembles.items()
     )
@@ -199,76 +230,113 @@ def ensemble_tiers(ensembles: Mapping[int, Ensemble], subjects: Sequence[Subject
 
 def aoi_rows(subjects: Sequence[Subject]) -> tuple[AoiRow, ...]:
     """Per model, training models first."""
-    return tuple(
-        AoiRow(
-            subject.model,
-            subject.split,
-            subject.baseline_aoi(),
-            {tier: subject.aoi(d) for tier, d in subject.tiers.items()},
-            {tier: subject.aoi(d) for tier, d in subject.paper.items()},
-        )
-        for subject in subjects
+    return tuple(_aoi_row(subject) for subject in subjects)
+
+
+def _aoi_row(subject: Subject) -> AoiRow:
+    tiers = {tier: subject.aoi(d) for tier, d in subject.tiers.items()}
+    paper = {tier: subject.aoi(d) for tier, d in subject.paper.items()}
+    straight = {tier: subject.straight_aoi(d) for tier, d in subject.tiers.items()}
+    baseline = subject.baseline_aoi()
+    own = dict.fromkeys(flag for measure in (*tiers.values(), *paper.values()) for flag in measure.flags)
+    about = [f"AutoAttack: {flag}" for flag in (baseline.flags if baseline else ()) if flag not in own]
+    return AoiRow(
+        subject.model,
+        subject.split,
+        baseline,
+        {tier: measure.value for tier, measure in tiers.items()},
+        {tier: measure.value for tier, measure in paper.items()},
+        {tier: value for tier, value in straight.items() if value is not None},
+        subject.straight_aoi(subject.frontier),
+        (*own, *about),
     )
 
 
+def grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """By split, and all of them where there are several splits."""
+    found = {split: [row for row in rows if row.split == split] for split in SPLITS}
+    found = {split: group for split, group in found.items() if group}
+    return {**found, ALL: list(rows)} if len(found) > 1 else found
+
+
 def aoi_summaries(rows: Sequence[AoiRow]) -> tuple[AoiSummary, ...]:
-    """Per split that has models."""
-    found = []
-    for split in SPLITS:
-        group = [row for row in rows if row.split == split]
-        if not group:
-            continue
-        compared = [(row, row.baseline.value) for row in group if row.baseline is not None]
-        found.append(
-            AoiSummary(
-                split=split,
-                models=len(group),
-                tiers={tier: Spread.of([row.tiers[tier] for row in group]) for tier in group[0].tiers},
-                paper={
-                    tier: Spread.of([row.paper[tier] for row in group])
-                    for tier in group[0].paper
-                    if all(tier in row.paper for row in group)
-                },
-                baseline=Spread.of([value for _, value in compared]) if compared else None,
-                compared=len(compared),
-                matched={
-                    tier: int(sum(row.tiers[tier] >= value for row, value in compared)) for tier in group[0].tiers
-                },
-            )
-        )
-    return tuple(found)
+    """Per split that has models, and over all."""
+    return tuple(_aoi_summary(split, group) for split, group in grouped(rows).items())
+
+
+def _aoi_summary(split: str, rows: Sequence[AoiRow]) -> AoiSummary:
+    compared = [(row, row.baseline.value) for row in rows if row.baseline is not None]
+    tiers = tuple(rows[0].tiers)
+    return AoiSummary(
+        split=split,
+        models=len(rows),
+        tiers={tier: Spread.of([row.tiers[tier] for row in rows]) for tier in tiers},
+        paper={
+            tier: Spread.of([row.paper[tier] for row in rows])
+            for tier in rows[0].paper
+            if all(tier in row.paper for row in rows)
+        },
+        baseline=Spread.of([value for _, value in compared]) if compared else None,
+        compared=len(compared),
+        matched={tier: int(sum(row.tiers[tier] >= value for row, value in compared)) for tier in tiers},
+        straight={tier: Spread.of([row.straight[tier] for row, _ in compared]) for tier in tiers} if compared else {},
+        matched_straight={tier: int(sum(row.straight[tier] >= value for row, value in compared)) for tier in tiers},
+    )
 
 
 def robust_table(subjects: Sequence[Subject], radii: Mapping[str, Sequence[float]]) -> RobustTable | None:
     """Robust accuracy at the radii of each data set; None if no data set has any."""
     rows = []
-    for subject in subjects:
-        for epsilon in radii.get(subject.data, ()):
-            known = subject.known.at(epsilon) if subject.known is not None else None
-            accuracy, queries = known if known is not None else (None, None)
-            found = {tier: robust_accuracy(d, epsilon) for tier, d in subject.tiers.items()}
-            rows.append(RobustRow(subject.model, subject.split, epsilon, accuracy, queries, found))
+    for place in range(max((len(radii.get(subject.data, ())) for subject in subjects), default=0)):
+        for subject in subjects:
+            for epsilon in radii.get(subject.data, ())[place : place + 1]:
+                known = subject.known.at(epsilon) if subject.known is not None else None
+                accuracy, queries = known if known is not None else (None, None)
+                found = {tier: robust_accuracy(d, epsilon) for tier, d in subject.tiers.items()}
+                rows.append(RobustRow(subject.model, subject.split, place, epsilon, accuracy, queries, found))
     if not rows:
         return None
-    tiers = tuple(subjects[0].tiers)
-    compared = {
-        split: [(row, row.baseline) for row in rows if row.split == split and row.baseline is not None]
-        for split in SPLITS
-    }
+    summaries = [
+        _robust_summary(split, group)
+        for place in dict.fromkeys(row.place for row in rows)
+        for split, group in grouped([row for row in rows if row.place == place]).items()
+    ]
+    return RobustTable(tuple(rows), tuple(summary for summary in summaries if summary.compared))
+
+
+def _robust_summary(split: str, rows: Sequence[RobustRow]) -> RobustSummary:
+    compared = [(row, row.baseline) for row in rows if row.baseline is not None]
+    tiers = tuple(rows[0].tiers)
     # Both are shares of the same samples: a hair's breadth keeps equal counts equal.
-    return RobustTable(
-        rows=tuple(rows),
-        matched={
-            split: {tier: int(sum(row.tiers[tier] <= value + 1e-9 for row, value in pairs)) for tier in tiers}
-            for split, pairs in compared.items()
-        },
-        compared={split: len(pairs) for split, pairs in compared.items()},
-        gain={
-            split: {tier: Spread.of([value - row.tiers[tier] for row, value in pairs]) for tier in tiers}
-            for split, pairs in compared.items()
-            if pairs
-        },
+    return RobustSummary(
+        split=split,
+        place=rows[0].place,
+        epsilons=tuple(dict.fromkeys(row.epsilon for row in rows)),
+        compared=len(compared),
+        matched={tier: int(sum(row.tiers[tier] <= value + 1e-9 for row, value in compared)) for tier in tiers},
+        gain={tier: Spread.of([value - row.tiers[tier] for row, value in compared]) for tier in tiers}
+        if compared
+        else {},
     )
+
+
+def totals(tables: Sequence[AttackTables]) -> tuple[Total, ...]:
+    """Over all norms that have a baseline: by AOI, by AOI off straight lines, and by accuracy at the reference ε."""
+    aoi = [summary for table in tables for summary in table.aoi_summaries]
+    robust = [s for table in tables if table.robust is not None for s in table.robust.summaries if s.place == 0]
+    counts = {
+        "aoi": [(summary.split, summary.compared, summary.matched) for summary in aoi],
+        "straight": [(summary.split, summary.compared, summary.matched_straight) for summary in aoi],
+        "robust": [(summary.split, summary.compared, summary.matched) for summary in robust],
+    }
+    found = []
+    for what, parts in counts.items():
+        for split in (*SPLITS, ALL):
+            own = [(compared, matched) for of, compared, matched in parts if of == split and compared]
+            if own:
+                matched = {tier: sum(each[tier] for _, each in own) for tier in own[0][1]}
+                found.append(Total(what, split, sum(compared for compared, _ in own), matched))
+    return tuple(found)
 
 
 def growth(subjects: Sequence[Subject]) -> Growth:
@@ -289,7 +357,13 @@ def growth(subjects: Sequence[Subject]) -> Growth:
 def cases(tables: Mapping[str, Sequence[AoiRow]]) -> tuple[Case, Case] | None:
     """Over all norms, the best and the worst case against the baseline; of held-out models, if any has one."""
     found = [
-        Case(row.model, norm, row.split, row.tiers[max(row.tiers)] - row.baseline.value)
+        Case(
+            row.model,
+            norm,
+            row.split,
+            gain=row.straight[max(row.tiers)] - row.baseline.value,
+            exact=row.tiers[max(row.tiers)] - row.baseline.value,
+        )
         for norm, rows in tables.items()
         for row in rows
         if row.baseline is not None

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from advfrontier.frontier.baseline import baseline_radii
+from advfrontier.frontier.baseline import baseline_radii, known_up_to, straight_accuracies
 from advfrontier.frontier.comparison import lies_below
 from advfrontier.frontier.confidence import curve_band
 from advfrontier.frontier.curve import aurec, epsilon_min
 from advfrontier.frontier.defence import ReferencePool, defence_frontier
 from advfrontier.frontier.measure import check_same_samples
-from advfrontier.frontier.stability import Reversal, rank_stability, reversals
+from advfrontier.frontier.stability import Reversal, rank_accuracies, rank_stability, reversals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,30 +22,40 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from advfrontier.evaluation.experiment.subject import Subject
+    from advfrontier.frontier.stability import RankStability
 
 
 @dataclass(frozen=True)
 class DoiRow:
-    """DOI and rank of one model at every tier."""
+    """DOI and rank of one model at every tier that has a frontier."""
 
     model: str
     dois: dict[int, float]
-    positions: dict[int, str]  # as printed; in brackets where the distances cannot be trusted
-    flags: tuple[str, ...]
+    positions: dict[int, str]  # as printed; in brackets where the distances of that tier cannot be trusted
+    flags: dict[int, tuple[str, ...]]  # why, at the tiers where it is so
+
+    def bracketed(self, tier: int) -> bool:
+        """Whether its distances at this tier cannot be trusted: it is then no part of that tier's frontier."""
+        return tier in self.flags
 
 
 @dataclass(frozen=True)
 class DoiTable:
-    """Models by DOI at the largest tier, best first."""
+    """Models by DOI at the largest tier, best first.
+
+    A model that only a small tier leaves unbroken is missing from that tier's frontier, which moves everybody's DOI.
+    What compares tiers is therefore found in the pool of those models alone that are trusted at all of them.
+    """
 
     rows: tuple[DoiRow, ...]
-    same_order: bool  # whether every tier gives the same strict order
-    moved: float  # the most that a DOI differs between tiers
+    steady: tuple[str, ...]  # trusted at every tier
+    same_order: bool | None  # whether every tier puts those in the same strict order; None if there are not two
+    moved: float | None  # the most that one of their DOIs, among themselves, differs between tiers
 
 
 @dataclass(frozen=True)
 class Instability:
-    """Ranks by robust accuracy at ten radii, by the largest tier."""
+    """Ranks by robust accuracy at ten radii."""
 
     epsilons: tuple[float, ...]
     reference: float | None
@@ -53,6 +63,26 @@ class Instability:
     moved: dict[str, int]  # positions between a model's best and worst rank
     by_two: int  # models that move by at least two ranks
     by_five: int
+
+    @classmethod
+    def of(cls, found: RankStability, reference: float | None) -> Instability:
+        """How far the models move."""
+        return cls(
+            epsilons=tuple(found.epsilons.tolist()),
+            reference=reference,
+            ranks={model: tuple(row.tolist()) for model, row in zip(found.models, found.ranks, strict=True)},
+            moved=found.moved,
+            by_two=sum(moved >= 2 for moved in found.moved.values()),
+            by_five=sum(moved >= 5 for moved in found.moved.values()),
+        )
+
+
+@dataclass(frozen=True)
+class BaselineInstability:
+    """The same as the baseline orders the models, which the paper shows, and as the largest tier does there."""
+
+    baseline: Instability
+    tier: Instability  # at the same radii, of the same models: what differs is due to the attack alone
 
 
 @dataclass(frozen=True)
@@ -85,7 +115,8 @@ class DefenceTables:
     """All tables about the models of one data set in one norm."""
 
     doi: DoiTable | None
-    instability: Instability | None
+    instability: Instability | None  # by the largest tier
+    baseline_instability: BaselineInstability | None
     crossings: Crossings | None
     early_rejection: EarlyRejection | None
     notes: tuple[str, ...]  # what is missing, and why
@@ -115,7 +146,10 @@ def defences(subjects: Sequence[Subject], *, norm: str, data: str, reference: fl
     ranked = doi_table(pools)
     notes = []
     if ranked is None:
-        notes.append("no DOI: at some tier every model has samples that were never broken, or is in doubt")
+        notes.append("no DOI: every model has samples that were never broken, or is in doubt")
+    elif absent := [tier for tier in pools if tier not in ranked.rows[0].dois]:
+        named = ", ".join(str(tier) for tier in absent)
+        notes.append(f"no DOI with {named} queries: they leave samples of every model unbroken")
     if len(trusted) < len(subjects):
         left_out = ", ".join(model for model in flagged)
         notes.append(f"left out of ranks by radius, crossings and rejections, because it is in doubt: {left_out}")
@@ -124,6 +158,7 @@ def defences(subjects: Sequence[Subject], *, norm: str, data: str, reference: fl
     tables = DefenceTables(
         doi=ranked,
         instability=instability(distances, frontier, reference),
+        baseline_instability=baseline_instability(trusted, reference),
         crossings=find_crossings(distances, reference) if reference is not None else None,
         early_rejection=early_rejection(trusted, [row.model for row in ranked.rows]) if ranked else None,
         notes=tuple(notes),
@@ -144,26 +179,38 @@ def pool_at(subjects: Sequence[Subject], tier: int, *, norm: str, dataset: str) 
 
 
 def doi_table(pools: Mapping[int, ReferencePool]) -> DoiTable | None:
-    """DOI at every tier; None where no model can be trusted, so that there is no frontier."""
-    if any(len(pool.flagged) == len(pool.distances) for pool in pools.values()):
+    """DOI at every tier where some model can be trusted; None if there is none, so that there is no frontier."""
+    usable = {tier: pool for tier, pool in pools.items() if len(pool.flagged) < len(pool.distances)}
+    if not usable:
         return None
-    ranked = {tier: {row.model: row for row in pool.rank()} for tier, pool in pools.items()}
+    ranked = {tier: {row.model: row for row in pool.rank()} for tier, pool in usable.items()}
+    flagged = {tier: pool.flagged for tier, pool in pools.items()}
     last = ranked[max(ranked)]
-    orders = {tuple(table) for table in ranked.values()}
-    dois = {model: {tier: table[model].doi.value for tier, table in ranked.items()} for model in last}
+    steady = tuple(model for model in last if not any(model in found for found in flagged.values()))
+    same_order, moved = between_tiers(pools, steady)
     return DoiTable(
         rows=tuple(
             DoiRow(
                 model,
-                dois[model],
+                {tier: table[model].doi.value for tier, table in ranked.items()},
                 {tier: table[model].position for tier, table in ranked.items()},
-                pools[max(pools)].flagged.get(model, ()),
+                {tier: found[model] for tier, found in flagged.items() if model in found},
             )
             for model in last
         ),
-        same_order=len(orders) == 1,
-        moved=max(max(values.values()) - min(values.values()) for values in dois.values()),
+        steady=steady,
+        same_order=same_order,
+        moved=moved,
     )
+
+
+def between_tiers(pools: Mapping[int, ReferencePool], models: Sequence[str]) -> tuple[bool | None, float | None]:
+    """Whether all tiers order these models alike, and the most that a DOI differs, in a pool of these models alone."""
+    if len(models) < 2:
+        return None, None
+    tables = [{row.model: row.doi.value for row in pool.only(models).rank()} for pool in pools.values()]
+    dois = [[table[model] for table in tables] for model in models]
+    return len({tuple(table) for table in tables}) == 1, max(max(values) - min(values) for values in dois)
 
 
 def instability(
@@ -173,13 +220,29 @@ def instability(
     if not ((frontier > 0) & np.isfinite(frontier)).any():
         return None
     found = rank_stability(distances, epsilons=baseline_radii(frontier, reference=reference))
-    return Instability(
-        epsilons=tuple(found.epsilons.tolist()),
-        reference=reference,
-        ranks={model: tuple(row.tolist()) for model, row in zip(found.models, found.ranks, strict=True)},
-        moved=found.moved,
-        by_two=sum(moved >= 2 for moved in found.moved.values()),
-        by_five=sum(moved >= 5 for moved in found.moved.values()),
+    return Instability.of(found, reference)
+
+
+def baseline_instability(subjects: Sequence[Subject], reference: float | None) -> BaselineInstability | None:
+    """Ranks at nine percentiles of all radii the baseline was run at, as far as it goes on every model, and at ε_ref.
+
+    Every model has radii of its own: its accuracy at the others is read off the straight lines of its AOI.
+    """
+    known = {subject.model: (subject, subject.known) for subject in subjects if subject.known is not None}
+    if len(known) < 2:
+        return None
+    reach = min(known_up_to(points.radii, points.accuracies) for _, points in known.values())
+    inside = [radius for _, points in known.values() for radius in points.radii if radius <= reach]
+    common = reference if reference is not None and reference <= reach else None
+    grid = baseline_radii(inside, reference=common)
+    lines = {
+        model: straight_accuracies(points.radii, points.accuracies, grid, clean=subject.clean)
+        for model, (subject, points) in known.items()
+    }
+    distances = {model: subject.tiers[max(subject.tiers)] for model, (subject, _) in known.items()}
+    return BaselineInstability(
+        Instability.of(rank_accuracies(lines, epsilons=grid), common),
+        Instability.of(rank_stability(distances, epsilons=grid), common),
     )
 
 

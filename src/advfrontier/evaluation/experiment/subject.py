@@ -13,6 +13,7 @@ import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
+from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.optimality import aoi
 from advfrontier.pool.ensemble import CHECKPOINT
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from advfrontier.frontier.measure import Measure
     from advfrontier.frontier.trajectories import Trajectories
     from advfrontier.pool import Ensemble
 
@@ -58,13 +60,24 @@ class Subject:
     known: KnownPoints | None = None  # of the baseline
     doubts: tuple[str, ...] = ()  # why its distances may be too large
 
-    def aoi(self, distances: NDArray[np.float64]) -> float:
+    @property
+    def clean(self) -> float:
+        """Accuracy on unperturbed samples."""
+        return float((self.frontier > 0).mean())
+
+    def aoi(self, distances: NDArray[np.float64]) -> Measure:
         """AOI against the model's own frontier."""
-        return aoi(distances, self.frontier).value
+        return aoi(distances, self.frontier)
 
     def baseline_aoi(self) -> BaselineAOI | None:
         """AOI of the baseline, from the points that are known."""
         return None if self.known is None else baseline_aoi(self.known.radii, self.known.accuracies, self.frontier)
+
+    def straight_aoi(self, distances: NDArray[np.float64]) -> float | None:
+        """AOI of distances as if they were known like the baseline: at its radii only, with straight lines between."""
+        if self.known is None:
+            return None
+        return baseline_aoi(self.known.radii, Curve.of(distances).at(self.known.radii), self.frontier).value
 
 
 def reduce_traces(

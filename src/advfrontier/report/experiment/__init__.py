@@ -35,7 +35,9 @@ def results_json(experiment: Experiment) -> dict[str, object]:
     return {
         "name": experiment.name,
         "budgets": list(experiment.budgets),
+        "models": plain(experiment.models),
         "cases": plain(experiment.cases),
+        "totals": plain(experiment.totals),
         "norms": {
             norm: {
                 "attacks": plain(part.attacks),

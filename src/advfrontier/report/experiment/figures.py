@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advfrontier.frontier.curve import Curve
-from advfrontier.report.experiment.markdown import title_of
+from advfrontier.report.experiment.cells import named_cases, title_of
 from advfrontier.report.numbers import SYMBOLS, size, tier
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from advfrontier.evaluation.experiment import Case, Defences, Experiment, NormExperiment
+    from advfrontier.evaluation.experiment import Case, Defences, Experiment, Instability, NormExperiment
 
 FORMATS = ("pdf", "png")
 _WIDE, _HIGH = 2.5, 2.2  # inches of one panel
@@ -74,13 +74,20 @@ def _figures(experiment: Experiment) -> Iterator[tuple[str, Figure]]:
             _draw_growth(axes, part, experiment.budgets, legend=k == 0)
         yield "growth", figure
     if experiment.cases is not None:
-        figure, panels = _panels(2)
-        for word, axes, case in zip(("best", "worst"), panels, experiment.cases, strict=True):
+        named = named_cases(experiment.cases)
+        figure, panels = _panels(len(named))
+        for axes, (word, case) in zip(panels, named, strict=True):
             _draw_case(axes, experiment.norms[case.norm], case, word)
         yield "cases", figure
     crossed = [(title, norm, g) for title, norm, g in groups if g.tables.crossings and g.tables.crossings.reversals]
     yield from _one("crossings", crossed, _draw_crossing)
-    yield from _one("instability", [entry for entry in groups if entry[2].tables.instability], _draw_instability)
+    ranked = list(_rankings(groups, tier(max(experiment.budgets))))
+    if ranked:
+        figure, panels = _panels(len(ranked))
+        for axes, (title, norm, found) in zip(panels, ranked, strict=True):
+            axes.set_title(title)
+            _draw_instability(axes, norm, found)
+        yield "instability", figure
     yield from _one("curves", groups, _draw_defences)
     yield from _one("early-rejection", [entry for entry in groups if entry[2].tables.early_rejection], _draw_early)
 
@@ -144,10 +151,18 @@ def _draw_crossing(axes: Axes, norm: str, group: Defences) -> None:
     axes.legend()
 
 
-def _draw_instability(axes: Axes, norm: str, group: Defences) -> None:
-    found = group.tables.instability
-    if found is None:
-        return
+def _rankings(groups: Sequence[tuple[str, str, Defences]], last: str) -> Iterator[tuple[str, str, Instability]]:
+    """What the largest tier makes of every data set in every norm, then what AutoAttack does."""
+    beside = any(group.tables.baseline_instability for _, _, group in groups)
+    for title, norm, group in groups:
+        if group.tables.instability:
+            yield f"{title}, {last}" if beside else title, norm, group.tables.instability
+    for title, norm, group in groups:
+        if group.tables.baseline_instability:
+            yield f"{title}, AutoAttack", norm, group.tables.baseline_instability.baseline
+
+
+def _draw_instability(axes: Axes, norm: str, found: Instability) -> None:
     places = range(len(found.epsilons))
     most = sorted(found.moved, key=lambda model: -found.moved[model])[:_MOST_MOVED]
     for model, ranks in found.ranks.items():
@@ -173,11 +188,15 @@ def _draw_defences(axes: Axes, norm: str, group: Defences) -> None:
 
     distances = _last(group)
     last = max(group.subjects[0].tiers)
-    scores = {row.model: row.dois[last] for row in group.tables.doi.rows} if group.tables.doi else {}
+    rows = group.tables.doi.rows if group.tables.doi else ()
+    scores = {row.model: row.dois[last] for row in rows if not row.bracketed(last)}
     scale = Normalize(100 * min(scores.values(), default=0.0), 100 * max(scores.values(), default=1.0))
     colours = colormaps["viridis"]
     for model, found in distances.items():
-        _steps(axes, found, color=colours(scale(100 * scores[model])) if model in scores else _GREY, linewidth=0.8)
+        if model in scores:
+            _steps(axes, found, color=colours(scale(100 * scores[model])), linewidth=0.8)
+        else:
+            _steps(axes, found, color=_GREY, linewidth=0.8, linestyle=":", label=f"{model} (in doubt)")
     _steps(axes, group.frontier, color=_RED, linewidth=1.0, linestyle="--", label="defence frontier")
     _curve_axes(axes, norm, _reach([group.frontier]))
     axes.legend(loc="upper right")
