@@ -90,11 +90,18 @@ def sound(x):
         (lambda x: sound(x).index_fill(0, torch.tensor([4]), torch.nan), "not finite on clean images"),
         (lambda x: sound(x)[:, :3], "labels range from 0 to 3, but the model has 3 classes: 0 to 2"),
         (lambda x: sound(x).detach(), r"no gradient.*detach.*square_min"),
+        (lambda x: x.flatten(1) @ torch.ones(3, 4), r"cannot take images of shape \(6, 1, 4, 4\) \(RuntimeError: mat1"),
     ],
 )
 def test_models_that_cannot_be_evaluated(function, words):
     with pytest.raises(FrontierError, match=words):
         checked(function)
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "abacus"])
+def test_devices_that_are_not_there(device):
+    with pytest.raises(FrontierError, match=rf"cannot compute on '{device}' here .*: expected cpu, cuda or mps"):
+        Oracle(sound, device=device)
 
 
 def test_a_sound_model_gets_no_flag():

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 
 import pytest
-import torch
+
+from advfrontier.sources.extras import fit_torchvision
 
 
 @pytest.fixture(scope="session")
 def library():
-    """Import an optional library, or skip.
-
-    Their imports warn about themselves. And the wheels of torchvision are compiled for CUDA: beside a CPU build of
-    torch their operators do not load, and torchvision imports only once someone has declared the two it decorates.
-    """
+    """Import an optional library, whose imports warn about themselves, or skip."""
 
     def get(name: str):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            try:
-                importlib.import_module("torchvision")
-            except ImportError:
-                pass
-            except RuntimeError:
-                declared = torch.library.Library("torchvision", "FRAGMENT")
-                for operator in ("nms", "qnms"):
-                    declared.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-                get.keep = declared
+            fit_torchvision()
             return pytest.importorskip(name, reason=f"{name} is not installed", exc_type=ImportError)
 
     return get

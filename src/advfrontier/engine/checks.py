@@ -35,7 +35,9 @@ def check_data(images: Tensor, labels: Tensor) -> Tensor:
     if not images.is_floating_point():
         raise FrontierError(f"images are {images.dtype}: expected floats in [0, 1]; divide 8-bit images by 255")
     if images.ndim < 2 or len(images) == 0:
-        raise FrontierError(f"images have shape {tuple(images.shape)}: expected (samples, channels, height, width)")
+        raise FrontierError(
+            f"images have shape {tuple(images.shape)}: expected at least one, as (samples, channels, height, width)"
+        )
     if labels.shape != images.shape[:1]:
         raise FrontierError(
             f"{len(images)} images but labels of shape {tuple(labels.shape)}: expected one label per image"
@@ -55,7 +57,13 @@ def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bo
     flags = [TRAINING] if getattr(oracle, "was_training", False) else []
     x = images.to(oracle.device, oracle.dtype)
     y = labels.to(oracle.device).long()
-    logits = oracle.logits(x)
+    try:
+        logits = oracle.logits(x)
+    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
+        raise FrontierError(
+            f"the model cannot take images of shape {tuple(x.shape)} ({type(error).__name__}: {error}): expected one "
+            "from such images, (samples, channels, height, width) in [0, 1], to logits"
+        ) from error
     _check_logits(logits, len(x), y)
     again = oracle.logits(x)
     alone = oracle.logits(x.flip(0)[: (len(x) + 1) // 2])  # in other company: half of the batch, in reverse

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor, nn
 
+from advfrontier.errors import FrontierError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -27,6 +29,16 @@ class Counts:
         return asdict(self)
 
 
+def find_device(name: str | torch.device) -> torch.device:
+    """The device of this name, if it is there."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise FrontierError(f"cannot compute on {str(name)!r} here ({error}): expected cpu, cuda or mps") from error
+    return device
+
+
 class Oracle(AbstractContextManager["Oracle"]):
     """A model on a device. Inside its `with` block the model is in eval mode with frozen parameters, then as it was.
 
@@ -40,7 +52,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.model, self.device, self.dtype = model, torch.device(device), dtype
+        self.model, self.device, self.dtype = model, find_device(device), dtype
         self.counts = Counts()
         self.purpose = "checks"
         self._restore: list[Callable[[], object]] = []

@@ -94,7 +94,8 @@ def check_same_samples(
         )
     raise FrontierError(
         f"{a} and {b} hold different samples ({len(set(first) - set(second))} only in {a}, "
-        f"{len(set(second) - set(first))} only in {b}): expected the same ones; select the common ones first"
+        f"{len(set(second) - set(first))} only in {b}): expected the same ones; evaluate both on the same "
+        "data, as many samples, and with the same sample seed"
     )
 
 
