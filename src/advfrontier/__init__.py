@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from advfrontier.errors import FrontierError
     from advfrontier.evaluation.comparing import compare
-    from advfrontier.evaluation.evaluate import Evaluation, evaluate
+    from advfrontier.evaluation.evaluate import evaluate
     from advfrontier.evaluation.ranking import rank
+    from advfrontier.evaluation.record import Evaluation
     from advfrontier.evaluation.trace import Traces, trace
     from advfrontier.frontier.allocation import allocate
     from advfrontier.pool.ensemble import Ensemble
@@ -20,7 +21,7 @@ __all__ = ["Ensemble", "Evaluation", "FrontierError", "Traces", "allocate", "com
 # Imported on first use: the rooms that need no torch stay quick to import.
 _HOMES = {
     "Ensemble": "advfrontier.pool.ensemble",
-    "Evaluation": "advfrontier.evaluation.evaluate",
+    "Evaluation": "advfrontier.evaluation.record",
     "FrontierError": "advfrontier.errors",
     "Traces": "advfrontier.evaluation.trace",
     "allocate": "advfrontier.frontier.allocation",

@@ -12,9 +12,10 @@ the whole curve is known afterwards: `adversary.evaluation`.
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,7 +23,10 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import Evaluation, evaluate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 VERSIONS = {"standard": "4k", "plus": "12k"}  # AutoAttack's versions, and the tiers that stand in for them
 
@@ -76,18 +80,14 @@ class AutoAttack:
             progress=self.verbose,
         )
         self.evaluation = found
-        within = torch.from_numpy((found.distances <= self.eps) & (found.distances > 0))
-        points = torch.where(within.view(-1, *(1,) * (x_orig.ndim - 1)), found.adversarials.float(), found.originals)
+        points, labels = _within(self.eps, found, found.distances, found.adversarials, found.predictions)
         self._log(
             f"initial accuracy: {found.robust_accuracy(0):.2%}\n"
             f"robust accuracy at {found.norm} {self.eps:g}: {found.robust_accuracy(self.eps):.2%} "
             f"({found.ensemble.total} queries per sample)"
         )
         points = points.to(x_orig.device)
-        if not return_labels:
-            return points
-        labels = torch.where(within, found.predictions, found.clean_logits.argmax(1))
-        return points, labels.to(y_orig.device)
+        return (points, labels.to(y_orig.device)) if return_labels else points
 
     def run_standard_evaluation_individual(
         self,
@@ -95,19 +95,12 @@ class AutoAttack:
         y_orig: Tensor,
         bs: int = 250,
         return_labels: bool = False,  # noqa: FBT001, FBT002
-    ) -> dict[str, Any]:
-        """By run: the points within ε that this run alone found."""
+    ) -> ByRun:
+        """By run: the points within ε that this run alone found, read from the record as they are asked for."""
         self.run_standard_evaluation(x_orig, y_orig, bs)
         found = self.evaluation
         assert found is not None  # noqa: S101  # set by the call above
-        results: dict[str, Any] = {}
-        for run, points, classes in found.by_run():
-            distances = found.trajectories[run][-1]
-            within = torch.from_numpy((distances <= self.eps) & (distances > 0) & np.isfinite(distances))
-            chosen = torch.where(within.view(-1, *(1,) * (x_orig.ndim - 1)), points.float(), found.originals)
-            labels = torch.where(within, classes, found.clean_logits.argmax(1))
-            results[run] = (chosen, labels) if return_labels else chosen
-        return results
+        return ByRun(found, self.eps, labels=return_labels)
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
         """The share of images that are classified correctly."""
@@ -123,3 +116,47 @@ class AutoAttack:
         if self.log_path:
             with open(self.log_path, "a", encoding="utf-8") as log:  # noqa: PTH123
                 log.write(text + "\n")
+
+
+class ByRun(Mapping[str, Any]):
+    """Run → its points within ε, with labels or without. Held one run at a time: 12k has nineteen.
+
+    Going through it in order reads the record once. Saved by `torch.save` it is a dict.
+    """
+
+    def __init__(self, found: Evaluation, eps: float, *, labels: bool) -> None:
+        self._found, self._eps, self._labels = found, eps, labels
+        self._reading = found.by_run()
+
+    def __getitem__(self, run: str) -> Any:
+        if run not in self._found.ensemble.queries:
+            raise KeyError(run)
+        points, classes = self._read(run)
+        chosen, labels = _within(self._eps, self._found, self._found.trajectories[run][-1], points, classes)
+        return (chosen, labels) if self._labels else chosen
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found.ensemble.queries)
+
+    def __len__(self) -> int:
+        return len(self._found.ensemble.queries)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OrderedDict, (), None, None, iter(self.items())  # a dict that `torch.load` takes for harmless
+
+    def _read(self, run: str) -> tuple[Tensor, Tensor]:
+        for _ in range(2):  # what is left of the record, then all of it
+            for name, points, classes in self._reading:
+                if name == run:
+                    return points, classes
+            self._reading = self._found.by_run()
+        return self._found.originals, self._found.clean_logits.argmax(1)  # nothing was left to attack
+
+
+def _within(
+    eps: float, found: Evaluation, distances: NDArray[np.float64], points: Tensor, classes: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The points that lie within ε and their classes; the images themselves, and theirs, where there are none."""
+    near = torch.from_numpy((distances <= eps) & (distances > 0))
+    chosen = torch.where(near.view(-1, *(1,) * (points.ndim - 1)), points.float(), found.originals)
+    return chosen, torch.where(near, classes, found.clean_logits.argmax(1))

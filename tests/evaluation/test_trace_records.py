@@ -8,12 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
 from support.models import Watch, conv_net, samples
 
 from advfrontier import FrontierError, allocate, trace
 from advfrontier.evaluation.trace import load_traces, trace_to
+from advfrontier.evaluation.units import UnitWork
 from advfrontier.sources import as_samples
 from advfrontier.store import Store
 
@@ -39,18 +40,69 @@ def marks(place):
 
 
 def test_a_record_tells_what_memory_tells(problem, tmp_path):
-    record = traced(tmp_path / "a", *problem)
-    memory = trace(*problem, norm="L2", runs=RUNS, queries=60, batch_size=4)
+    model, images, labels = problem
+    rows = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 4]  # the misclassified one last, so that both attack the same batches
+    images, labels = images[rows], labels[rows]
+    record = traced(tmp_path / "a", model, images, labels)
+    memory = trace(model, images, labels, norm="L2", runs=RUNS, queries=60, batch_size=4)
     assert record.runs == memory.runs
     assert record.samples == memory.samples
     assert (record.queries == memory.queries).all()
-    np.testing.assert_allclose(
-        record.distances[:, :3], memory.distances[:, :3], rtol=1e-4
-    )  # other shards, other rounding
-    assert record.counts == {**memory.counts, "verification": record.counts["verification"]}
+    assert record.distances.tobytes() == memory.distances.tobytes()
+    assert record.counts == memory.counts
+    assert record.flags == memory.flags
     again = load_traces(str(tmp_path / "a"), runs=RUNS)
     assert (again.distances == record.distances).all()
     assert allocate([again], budgets=(60, 120), levels=(20, 40, 60))[1].total <= 120
+
+
+@pytest.mark.parametrize("queries", [20, 60])
+def test_where_nothing_is_classified_correctly_all_distances_are_zero(problem, tmp_path, queries):
+    model, images, _ = problem
+    wrong = (model(images).argmax(1) + 1) % 10
+    record = traced(tmp_path / "a", model, images, wrong, queries=queries)
+    memory = trace(model, images, wrong, norm="L2", runs=RUNS, queries=queries, batch_size=4)
+    assert record.runs == memory.runs
+    assert record.distances.shape == memory.distances.shape
+    assert not record.distances.any()
+    assert (load_traces(str(tmp_path / "a")).distances == memory.distances).all()
+
+
+def test_a_model_without_gradients_can_be_traced_by_black_box_runs_alone(problem, tmp_path):
+    model, images, _ = problem
+    labels = model(images).argmax(1)
+
+    def closed(x):
+        with torch.no_grad():
+            return model(x.detach())
+
+    options = {"norm": "Linf", "runs": ["square_min"], "queries": 20}
+    record = traced(tmp_path / "a", closed, images, labels, **options)
+    memory = trace(closed, images, labels, batch_size=4, **options)
+    assert record.distances.tobytes() == memory.distances.tobytes()
+    assert record.counts == memory.counts
+    grown = traced(tmp_path / "a", closed, images, labels, **options | {"queries": 40})
+    assert (grown.distances[:, :2] == record.distances).all()
+    with pytest.raises(FrontierError, match="begun for black-box runs alone"):
+        traced(tmp_path / "a", closed, images, labels, **options | {"runs": ["fmn"]})
+    with pytest.raises(FrontierError, match="no gradient with respect to the images"):
+        traced(tmp_path / "b", closed, images, labels, **options | {"runs": ["square_min", "fmn"]})
+
+
+def test_runs_that_are_not_finished_are_named(problem, tmp_path, monkeypatch):
+    original = UnitWork.__call__
+
+    def failing(self, task):
+        if task.unit.run == "ddn" and task.unit.first == 8:
+            raise MemoryError("no room")
+        return original(self, task)
+
+    monkeypatch.setattr(UnitWork, "__call__", failing)
+    with pytest.raises(FrontierError, match="1 of 12 units failed"):
+        traced(tmp_path / "a", *problem)
+    assert load_traces(str(tmp_path / "a")).runs == ("fmn", "fmn:restart1", "alma:target1")
+    with pytest.raises(FrontierError, match=r"not finished in .*a: ddn \(3 runs are\)"):
+        load_traces(str(tmp_path / "a"), runs=["fmn", "ddn"])
 
 
 def test_traces_keep_no_points_and_no_state(problem, tmp_path):
@@ -69,18 +121,18 @@ def test_another_solver_runs_its_own_units_and_no_others(problem, tmp_path):
     files = marks(tmp_path / "a")
     watch = Watch.on(model)
     after = traced(tmp_path / "a", model, images, labels, runs=[*RUNS, "pdgd"])
-    assert watch.total == 10 * 60 + after.counts["verification"] - before.counts["verification"]
+    assert watch.total == 11 + 10 * 60 + after.counts["verification"] - before.counts["verification"]
     assert {path: mark for path, mark in marks(tmp_path / "a").items() if path in files} == files
     assert len(marks(tmp_path / "a")) == len(files) + 3
     assert (after.distances[:4] == before.distances).all()
 
 
-def test_a_second_time_runs_nothing(problem, tmp_path):
+def test_a_second_time_runs_nothing_but_a_look_at_the_model(problem, tmp_path):
     model, images, labels = problem
     traced(tmp_path / "a", model, images, labels)
     watch = Watch.on(model)
     traced(tmp_path / "a", model, images, labels)
-    assert watch.total == 0
+    assert watch.total == 11
 
 
 def test_more_samples_run_their_own_shards(problem, tmp_path):
@@ -89,7 +141,7 @@ def test_more_samples_run_their_own_shards(problem, tmp_path):
     files = marks(tmp_path / "a")
     watch = Watch.on(model)
     grown = traced(tmp_path / "a", model, images, labels)
-    assert watch.total == 3 * 60 * len(RUNS) + 2 * 11 + 3 * len(RUNS)
+    assert watch.total == 8 + 3 * 60 * len(RUNS) + 2 * 11 + 3 * len(RUNS)
     assert {path: mark for path, mark in marks(tmp_path / "a").items() if path in files} == files
     assert (grown.distances == traced(tmp_path / "b", model, images, labels).distances).all()
 

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 from execution_work import Nasty, square, steps, threads
+from support.models import conv_net, samples
 
+from advfrontier import Ensemble, evaluate
 from advfrontier.errors import FrontierError
 from advfrontier.execution import cluster, execute
 
+TESTS = str(Path(__file__).parent.parent)
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'advfrontier[ray]'"),
     pytest.mark.filterwarnings("ignore"),  # Ray's own
@@ -94,6 +97,20 @@ def parent(pid):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except FileNotFoundError:
         return None
+
+
+def test_names_of_files_mean_the_same_on_workers_that_began_elsewhere(two_nodes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("nets.py").write_text(f"import sys; sys.path.append({TESTS!r})\nfrom support.models import conv_net as net\n")
+    model = conv_net()
+    images, labels = samples(model, 4, (1, 8, 8))
+    ensemble = Ensemble.of("tiny", "L2", {"fmn": 20, "ddn": 20})
+    found = evaluate(
+        "nets.py:net", images, labels, norm="L2", ensemble=ensemble, out="mine", threads=1, ray=two_nodes.address
+    )
+    assert Path(tmp_path, "mine", "record.json").exists()
+    here = evaluate(model, images, labels, norm="L2", ensemble=ensemble, threads=1)
+    assert (found.distances == here.distances).all()
 
 
 def test_a_wrong_address_is_told_at_once():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from support.records import RADII, SCALES, pool, record
 
@@ -45,8 +47,9 @@ def hostile(evil, summaries, references, tmp_path_factory):
     pair = own[2], others[2]
     found = compare(*(Evaluated(s.model, s.distances, s.samples, s.tier) for s in pair))
     ranking = rank([record(evil, norm) for norm in SCALES], reference=references)
-    return [
+    pages = [
         write_report(folder / "report.html", own, others=others, references=references, comparisons=[found]),
         write_comparison(folder / "comparison.html", [(found, *pair)]),
         write_leaderboard(folder / "leaderboard.html", ranking, title=evil),
     ]
+    return [Path(page) for page in pages]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from itertools import groupby
 
 import pytest
 from support.records import RADII, SCALES, record
@@ -120,6 +121,19 @@ def test_the_drawn_curve_is_the_curve(browser, pages):
     curve = summarise(record(), radii=()).curve
     assert x[:-1] == pytest.approx(curve.epsilons, rel=1e-5)
     assert y[:-1] == pytest.approx(curve.accuracies, rel=1e-5)
+
+
+def test_no_grid_line_hides_a_radius(browser, pages):
+    open_page(browser, pages / "report.html")
+    drawn = browser.execute_script(
+        """
+        const chart = document.querySelector("[data-chart=curve]");
+        const order = [...chart.querySelectorAll("path.xgrid, .shapelayer path, path.js-line")];
+        const kind = (path) => path.closest(".shapelayer") ? "radius" : path.matches(".xgrid") ? "grid" : "curve";
+        return order.map(kind);
+        """
+    )
+    assert [kind for kind, _ in groupby(drawn)] == ["grid", "curve", "radius"]
 
 
 def test_toggles(browser, pages):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,5 +57,5 @@ def test_report_and_ranks_of_real_records(evaluations, tmp_path):
     assert [row.model for row in ranking.overall] == ["twice", "net", "half"]
     np.testing.assert_allclose([row.mean_doi.estimate for row in ranking.overall], [1, 0.5, 0.25])
     assert "2 of 3" in summaries_text(found)
-    text = write_report(tmp_path / "r.html", found, references=pools).read_text(encoding="utf-8")
+    text = Path(write_report(tmp_path / "r.html", found, references=pools)).read_text(encoding="utf-8")
     assert "By DOI among the reference models of noise it ranks 2 of 3 in ℓ2 and 2 of 3 in ℓ∞." in text

@@ -8,6 +8,7 @@ import re
 import struct
 import zlib
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,7 +54,9 @@ def without_library(text):
 @pytest.fixture(scope="module")
 def report(summaries, references, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "deep" / "report.html"
-    assert write_report(path, summaries(unbroken=2), others=summaries("other", seed=5), references=references) == path
+    assert write_report(path, summaries(unbroken=2), others=summaries("other", seed=5), references=references) == str(
+        path
+    )
     return without_library(path.read_text(encoding="utf-8"))
 
 
@@ -100,15 +103,26 @@ def test_chart_data_are_the_curves(report):
 def test_one_norm_without_pool_or_pictures(tmp_path):
     evaluation = record()
     evaluation.originals = evaluation.originals.flatten(1)
-    text = write_report(tmp_path / "r.html", [summarise(evaluation, radii=())]).read_text(encoding="utf-8")
+    text = Path(write_report(tmp_path / "r.html", [summarise(evaluation, radii=())])).read_text(encoding="utf-8")
     ids = {attrs.get("id") for _, attrs in Elements(without_library(text)).found}
     assert not {"standing", "gallery", "pool", "frontier"} & ids
     assert len(text) < 6_000_000
 
 
+def test_without_radii_there_is_no_column_for_them_but_a_note(tmp_path, report):
+    text = Path(write_report(tmp_path / "r.html", [summarise(record(), radii=())])).read_text(encoding="utf-8")
+    for shown in ("Robust accuracy %", "reference radii</li>"):
+        assert shown in report
+        assert shown not in text
+    assert "For robust accuracy give" not in report
+    assert "for robust accuracy give some, such as --radii 4/255,8/255." in text
+    head, row = (part.split("</tr>")[0] for part in text.split('id="summary"')[1].split("<tr", 2)[1:])
+    assert head.count("<th") == row.count("<th") + row.count("<td")
+
+
 def test_a_pool_on_other_samples_is_left_out(tmp_path):
     summary = summarise(record(n=70), radii=(), reference=pool())
-    path = write_report(tmp_path / "r.html", [summary], references={"Linf": pool()})
+    path = Path(write_report(tmp_path / "r.html", [summary], references={"Linf": pool()}))
     text = without_library(path.read_text(encoding="utf-8"))
     assert json.loads(Elements(text).scripts[-3])["norms"][0]["pool"] == []
     assert "No DOI in ℓ∞: 10 of 70 samples are not among the 60 of the reference pool" in text
@@ -118,7 +132,7 @@ def test_models_where_nothing_or_everything_breaks(tmp_path):
     never = summarise(record("never", unbroken=60, wrong=0), radii=RADII["Linf"], reference=pool())
     always = summarise(record("always", wrong=1.0), radii=RADII["Linf"], reference=pool())
     for summary in (never, always):
-        text = write_report(tmp_path / f"{summary.model}.html", [summary]).read_text(encoding="utf-8")
+        text = Path(write_report(tmp_path / f"{summary.model}.html", [summary])).read_text(encoding="utf-8")
         assert "no sample was broken" in text
 
 
@@ -159,7 +173,9 @@ def test_what_cannot_be_reported(tmp_path):
 def test_two_records_of_one_model_are_compared_under_their_own_names(tmp_path):
     first, second = (summarise(record(seed=seed), radii=()) for seed in (0, 1))
     found = compare(*(Evaluated(n, s.distances, s.samples, 1) for n, s in zip("ab", (first, second), strict=True)))
-    text = without_library(write_comparison(tmp_path / "c.html", [(found, first, second)]).read_text(encoding="utf-8"))
+    text = without_library(
+        Path(write_comparison(tmp_path / "c.html", [(found, first, second)])).read_text(encoding="utf-8")
+    )
     norm = json.loads(Elements(text).scripts[-3])["norms"][0]
     assert (norm["own"]["name"], norm["others"][0]["name"]) == ("a", "b")
     gap = dict(zip(norm["difference"]["x"], norm["difference"]["y"], strict=True))
@@ -179,7 +195,7 @@ def test_thinned_curves_keep_both_ends():
 
 def test_leaderboard_is_small_and_names_every_curve(references, tmp_path):
     ranking = rank([record(norm=norm) for norm in SCALES], reference=references)
-    text = write_leaderboard(tmp_path / "board.html", ranking).read_text(encoding="utf-8")
+    text = Path(write_leaderboard(tmp_path / "board.html", ranking)).read_text(encoding="utf-8")
     assert len(text) < 300_000
     elements = Elements(text).found
     curves = [attrs for tag, attrs in elements if tag == "path" and attrs["class"] == "curve"]

@@ -38,7 +38,7 @@ def compared(first, second):
 
 def test_plain_text_holds_the_figures(found):
     text = summaries_text(found)
-    assert text.startswith("zoo:F3 on fashion-mnist, 60 samples, 12k queries per sample, seed 42\n")
+    assert text.startswith("zoo:F3 on fashion-mnist, 60 samples, at most 12k queries per sample, seed 42\n")
     assert "\x1b" not in text
     for summary in found:
         assert f"\n{summary.norm} " in text
@@ -47,6 +47,17 @@ def test_plain_text_holds_the_figures(found):
             assert f"{100 * at.accuracy.estimate:.1f}" in text
             assert f"({100 * at.accuracy.low:.1f}–{100 * at.accuracy.high:.1f})" in text
     assert "queries spent: 320 checks, 480 setup, 2,592,000 attack, 240 verification" in text
+
+
+def test_without_radii_there_is_no_column_for_them_but_a_note():
+    one, other = summarise(record(), radii=()), summarise(record(norm="L2"), radii=RADII["L2"])
+    text = summaries_text([one])
+    assert "at ε" not in text
+    assert "robust" not in text.split("\n\n")[1]
+    assert "for robust accuracy give some, such as --radii 4/255,8/255" in text
+    both = summaries_text([one, other])
+    assert "at ε" in both
+    assert "--radii" not in both
 
 
 def test_piped_output_is_the_plain_text(found):

@@ -43,6 +43,12 @@ class Record:
     seconds: float = 12.5
     class_names: tuple[str, ...] | None = None
 
+    def images(self, rows):
+        return self.originals[rows]
+
+    def points(self, rows):
+        return self.adversarials[rows]
+
     @property
     def clean_logits(self):
         return torch.nn.functional.one_hot(self.labels, 10).float()

@@ -21,15 +21,49 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says what an interruption means
 )
 
-_MODULES = ("evaluating", "reading", "benching", "embedded")  # each adds its commands to the app
+# Imported only when they are called: torch takes seconds, and nobody waits seconds for --help.
+COMMANDS = {
+    "evaluate": ("evaluating:evaluate_command", "Measure the robustness curve of a model."),
+    "extend": ("evaluating:extend_command", "Go on with a finished evaluation to a larger tier. No query is repeated."),
+    "demo": (
+        "evaluating:demo",
+        "Evaluate an embedded model in four norms and write the report: nothing is downloaded.",
+    ),
+    "report": (
+        "reading:report_command",
+        "Write the HTML report of one model's records, with other models beside it.",
+    ),
+    "compare": (
+        "reading:compare_command",
+        "Compare two models on whole curves: is one rejected already, or what should be run next?",
+    ),
+    "rank": ("reading:rank_command", "Rank models by DOI, in every norm and over all of them."),
+    "trace": (
+        "benching:trace_command",
+        "Run every attack of the pool, and record how its distances fall with the queries it spends.",
+    ),
+    "allocate": (
+        "benching:allocate_command",
+        "Give a budget of queries to the runs of traced models: nested ensembles, with what no allocation can pass.",
+    ),
+    "baseline": (
+        "benching:baseline_command",
+        "Run AutoAttack at several radii, every pass counted, to compare with.",
+    ),
+    "aoi": (
+        "benching:aoi_command",
+        "How close an evaluation came to the frontier of a traced pool, and what each of its runs added.",
+    ),
+    "bench": ("benching:bench", "Whole benchmarks: many models, four norms, tables and figures."),
+    "zoo": ("embedded:zoo", "The embedded models."),
+    "pool": ("embedded:pool_command", "List the runs of a pool."),
+}
+for _name, (_place, _help) in COMMANDS.items():
+    app.command(f"advfrontier.cli.{_place}", name=_name, help=_help)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command. Mistakes end with one message and exit code 2, an interruption with 130."""
-    from importlib import import_module  # noqa: PLC0415
-
-    for module in _MODULES:
-        import_module(f"advfrontier.cli.{module}")
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         app(words, exit_on_error=False, print_error=True, result_action="return_none")

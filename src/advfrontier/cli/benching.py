@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_text
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from advfrontier.cli.app import app, typed
-from advfrontier.cli.options import Data, Machine, norms
+from advfrontier.cli.app import typed
+from advfrontier.cli.options import Data, Device, Json, Machine, Norm, Seed, Threads, WorkerCount, check_device, norms
+from advfrontier.cli.showing import say_json
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.bench import (
     Bench,
@@ -43,30 +43,46 @@ from advfrontier.report.experiment.terminal import (
 from advfrontier.solvers import PUBLISHED
 from advfrontier.sources.benchmark import load_benchmark
 from advfrontier.store import Store
+from advfrontier.store.folder import below, write_files
 from advfrontier.threat.names import NORMS
 
-if TYPE_CHECKING:
-    from advfrontier.sources.benchmark import Benchmark
 
-_DATA, _MACHINE = Data(), Machine()
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Place:
+    """Where a benchmark is run."""
+
+    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None
+    "Folder of all that comes out; by default bench/ and the benchmark's name."
+    source: tuple[str, ...] = ()
+    "Where a model is to be found: --source C8=mine.py:c8."
+
+    def open(self, name: str) -> Bench:
+        """The benchmark of this name, or in this file, and its folder."""
+        pairs = [text.partition("=") for text in self.source]
+        if wrong := ["".join(pair) for pair in pairs if not pair[2]]:
+            raise FrontierError(f"--source {wrong[0]}: expected MODEL=SOURCE, such as C8=mine.py:c8")
+        found = load_benchmark(name).with_sources({model: place for model, _, place in pairs})
+        return Bench(found, self.out or below("bench", folder_name(found.name)))
+
+
+_DATA, _MACHINE, _PLACE = Data(), Machine(), Place()
 
 bench = App(name="bench", help="Whole benchmarks: many models, four norms, tables and figures.")
-app.command(bench)
 
 
-@app.command(name="trace")
 def trace_command(
     *models: str,
     data: Data = _DATA,
-    norm: str = "Linf",
+    norm: Norm = "Linf",
     out: Annotated[str, Parameter(name=("--out", "-o"))] = "traces",
     runs: str | None = None,
     pool: str = "paper",
     queries: int = MAX_QUERIES,
     published: bool = False,
-    seed: int = 42,
+    seed: Seed = 42,
     machine: Machine = _MACHINE,
-    json: bool = False,
+    json: Json = False,
 ) -> None:
     """Run every attack of the pool, and record how its distances fall with the queries it spends.
 
@@ -76,8 +92,6 @@ def trace_command(
     ----------
     models
         One or more: zoo:F3, file.py:factory, robustbench:cifar10/Linf/NAME, and so on.
-    norm
-        L0, L1, L2, Linf, several with commas, or all.
     out
         Folder of the traces; each model gets a folder, and in it one per norm.
     runs
@@ -88,19 +102,15 @@ def trace_command(
         Where each run stops, of its schedule of 1000.
     published
         The solvers as their papers have them, without the departures that docs/solvers.md lists.
-    seed
-        Of the random restarts.
-    json
-        Print figures as JSON and nothing else.
     """
     if not models:
         raise FrontierError("no model to trace: expected at least one, such as zoo:F3")
     samples = data.load(*models)
-    workers, threads = machine.resolved()
+    settings = machine.settings()
     done = {}
     for model in models:
         for each in norms(norm):
-            place = f"{out}/{folder_name(model)}/{each}"
+            place = below(out, folder_name(model), each)
             done[place] = trace_to(
                 place,
                 model,
@@ -111,27 +121,23 @@ def trace_command(
                 pool=pool,
                 seed=seed,
                 solvers=PUBLISHED if published else None,
-                batch_size=machine.batch_size,
-                device=machine.device,
-                threads=threads,
-                workers=workers,
-                ray=machine.ray,
+                batch_size=data.batch_size,
                 progress=True,
                 command=typed(),
+                **settings,
             )
     print_trace(done, as_json=json)
 
 
-@app.command(name="allocate")
 def allocate_command(
     *traces: str,
     budget: str = "4k,8k,12k",
     out: Annotated[str, Parameter(name=("--out", "-o"))] = "ensembles",
-    norm: str = "all",
+    norm: Norm = "all",
     plain: bool = False,
-    json: bool = False,
+    json: Json = False,
 ) -> None:
-    """Give out a budget of queries to the runs of traced models: nested ensembles, with what no allocation can pass.
+    """Give a budget of queries to the runs of traced models: nested ensembles, with what no allocation can pass.
 
     Parameters
     ----------
@@ -141,12 +147,8 @@ def allocate_command(
         Rising budgets, with commas.
     out
         Folder of the ensemble files, such as L2-4k.toml; `advfrontier evaluate --ensemble` takes them.
-    norm
-        L0, L1, L2, Linf, several with commas, or all that were traced.
     plain
         The paper's algorithm as printed: one run a move, no swaps afterwards.
-    json
-        Print figures as JSON and nothing else.
     """
     if not traces:
         raise FrontierError("nothing to allocate on: expected folders of traces, such as traces/")
@@ -162,7 +164,6 @@ def allocate_command(
         print_allocation(each, found, ensembles, files, as_json=json)
 
 
-@app.command(name="baseline")
 def baseline_command(
     model: str,
     /,
@@ -172,9 +173,9 @@ def baseline_command(
     out: Annotated[str, Parameter(name=("--out", "-o"))] = "baselines",
     trace: str | None = None,
     radii: str | None = None,
-    seed: int = 42,
+    seed: Seed = 42,
     machine: Machine = _MACHINE,
-    json: bool = False,
+    json: Json = False,
 ) -> None:
     """Run AutoAttack at several radii, every pass counted, to compare with.
 
@@ -190,23 +191,18 @@ def baseline_command(
         The model's trace in this norm: adds nine percentiles of its frontier to the radii, and tells the AOI.
     radii
         Other radii, such as 4/255,8/255.
-    seed
-        Of the random starts.
-    json
-        Print figures as JSON and nothing else.
     """
     chosen = norms(norm)
     if len(chosen) != 1:
         raise FrontierError(f"--norm {norm}: expected one norm, because radii differ from norm to norm")
     each = chosen[0]
-    place = f"{out}/{folder_name(model)}/{each}"
+    place = below(out, folder_name(model), each)
     samples = data.load(model)
     frontier = load_traces(trace).frontier() if trace else None
     usual = [radius for _, radius in (parse_radii(radii) if radii else reference_radii(data.data, each))]
     wanted = [*usual, *(baseline_radii(frontier).tolist() if frontier is not None else [])]
     if not wanted:
         raise FrontierError("no radius to run AutoAttack at: expected --radii 4/255,8/255 or --trace traces/MODEL/NORM")
-    workers, threads = machine.resolved()
     found = baseline_to(
         place,
         model,
@@ -214,20 +210,16 @@ def baseline_command(
         norm=each,
         radii=wanted,
         seed=seed,
-        batch_size=machine.batch_size,
-        device=machine.device,
-        threads=threads,
-        workers=workers,
-        ray=machine.ray,
+        batch_size=data.batch_size,
         progress=True,
         command=typed(),
+        **machine.settings(),
     )
     judged = baseline_aoi(found.radii, found.accuracies, frontier) if frontier is not None else None
     print_baseline(found, judged, norm=each, place=place, as_json=json)
 
 
-@app.command(name="aoi")
-def aoi_command(record: str, /, *, trace: str, json: bool = False) -> None:
+def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
     """How close an evaluation came to the frontier of a traced pool, and what each of its runs added.
 
     Parameters
@@ -236,28 +228,18 @@ def aoi_command(record: str, /, *, trace: str, json: bool = False) -> None:
         The folder of an evaluation.
     trace
         Folder of traces that holds one of the same model on the same samples.
-    json
-        Print figures as JSON and nothing else.
     """
     places = find_places(trace, kind=TRACE)
     found = [record_aoi(evaluation, places) for evaluation in find_evaluations([record])]
     if json:
-        print(json_text.dumps([plain(each) for each in found], indent=2, ensure_ascii=False))
+        say_json([plain(each) for each in found])
         return
     for each in found:
         print_record_aoi(each)
 
 
 @bench.command(name="run")
-def bench_run(
-    benchmark: str,
-    /,
-    *,
-    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
-    source: tuple[str, ...] = (),
-    download: bool = False,
-    machine: Machine = _MACHINE,
-) -> None:
+def bench_run(benchmark: str, /, *, place: Place = _PLACE, download: bool = False, machine: Machine = _MACHINE) -> None:
     """Do a whole benchmark: trace, allocate, evaluate, run the baseline, write every table and figure.
 
     Killed at any moment, the same command goes on. Adding a model, a norm, samples or runs to the file does only what
@@ -267,26 +249,20 @@ def bench_run(
     ----------
     benchmark
         fashion-mnist, small, paper, or a TOML file.
-    out
-        Folder of all that comes out; by default bench/ and the benchmark's name.
-    source
-        Where a model is to be found: --source C8=mine.py:c8.
     download
         Fetch models and data that are not on this machine.
     """
-    found = _sourced(load_benchmark(benchmark), source)
-    target = Bench(found, out or f"bench/{folder_name(found.name)}")
-    workers, threads = machine.resolved()
+    target = place.open(benchmark)
     results = run_benchmark(
         target,
-        resources=Resources(machine.device, threads, workers, machine.ray),
+        resources=Resources(**machine.settings()),
         download=download,
         progress=True,
         say=lambda text: print(text, file=sys.stderr),
         command=typed(),
     )
     if results.norms:
-        for path in write_experiment(results, Path(target.results)):
+        for path in write_files(target.results, lambda aside: write_experiment(results, aside)):
             print(path)
     if results.failures:
         listed = "\n  ".join(results.failures)
@@ -300,41 +276,29 @@ def bench_status(
     benchmark: str,
     /,
     *,
-    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
-    source: tuple[str, ...] = (),
+    place: Place = _PLACE,
     calibration: bool = True,
-    machine: Machine = _MACHINE,
-    json: bool = False,
+    device: Device = "cpu",
+    threads: Threads = None,
+    workers: WorkerCount = None,
+    json: Json = False,
 ) -> None:
     """Say what is done, what is left, what it will cost and what failed.
 
     Parameters
     ----------
     benchmark
-        fashion-mnist, small, paper, or a TOML file.
-    out
-        The folder given to `bench run`.
-    source
-        Where a model is to be found: --source C8=mine.py:c8.
+        The benchmark given to `bench run`.
     calibration
         Measure how long a query takes here, if that is not known: a few short runs.
-    json
-        Print figures as JSON and nothing else.
     """
-    found = _sourced(load_benchmark(benchmark), source)
-    target = Bench(found, out or f"bench/{folder_name(found.name)}")
-    workers, threads = machine.resolved()
-    known = read_calibration(target.out, device=machine.device, threads=threads)
+    target = place.open(benchmark)
+    workers, threads = Machine(workers, device=device, threads=threads).resolved()
+    known = read_calibration(target.out, device=device, threads=threads)
     standing = status(target, known)
     if calibration and standing.queries and standing.seconds is None:
+        check_device(device)
         busy = {part.model for part in standing.parts if part.left}
-        models = [model for model in found.models if model.id in busy]
-        standing = status(target, calibrate(target, models, device=machine.device, threads=threads))
+        models = [model for model in target.benchmark.models if model.id in busy]
+        standing = status(target, calibrate(target, models, device=device, threads=threads))
     print_status(standing, workers=max(1, workers), used=disk_used(target.out), as_json=json)
-
-
-def _sourced(found: Benchmark, sources: tuple[str, ...]) -> Benchmark:
-    pairs = [text.partition("=") for text in sources]
-    if wrong := ["".join(pair) for pair in pairs if not pair[2]]:
-        raise FrontierError(f"--source {wrong[0]}: expected MODEL=SOURCE, such as C8=mine.py:c8")
-    return found.with_sources({model: place for model, _, place in pairs})

@@ -8,12 +8,10 @@ from cyclopts import App
 from rich.console import Console
 from rich.table import Table
 
-from advfrontier.cli.app import app
 from advfrontier.errors import FrontierError
 from advfrontier.pool import pool as pool_of
 
 zoo = App(name="zoo", help="The embedded models.")
-app.command(zoo)
 
 
 @zoo.command(name="list")
@@ -77,8 +75,7 @@ def train(model: str, /, *, data: str | None = None, out: str | None = None) -> 
     print(f"weights: {path}")
 
 
-@app.command
-def pool(*, norm: str = "Linf", classes: int = 10, name: str = "paper") -> None:
+def pool_command(*, norm: str = "Linf", classes: int = 10, pool: str = "paper") -> None:
     """List the runs of a pool.
 
     Parameters
@@ -87,8 +84,8 @@ def pool(*, norm: str = "Linf", classes: int = 10, name: str = "paper") -> None:
         L0, L1, L2 or Linf.
     classes
         How many classes the model has.
-    name
+    pool
         paper, or extended with attacks beyond it.
     """
-    for run in pool_of(norm, classes=classes, name=name):
+    for run in pool_of(norm, classes=classes, name=pool):
         print(run)

@@ -7,151 +7,108 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from advfrontier.cli.app import app, typed
-from advfrontier.cli.options import Data, Machine, default_folder, norms
-from advfrontier.cli.showing import check, show
+from advfrontier.cli.app import typed
+from advfrontier.cli.options import Budget, Data, Machine, Norm, Output, Seed, Workers, check_device, norms
+from advfrontier.cli.showing import show
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.bench import folder_name
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.records import find_evaluations
+from advfrontier.store.folder import below
 
-_DATA, _MACHINE = Data(), Machine()
+_DATA, _MACHINE, _WORKERS, _BUDGET, _OUTPUT = Data(), Machine(), Workers(), Budget(), Output()
+_TIER = "4k"
 
 
-@app.command(name="evaluate")
 def evaluate_command(
     model: str,
     /,
     *,
     data: Data = _DATA,
-    norm: str = "Linf",
-    tier: str | None = None,
-    queries: int | None = None,
-    ensemble: str | None = None,
+    norm: Norm = "Linf",
+    budget: Budget = _BUDGET,
     out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
     name: str | None = None,
-    seed: int = 42,
-    radii: str | None = None,
+    seed: Seed = 42,
     machine: Machine = _MACHINE,
     state: bool = True,
-    export: str | None = None,
-    report: bool = True,
-    json: bool = False,
+    output: Output = _OUTPUT,
 ) -> None:
     """Measure the robustness curve of a model.
 
-    Killed at any moment, the same command goes on where it stopped.
+    Each sample is given 4k queries if nothing else is said. Killed at any moment, the same command goes on where it
+    stopped.
 
     Parameters
     ----------
     model
         zoo:F3, file.py:factory, package.module:factory, robustbench:cifar10/Linf/NAME, timm:NAME, hf:NAME,
         onnx:FILE, export:FILE.
-    norm
-        L0, L1, L2, Linf, several with commas, or all.
-    tier
-        4k (the default), 8k or 12k queries per sample.
-    queries
-        Any other number of queries per sample.
-    ensemble
-        A file that `advfrontier allocate` wrote, in place of the shipped tiers.
     out
-        Folder of the record; by default runs/ and the model's name.
+        Folder of the record, or an address such as s3://bucket/mine; by default runs/ and the model's name.
     name
         How tables call the model.
-    seed
-        Of the random restarts.
-    radii
-        Where robust accuracy is read, such as 4/255,8/255.
     state
         Keep what is needed to extend without repeating queries.
-    export
-        Write a table as well: csv, parquet, npz, or card.
-    report
-        Write report.html into the folder.
-    json
-        Print figures as JSON and nothing else.
     """
-    chosen = [option for option in (tier, queries, ensemble) if option is not None]
-    if len(chosen) > 1:
-        raise FrontierError(f"--tier, --queries and --ensemble were given together ({chosen}): expected one of them")
-    check(radii=radii, export=export)
-    folder = out or str(default_folder(name or model))
+    ensemble = budget.chosen()
+    output.check()
+    folder = out or below("runs", folder_name(name or model))
     samples = data.load(model)
-    workers, threads = machine.resolved()
+    settings = machine.settings()
     done = [
         evaluate(
             model,
             samples,
             norm=each,
-            ensemble=chosen[0] if chosen else "4k",
+            ensemble=_TIER if ensemble is None else ensemble,
             seed=seed,
-            out=f"{folder}/{each}",
+            out=below(folder, each),
             name=name,
-            batch_size=machine.batch_size,
-            device=machine.device,
-            threads=threads,
-            workers=workers,
-            ray=machine.ray,
+            batch_size=data.batch_size,
             keep_state=state,
             progress=True,
             command=typed(),
+            **settings,
         )
         for each in norms(norm)
     ]
-    show(done, folder=folder, radii=radii, export=export, report=report, as_json=json)
+    show(done, folder, output)
 
 
-@app.command(name="extend")
 def extend_command(
     record: str,
     /,
     *,
-    tier: str | None = None,
-    queries: int | None = None,
-    ensemble: str | None = None,
+    budget: Budget = _BUDGET,
     model: str | None = None,
-    radii: str | None = None,
-    machine: Machine = _MACHINE,
-    export: str | None = None,
-    report: bool = True,
-    json: bool = False,
+    workers: Workers = _WORKERS,
+    output: Output = _OUTPUT,
 ) -> None:
     """Go on with a finished evaluation to a larger tier. No query is repeated.
+
+    Device, threads and batches are those the record began with. An ensemble must hold the one evaluated so far.
 
     Parameters
     ----------
     record
-        The folder of an evaluation.
-    tier
-        8k or 12k queries per sample.
-    queries
-        Any other number of queries per sample.
-    ensemble
-        An ensemble file that holds the one evaluated so far.
+        The folder of an evaluation, or one that holds several.
     model
         Where the model is, if the record does not say.
-    radii
-        Where robust accuracy is read, such as 4/255,8/255.
-    export
-        Write a table as well: csv, parquet, npz, or card.
-    report
-        Write report.html into the folder.
-    json
-        Print figures as JSON and nothing else.
     """
-    chosen = [option for option in (tier, queries, ensemble) if option is not None]
-    if len(chosen) != 1:
+    ensemble = budget.chosen()
+    if ensemble is None:
         raise FrontierError("extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE")
-    check(radii=radii, export=export)
-    workers, _ = machine.resolved()
+    output.check()
     done = find_evaluations([record])
     for evaluation in done:
-        evaluation.extend(chosen[0], model=model, workers=workers, ray=machine.ray, progress=True)
-    show(done, folder=record, radii=radii, export=export, report=report, as_json=json)
+        check_device(evaluation.record["device"])
+        count = workers.count(evaluation.record["device"], evaluation.record["threads"])
+        evaluation.extend(ensemble, model=model, workers=count, ray=workers.ray, progress=True, command=typed())
+    show(done, record, output)
 
 
-@app.command
-def demo(*, out: str = "runs/demo", samples: int = 100, tier: str = "4k", machine: Machine = _MACHINE) -> None:
+def demo(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE) -> None:
     """Evaluate an embedded model in four norms and write the report: nothing is downloaded.
 
     Parameters
@@ -170,5 +127,5 @@ def demo(*, out: str = "runs/demo", samples: int = 100, tier: str = "4k", machin
         f"{name}: {MODELS[name].title}, {samples} images of Fashion-MNIST, {tier} queries per sample", file=sys.stderr
     )
     evaluate_command(
-        f"zoo:{name}", data=Data("fashion-mnist", samples), norm="all", tier=tier, out=out, machine=machine
+        f"zoo:{name}", data=Data("fashion-mnist", samples), norm="all", budget=Budget(tier), out=out, machine=machine
     )

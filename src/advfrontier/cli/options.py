@@ -1,47 +1,82 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share, each said once, and what they mean."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from cyclopts import Parameter
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.export import check_format
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.execution.local import cores
 from advfrontier.sources import Samples, load_model, load_samples
 from advfrontier.threat.names import NORMS, norm_name
 
+Norm = Annotated[str, Parameter(help="L0, L1, L2, Linf, several with commas, or all.")]
+Seed = Annotated[int, Parameter(help="Of the random restarts.")]
+Radii = Annotated[str | None, Parameter(help="Where robust accuracy is read, such as 4/255,8/255.")]
+Export = Annotated[str | None, Parameter(help="Write a table beside every record as well: csv, parquet, npz, or card.")]
+Json = Annotated[bool, Parameter(help="Print figures as JSON and nothing else.")]
+Device = Annotated[str, Parameter(help="Where the model runs: cpu, cuda, cuda:1, mps.")]
+Threads = Annotated[
+    int | None,
+    Parameter(
+        help="Threads of each worker, by default 1. Results depend on them in the last bits, so a record keeps the "
+        "number it began with."
+    ),
+]
+WorkerCount = Annotated[
+    int | None,
+    Parameter(help="Worker processes, 0 for none. By default as many as the cores have room for, or one per GPU."),
+]
+
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Machine:
-    """Where the work is done."""
+class Workers:
+    """Who does the work."""
 
-    device: str = "cpu"
-    "Where the model runs: cpu, cuda, cuda:1, mps."
-    workers: int | None = None
-    "Worker processes. By default one per core on a CPU, one per GPU, and none for a single unit of work."
-    threads: int | None = None
-    "Threads of each worker. Results depend on them in the last bits, so a record keeps the number it began with."
+    workers: WorkerCount = None
     ray: str | None = None
     "A Ray cluster: auto, an address, or local."
-    batch_size: int = 100
-    "Samples per batch, which are one unit of work."
+
+    def count(self, device: str, threads: int = 1) -> int:
+        """Worker processes for a model on this device: 0 means this process."""
+        if self.workers is not None and self.workers < 0:
+            raise FrontierError(f"--workers is {self.workers}: expected 0 (this process) or more")
+        if self.workers is not None:
+            return self.workers
+        if self.ray is not None:
+            return 0  # the cluster knows its slots
+        # Processes that share a GPU only take turns at it.
+        room = cores() // threads if device == "cpu" else torch.cuda.device_count() if device == "cuda" else 1
+        return room if room > 1 else 0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Machine(Workers):
+    """Where the work is done."""
+
+    device: Device = "cpu"
+    threads: Threads = None
 
     def resolved(self) -> tuple[int, int]:
         """Workers and threads."""
-        if self.workers is not None and self.workers < 0:
-            raise FrontierError(f"--workers is {self.workers}: expected 0 (this process) or more")
-        if self.device.startswith("cuda"):
-            gpus = torch.cuda.device_count() if self.device == "cuda" else 1
-            return (gpus if gpus > 1 else 0) if self.workers is None else self.workers, self.threads or 1
-        workers = cores() if self.workers is None else self.workers
         # One thread by default: small models gain nothing from more, and results stay the same on any machine.
-        return (workers if workers > 1 else 0), self.threads or 1
+        threads = 1 if self.threads is None else self.threads
+        if threads < 1:
+            raise FrontierError(f"--threads is {threads}: expected at least 1")
+        return self.count(self.device, threads), threads
+
+    def settings(self) -> dict[str, Any]:
+        """As the functions that do the work are told it."""
+        check_device(self.device)
+        workers, threads = self.resolved()
+        return {"device": self.device, "threads": threads, "workers": workers, "ray": self.ray}
 
 
 @Parameter(name="*")
@@ -55,6 +90,8 @@ class Data:
     "How many samples: the first so many, or with --sample-seed so many at random. All by default."
     sample_seed: int | None = None
     "Draw the samples at random with this seed."
+    batch_size: int = 100
+    "Samples per batch, which are one unit of work."
     download: bool = False
     "Fetch what the model or the data needs if it is not here yet; otherwise nothing is ever downloaded."
 
@@ -63,6 +100,57 @@ class Data:
         for model in models if self.download else ():
             load_model(model, download=True)
         return load_samples(self.data, samples=self.samples, seed=self.sample_seed, download=self.download)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Budget:
+    """How many queries each sample is given."""
+
+    tier: str | None = None
+    "4k, 8k or 12k queries per sample."
+    queries: int | None = None
+    "Any other number of queries per sample."
+    ensemble: str | None = None
+    "A file that `advfrontier allocate` wrote, in place of the shipped tiers."
+
+    def chosen(self) -> str | int | None:
+        """The one that was given, if any."""
+        given = {f"--{name}": value for name, value in vars(self).items() if value is not None}
+        if len(given) > 1:
+            raise FrontierError(f"{' and '.join(given)} were given together: expected one of them")
+        return next(iter(given.values()), None)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Output:
+    """What an evaluation ends with."""
+
+    radii: Radii = None
+    export: Export = None
+    report: bool = True
+    "Write report.html into the folder."
+    json: Json = False
+
+    def check(self) -> None:
+        """Refuse what could not be shown in the end before anything is computed."""
+        check_shown(self.radii, self.export)
+
+
+def check_shown(radii: str | None, export: str | None) -> None:
+    """Refuse radii that are none, and exports that cannot be written."""
+    parse_radii(radii or "")
+    check_format(export)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that this machine does not have."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter is how a torch without CUDA says so
+        reason = str(error).split("\n", maxsplit=1)[0]
+        raise FrontierError(f"the device {device} cannot be used here ({reason}): expected one such as cpu") from error
 
 
 def norms(text: str) -> tuple[str, ...]:
@@ -75,9 +163,3 @@ def norms(text: str) -> tuple[str, ...]:
 def radii_for(data: str, norm: str, text: str | None) -> tuple[tuple[str, float], ...]:
     """Those asked for, or those usually quoted."""
     return parse_radii(text) if text else reference_radii(data, norm)
-
-
-def default_folder(model: str) -> Path:
-    """Where a record goes if nobody says: `runs/` and the model's name without what a folder cannot hold."""
-    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in model).strip("-.")
-    return Path("runs") / name

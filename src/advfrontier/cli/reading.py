@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_text
 from dataclasses import replace
-from pathlib import Path
 
-from advfrontier.cli.app import app
-from advfrontier.cli.showing import check, reference_for, say, show, summary_of
+from advfrontier.cli.options import Export, Json, Radii, check_shown
+from advfrontier.cli.showing import common_pool, export_all, references_of, say, say_json, show_summaries, summary_of
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.comparing import compare
 from advfrontier.evaluation.plain import plain
 from advfrontier.evaluation.ranking import rank
-from advfrontier.evaluation.records import by_model, find_evaluations
-from advfrontier.evaluation.reference import reference_pool
+from advfrontier.evaluation.records import by_model, find_evaluations, of_one_model
 from advfrontier.report import (
     print_comparison,
     print_ranking,
@@ -23,17 +20,17 @@ from advfrontier.report import (
     write_leaderboard,
     write_report,
 )
+from advfrontier.store.folder import below, write_file
 from advfrontier.threat.names import NORMS
 
 
-@app.command(name="report")
 def report_command(
     *records: str,
     out: str | None = None,
     figures: str | None = None,
-    export: str | None = None,
-    radii: str | None = None,
-    json: bool = False,
+    export: Export = None,
+    radii: Radii = None,
+    json: Json = False,
 ) -> None:
     """Write the HTML report of one model's records, with other models beside it.
 
@@ -45,46 +42,40 @@ def report_command(
         The HTML file; by default report.html in the first folder.
     figures
         A folder for the figures as PDF and PNG.
-    export
-        Write a table as well: csv, parquet, npz, or card.
-    radii
-        Where robust accuracy is read, such as 4/255,8/255.
-    json
-        Print figures as JSON and nothing else.
     """
     if not records:
         raise FrontierError("nothing to report on: expected the folder of an evaluation, such as runs/mine")
-    check(radii=radii, export=export)
-    own = find_evaluations(records[:1])
-    show(own, folder=records[0], radii=radii, export=export, report=False, as_json=json)
+    check_shown(radii, export)
+    own, beside = find_evaluations(records[:1]), find_evaluations(records[1:])
     summaries = [summary_of(evaluation, radii) for evaluation in own]
-    others = [summary_of(evaluation, radii) for evaluation in find_evaluations(records[1:])]
-    references = {e.norm: pool for e in own if (pool := reference_for(e)) is not None}
-    path = write_report(Path(out or f"{records[0]}/report.html"), summaries, others=others, references=references)
+    others = [summary_of(evaluation, radii) for evaluation in beside]
+    show_summaries(summaries, as_json=json)
+    if export is not None:
+        export_all(own, records[0], export, radii=radii, as_json=json)
+    references = references_of(own)
+    path = write_report(out or below(records[0], "report.html"), summaries, others=others, references=references)
     say(f"report: {path}", as_json=json)
     if figures is not None:
-        for written in write_figures(Path(figures), summaries, others=others, references=references):
+        for written in write_figures(figures, summaries, others=others, references=references):
             say(f"figure: {written}", as_json=json)
 
 
-@app.command(name="compare")
 def compare_command(
-    first: str, second: str, /, *, out: str | None = None, radii: str | None = None, json: bool = False
+    first: str, second: str, /, *, out: str | None = None, radii: Radii = None, json: Json = False
 ) -> None:
     """Compare two models on whole curves: is one rejected already, or what should be run next?
 
     Parameters
     ----------
-    first, second
-        Folders of evaluations on the same samples.
+    first
+        The folder of one model's evaluations.
+    second
+        That of another model, on the same samples.
     out
         An HTML file with the picture.
-    radii
-        Where robust accuracy is read, such as 4/255,8/255.
-    json
-        Print figures as JSON and nothing else.
     """
-    tables = [{evaluation.norm: evaluation for evaluation in find_evaluations([folder])} for folder in (first, second)]
+    check_shown(radii, None)
+    tables = [of_one_model(folder) for folder in (first, second)]
     shared = [norm for norm in NORMS if all(norm in table for table in tables)]
     if not shared:
         found = " and ".join(
@@ -99,17 +90,16 @@ def compare_command(
         both = [replace(summary_of(e, radii), model=name) for e, name in zip(pair, result.names, strict=True)]
         compared.append((result, both[0], both[1]))
     if json:
-        print(json_text.dumps({one.norm: plain(result) for result, one, _ in compared}, indent=2, ensure_ascii=False))
+        say_json({one.norm: plain(result) for result, one, _ in compared})
     else:
         for result, *both in compared:
             print_comparison(result, both, norm=both[0].norm)
     if out is not None:
-        say(f"picture: {write_comparison(Path(out), compared)}", as_json=json)
+        say(f"picture: {write_comparison(out, compared)}", as_json=json)
 
 
-@app.command(name="rank")
 def rank_command(
-    *records: str, reference: str | None = None, csv: str | None = None, html: str | None = None, json: bool = False
+    *records: str, reference: str | None = None, csv: str | None = None, html: str | None = None, json: Json = False
 ) -> None:
     """Rank models by DOI, in every norm and over all of them.
 
@@ -123,24 +113,21 @@ def rank_command(
         Write the tables to this file.
     html
         Write a leaderboard page to this file.
-    json
-        Print figures as JSON and nothing else.
     """
     evaluations = find_evaluations(records)
     by_model(evaluations)
     pools = None
     if reference is not None:
-        pools = {}
-        for norm in {e.norm for e in evaluations} or NORMS:
-            tier = min((e.ensemble.tiers[-1] for e in evaluations if e.norm == norm), default=12000)
-            pools[norm] = reference_pool(norm, tier, name=reference)
+        pools = {
+            norm: common_pool([e for e in evaluations if e.norm == norm], norm, name=reference)
+            for norm in {e.norm for e in evaluations} or NORMS
+        }
     ranking = rank(evaluations, reference=pools)
     if json:
-        print(json_text.dumps(ranking.to_dict(), indent=2, ensure_ascii=False))
+        say_json(ranking.to_dict())
     else:
         print_ranking(ranking)
     if csv is not None:
-        Path(csv).write_text(ranking_csv(ranking), encoding="utf-8")
-        say(f"table: {csv}", as_json=json)
+        say(f"table: {write_file(csv, ranking_csv(ranking).encode())}", as_json=json)
     if html is not None:
-        say(f"leaderboard: {write_leaderboard(Path(html), ranking)}", as_json=json)
+        say(f"leaderboard: {write_leaderboard(html, ranking)}", as_json=json)

@@ -2,7 +2,7 @@
 
 from advfrontier.engine.checks import check_data, check_model
 from advfrontier.engine.clean import CleanPass, clean_pass
-from advfrontier.engine.oracle import Counts, Oracle
+from advfrontier.engine.oracle import Counts, Oracle, find_device
 from advfrontier.engine.unit import CHECKPOINT, Unit, advance, classify, start_unit, verify
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "check_model",
     "classify",
     "clean_pass",
+    "find_device",
     "start_unit",
     "verify",
 ]

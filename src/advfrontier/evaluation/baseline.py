@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from advfrontier.engine import Oracle, check_data
+from advfrontier.engine import Oracle
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.units import plain_data
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.progress import Progress, Silent
 from advfrontier.threat.names import norm_name
@@ -125,8 +126,8 @@ def baseline(
     `finished` holds radii that need not be run again, and `done` is told each new one, so that an interrupted baseline
     goes on where it stopped.
     """
-    images = check_data(images, labels).float().cpu()
-    norm, labels = check_norm(norm), labels.long().cpu()
+    images, labels = plain_data(images, labels)
+    norm, images, labels, seed = check_norm(norm), images.float(), labels.long(), int(seed)
     if images.ndim != 4:
         raise FrontierError(f"images have shape {tuple(images.shape)}: AutoAttack expects (samples, channels, h, w)")
     wanted = sorted({float(radius) for radius in radii})

@@ -8,7 +8,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.frontier import comparison
 
 if TYPE_CHECKING:
-    from advfrontier.evaluation.evaluate import Evaluation
+    from advfrontier.evaluation.record import Evaluation
     from advfrontier.frontier.comparison import Comparison
 
 

@@ -6,6 +6,7 @@ import csv
 import json
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from advfrontier.evaluation.evaluate import Evaluation
     from advfrontier.evaluation.radii import Radius
+    from advfrontier.evaluation.record import Evaluation
 
+_AT_ONCE = 100  # samples whose images are read together
 FORMATS = ("csv", "parquet", "npz", "card")
 
 
@@ -42,9 +44,7 @@ def export(evaluation: Evaluation, kind: str, path: Path, *, radii: Sequence[Rad
     elif kind == "parquet":
         _parquet(columns, path)
     elif kind == "npz":
-        arrays = {name: np.asarray(column) for name, column in columns.items()}
-        arrays |= {"images": evaluation.originals.numpy(), "adversarials": evaluation.adversarials.numpy()}
-        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # numpy types its keywords as one flag
+        _npz(evaluation, columns, path)
     else:
         path.write_text(json.dumps(card(evaluation, radii), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
@@ -82,6 +82,24 @@ def _columns(evaluation: Evaluation) -> dict[str, list[Any]]:
         "winner": [winner or "" for winner in evaluation.winners],
         "queries": evaluation.queries.tolist(),
     }
+
+
+def _npz(evaluation: Evaluation, columns: dict[str, list[Any]], path: Path) -> None:
+    """As `numpy.savez_compressed`, but images and points go in some at a time and are never in memory together."""
+    parts = np.array_split(np.arange(len(evaluation.samples)), -(-len(evaluation.samples) // _AT_ONCE))
+    with ZipFile(path, "w", ZIP_DEFLATED) as file:
+        for name, column in columns.items():
+            with file.open(f"{name}.npy", "w") as entry:
+                np.lib.format.write_array(entry, np.asarray(column), allow_pickle=False)
+        for name, read in (("images", evaluation.images), ("adversarials", evaluation.points)):
+            with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                for k, rows in enumerate(parts):
+                    array = read(rows.tolist()).numpy()
+                    if k == 0:
+                        header = np.lib.format.header_data_from_array_1_0(array)
+                        header["shape"] = (len(evaluation.samples), *array.shape[1:])
+                        np.lib.format.write_array_header_1_0(entry, header)
+                    entry.write(np.ascontiguousarray(array).tobytes())
 
 
 def _parquet(columns: dict[str, list[Any]], path: Path) -> None:

@@ -12,7 +12,11 @@ from advfrontier.errors import FrontierError
 from advfrontier.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
+
+_FOLDER = "originals"
 
 
 def write_originals(store: Store, first: int, images: Tensor) -> None:
@@ -20,6 +24,20 @@ def write_originals(store: Store, first: int, images: Tensor) -> None:
     whole = images.float().cpu()
     levels = (whole * 255).round().to(torch.uint8)
     store.write(_name(first, len(images)), {"images": levels if torch.equal(levels / 255, whole) else whole})
+
+
+def lacking_originals(store: Store, layout: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The shards (first row, rows) whose images are not there, from the names of the files alone."""
+    there = set(store.folder.names(_FOLDER))
+    return [(first, count) for first, count in layout if f"{_name(first, count)}.safetensors" not in there]
+
+
+def remove_other_originals(store: Store, layout: Sequence[tuple[int, int]]) -> None:
+    """Remove images of shards that have grown since."""
+    wanted = {f"{_name(first, count)}.safetensors" for first, count in layout}
+    for name in store.folder.names(_FOLDER):
+        if name not in wanted:
+            store.folder.remove(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +73,12 @@ def _read(place: str, first: int, count: int, _mark: str) -> Tensor:
     found = Store(place).read(_name(first, count))
     if found is None:
         raise FrontierError(
-            f"{place} does not hold the images of samples {first}–{first + count - 1}, or they were damaged; evaluate "
-            "again with the data set to write them anew"
+            f"{place} does not hold the images of samples {first}–{first + count - 1}, or they were damaged; remove "
+            f"{_name(first, count)}.safetensors if it is there, and evaluate again with the data set to write it anew"
         )
     images = found[0]["images"]
     return images / 255 if images.dtype == torch.uint8 else images
 
 
 def _name(first: int, count: int) -> str:
-    return f"originals/{first:05d}+{count:03d}"
+    return f"{_FOLDER}/{first:05d}+{count:03d}"

@@ -18,10 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from advfrontier.engine import CHECKPOINT, Oracle, check_data, clean_pass
+from advfrontier.engine import CHECKPOINT, Oracle, clean_pass
 from advfrontier.engine.unit import robustly_misclassified
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import Traces, sample_names
+from advfrontier.evaluation.units import plain_data
 from advfrontier.pool import MAX_QUERIES, Run
 from advfrontier.progress import Progress, Silent
 from advfrontier.threat.losses import margin
@@ -66,13 +67,14 @@ def run_callable(
     The attack sees the samples that are classified correctly, `batch_size` at a time. `name` is what its run is called.
     PyTorch's random state is `seed` at the start of every batch.
     """
-    images = check_data(images, labels).float()
+    images, labels = plain_data(images, labels)
+    images, seed = images.float(), int(seed)
     Run.parse(name)
     if queries % CHECKPOINT or queries < CHECKPOINT:
         raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}")
-    threat, ids = get_norm(norm), sample_ids(images.cpu().numpy())
+    threat, ids = get_norm(norm), sample_ids(images.numpy())
     distances = np.zeros((queries // CHECKPOINT, len(images)))
-    points, outside, flipped = images.cpu().clone(), 0, 0
+    points, outside, flipped = images.clone(), 0, 0
     with Oracle(model, device=device) as oracle:
         clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=False)
         attacked = clean.correct.nonzero().squeeze(1)

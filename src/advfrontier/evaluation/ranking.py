@@ -13,6 +13,7 @@ import numpy as np
 
 from advfrontier.engine.checks import TRAINING
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.identity import SEVERAL
 from advfrontier.evaluation.plain import CurveData, plain
 from advfrontier.frontier.confidence import RESAMPLES, Interval, doi_intervals, rank_shares
 from advfrontier.frontier.curve import distance_quantile, epsilon_min
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from advfrontier.evaluation.evaluate import Evaluation
+    from advfrontier.evaluation.record import Evaluation
 
 _BATCH = 4_000_000  # drawn samples held at a time
 _LEVEL = 0.95
@@ -150,8 +151,8 @@ def own_flags(evaluation: Evaluation) -> tuple[str, ...]:
 
 
 def doubts(evaluation: Evaluation) -> tuple[str, ...]:
-    """The flags that say its distances may be too large; having been in train mode is none of them."""
-    return tuple(flag for flag in own_flags(evaluation) if flag != TRAINING)
+    """The flags that say its distances may be too large; train mode and other rounding are none of them."""
+    return tuple(flag for flag in own_flags(evaluation) if flag != TRAINING and not flag.startswith(SEVERAL))
 
 
 def enter(pool: ReferencePool, evaluation: Evaluation) -> ReferencePool:
@@ -236,7 +237,7 @@ def _joint_pool(evaluations: Sequence[Evaluation], reference: ReferencePool | No
             raise FrontierError(
                 f"{evaluation.model} and {first.model} were evaluated in {first.norm} on different samples ({extra} "
                 f"only in the former, {missing} only in the latter): expected the same; evaluate both with the same "
-                "--data, --samples and --seed"
+                "--data, --samples and --sample-seed"
             )
     if reference:
         pool = select_samples(reference, first.samples)

@@ -18,7 +18,7 @@ from advfrontier.threat.names import norm_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advfrontier.evaluation.evaluate import Evaluation
+    from advfrontier.evaluation.record import Evaluation
 
 REFERENCES = ("fashion-mnist",)
 

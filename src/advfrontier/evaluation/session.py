@@ -6,21 +6,42 @@ differ in which runs, and in what is kept.
 
 from __future__ import annotations
 
-import platform
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from advfrontier.engine import CleanPass, Oracle, check_data, check_model, clean_pass
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.originals import write_originals
-from advfrontier.evaluation.units import Clean, Terms, UnitTask, UnitWork, load_model, read_clean, threads
+from advfrontier.evaluation.identity import (
+    basis,
+    data_mark,
+    fingerprint,
+    go_on,
+    solver_for,
+    solver_words,
+    sources,
+    versions,
+)
+from advfrontier.evaluation.originals import lacking_originals, remove_other_originals, write_originals
+from advfrontier.evaluation.refusing import refuse_other, refuse_other_answers, refuse_other_samples, refuse_remains
+from advfrontier.evaluation.units import (
+    SPENT,
+    Clean,
+    Expected,
+    Terms,
+    UnitTask,
+    UnitWork,
+    check_ids,
+    few_rows,
+    load_model,
+    read_clean,
+    read_images,
+    threads,
+)
 from advfrontier.execution import execute
 from advfrontier.pool import MAX_QUERIES, Run, check_run, facts_of
 from advfrontier.progress import Progress, Silent
@@ -29,14 +50,12 @@ from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from advfrontier.solvers import Solver
     from advfrontier.sources import Samples
-    from advfrontier.store import StoredUnit
-
-_NAMED = 3  # runs that a flag names before it counts them
-_CHECKED = 16  # samples on which the model is tried before any are attacked
 
 
 @dataclass(frozen=True)
@@ -53,9 +72,7 @@ class Session:
 
     store: Store
     model: Callable[[Tensor], Tensor]
-    source: (
-        Callable[[Tensor], Tensor] | str
-    )  # what other processes are sent: the name it is loaded by, where it has one
+    source: Callable[[Tensor], Tensor] | str  # what other processes are sent: the name it is loaded by, if it has one
     samples: Samples
     terms: Terms
     clean: Clean
@@ -74,16 +91,28 @@ class Session:
         units = (unit for unit, _ in units_of(self.clean, self.terms.shard, wanted))
         return [UnitTask(unit, wanted[unit.run], n) for unit in units if (n := done.get(unit, 0)) < wanted[unit.run]]
 
-    def fulfil(self, wanted: Mapping[str, int], *, workers: Workers | None = None, progress: bool = False) -> None:
-        """Do what is missing. A unit that fails is named at the end, when all others are done."""
+    def fulfil(
+        self,
+        wanted: Mapping[str, int],
+        *,
+        workers: Workers | None = None,
+        progress: bool = False,
+        note: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Do what is missing. A unit that fails is named at the end, when all others are done.
+
+        `note` is entered into the record before work begins, and only if it can.
+        """
         for run, queries in wanted.items():
             check_run(Run.parse(run), self.terms.norm, self.classes)
             if not 0 < queries <= MAX_QUERIES or queries % 10:
                 raise FrontierError(
                     f"{run} cannot stop after {queries} queries: expected a multiple of 10 up to {MAX_QUERIES}"
                 )
+        tasks = self.missing(wanted)
+        self._enter(wanted, note or {}, working=bool(tasks))
         self.store.tidy()
-        if not (tasks := self.missing(wanted)):
+        if not tasks:
             return
         workers = workers or Workers()
         local = workers.count == 0 and workers.ray is None
@@ -92,7 +121,7 @@ class Session:
         best = np.where(self.clean.passed.correct.numpy(), np.inf, 0.0)
         with Progress(total, unit="queries") if progress else Silent() as work:
             outcomes = execute(
-                self._work(self.model, work.advance) if local else self._work(self.source),
+                self._work(work.advance) if local else self._work(elsewhere=True),
                 tasks,
                 workers=workers.count,
                 ray=workers.ray,
@@ -122,33 +151,44 @@ class Session:
             )
 
     def redo(self, unit: UnitName, queries: int) -> None:
-        """Do a unit again from the start: its file was lost or damaged."""
-        self._work(self.model)(UnitTask(unit, queries))
+        """Do a unit again from the start: its file was lost or damaged, or is of another record."""
+        self._enter({}, {}, working=True)
+        self._work()(UnitTask(unit, queries))
 
-    def _work(self, model: Callable[[Tensor], Tensor] | str, tick: Callable[[int], object] | None = None) -> UnitWork:
-        return UnitWork(
-            self.store.place, model, self.samples, self.terms, self.clean.mark, self.keep_points, self.keep_state,
-            self.solvers, tick,
-        )  # fmt: skip
-
-
-def read_units(
-    store: Store, clean: Clean, shard: int, wanted: Mapping[str, int], redo: Callable[[UnitName, int], None] | None
-) -> Iterator[tuple[UnitName, Tensor, StoredUnit]]:
-    """Every unit of these runs, with the rows it attacked. A missing or damaged one is done again if it can be."""
-    done = store.units()
-    for unit, rows in units_of(clean, shard, wanted):
-        queries = max(wanted[unit.run], done.get(unit, 0))
-        stored = store.read_unit(unit, queries)
-        if stored is None and redo is not None:
-            redo(unit, queries)
-            stored = store.read_unit(unit, queries)
-        if stored is None:
-            reason = f" ({store.damaged[-1]})" if store.damaged else ""
+    def _enter(self, wanted: Mapping[str, int], note: Mapping[str, Any], *, working: bool) -> None:
+        """Write down what the record is to hold, with which solvers; first see that it may hold that."""
+        before = self.store.record() or {}
+        if not before["gradients"] and needs_gradients(wanted, self.terms.norm):
             raise FrontierError(
-                f"{store.place} lacks {unit}{reason}: type the command that made the record to compute it again"
+                f"{self.store.place} was begun for black-box runs alone, without a gradient of any sample: choose "
+                "another folder for runs that use gradients"
             )
-        yield unit, rows, stored
+        held = {**before, **note}
+        held["runs"] = {**before["runs"], **{run: max(q, before["runs"].get(run, 0)) for run, q in wanted.items()}}
+        used = {attack: solver_for(attack, self.solvers) for attack in {Run.parse(run).attack for run in wanted}}
+        held["solvers"] = {**before["solvers"], **{attack: solver_words(s) for attack, s in used.items() if s}}
+        if working:
+            held = go_on(self.store.place, held)
+        if held != before:
+            self.store.write_record(held)
+
+    def _work(self, tick: Callable[[int], object] | None = None, *, elsewhere: bool = False) -> UnitWork:
+        held = self.store.record() or {}
+        few = tuple(few_rows(len(self.clean.labels)).tolist())
+        return UnitWork(
+            place=self.store.place,
+            model=self.source if elsewhere else self.model,
+            samples=self.samples,
+            terms=self.terms,
+            mark=self.clean.mark,
+            basis=basis(held, asdict(self.terms)),
+            sources=sources(),
+            keep_points=self.keep_points,
+            keep_state=self.keep_state,
+            solvers=self.solvers,
+            expected=Expected(held["model"]["fingerprint"], few, tuple(held["flags"])) if elsewhere else None,
+            tick=tick,
+        )
 
 
 def units_of(clean: Clean, shard: int, wanted: Iterable[str]) -> Iterator[tuple[UnitName, Tensor]]:
@@ -158,30 +198,6 @@ def units_of(clean: Clean, shard: int, wanted: Iterable[str]) -> Iterator[tuple[
             unit = UnitName(run, first, count)
             if len(rows := clean.attacked(unit)):
                 yield unit, rows
-
-
-def doubtful(run: str, queries: int, tensors: Mapping[str, Tensor]) -> Counter[tuple[str, str]]:
-    """Count the samples of a finished unit whose distance may be wrong, by reason and run."""
-    facts = facts_of(Run.parse(run).solver)
-    steps = queries // (facts.step_queries if facts else 2)  # of a plug-in that is not installed here
-    samples = {
-        "kept points were classified correctly in another batch": ~tensors["held"],
-        "samples had no gradient on most steps": 2 * tensors["zero_gradients"] > steps,
-        "samples had gradients that are not finite": tensors["bad_gradients"] > 0,
-    }
-    return Counter({(what, run): count for what, rows in samples.items() if (count := int(rows.sum()))})
-
-
-def flags_of(doubts: Counter[tuple[str, str]]) -> list[str]:
-    """One sentence per reason: which runs it concerns, and on how many samples at most."""
-    by_reason: dict[str, dict[str, int]] = {}
-    for (what, run), count in doubts.items():
-        by_reason.setdefault(what, {})[run] = count
-    flags = []
-    for what, runs in by_reason.items():
-        named = ", ".join(list(runs)[:_NAMED]) + (f" and {len(runs) - _NAMED} other runs" if len(runs) > _NAMED else "")
-        flags.append(f"{named}: {'up to ' if len(runs) > 1 else ''}{max(runs.values())} {what}")
-    return flags
 
 
 def shards(samples: int, size: int) -> list[tuple[int, int]]:
@@ -195,6 +211,11 @@ def check_attacks(solvers: Mapping[str, Solver] | None) -> None:
         run = Run.parse(attack)
         facts = facts_of(run.solver)
         check_run(run, facts.norms[0] if facts else "")
+
+
+def needs_gradients(runs: Iterable[str], norm: str) -> bool:
+    """Whether any of these runs is more than black-box."""
+    return any(check_run(Run.parse(run), norm).step_queries > 1 for run in runs)
 
 
 def open_session(
@@ -213,18 +234,20 @@ def open_session(
 ) -> Session:
     """Set a record up, or go on with the one that is there if it is of the same model, data, norm and seed.
 
-    A new record costs up to 5 queries on a few samples to try the model, and 2 per sample for the clean pass. A
-    record of the first samples of the same data is extended by the others.
+    A new record costs up to 5 queries on a few samples to try the model, and 2 per sample for the clean pass. Opening
+    it again costs a forward pass on a few samples, which tell whether the model still answers as it did. A record of
+    the first samples of the same data is extended by the others. `gradients` says whether any run will need them.
     """
     check_attacks(solvers)
-    store = Store(place)
+    store = Store(place, writing=True)
     held = store.record()
+    if held is None:
+        refuse_remains(store)
     loaded = load_model(model, terms) if isinstance(model, str) else model
     name = model_name or (model if isinstance(model, str) else type(loaded).__name__)
     facts = {
         "kind": kind,
         **{key: value for key, value in asdict(terms).items() if key != "threads"},
-        "solvers": {attack: repr(solver) for attack, solver in (solvers or {}).items()},
         "model": {
             "name": name,
             "source": model if isinstance(model, str) else None,
@@ -232,69 +255,77 @@ def open_session(
         },
     }
     if held is not None:
-        _refuse_other(store.place, held, facts)
+        refuse_other(store.place, held, facts, solvers or {})
+        gradients = held["gradients"]
         terms = Terms(**{**asdict(terms), "threads": held["threads"]})  # bits depend on it, so the record decides
     clean = read_clean(store) if held is not None else None
     ids, labels = _identify(samples, terms.shard)
-    few = torch.linspace(0, len(samples) - 1, min(_CHECKED, len(samples))).long()
+    if held is not None:
+        refuse_other_samples(store.place, held, clean, ids, labels)
     with threads(terms.threads), Oracle(loaded, device=terms.device, dtype=terms.precision) as oracle:
-        if held is not None and clean is not None:
-            _refuse_other_samples(store.place, clean, ids, labels)
-            if not isinstance(loaded, nn.Module):  # its numbers cannot be seen, so its answers must do
-                known = few[few < len(clean.labels)]
-                _refuse_other_answers(store.place, oracle.logits(samples.images(known)), clean.passed.logits[known])
-        else:
-            flags = check_model(oracle, samples.images(few), labels[few], gradients=gradients)
+        if held is None:
+            few = few_rows(len(labels))
+            images = samples.images(few)
+            check_ids(samples, few, images, ids[few.numpy()])
+            flags = check_model(oracle, images, labels[few], gradients=gradients)
+        elif clean is not None:
+            refuse_other_answers(store.place, held, oracle, samples, clean)
         if clean is None or len(clean.labels) < len(labels):
+            held = held if held is None else go_on(store.place, held)
             clean = _clean(oracle, samples, ids, terms, gradients=gradients, keep=store if keep_points else None)
             store.write("clean", clean.tensors())
+        elif keep_points:
+            for first, count in lacking_originals(store, shards(len(labels), terms.shard)):
+                write_originals(store, first, read_images(samples, torch.arange(first, first + count), clean))
     spent = Counter({"checks": oracle.counts.checks, "setup": oracle.counts.setup})
     if held is None:
         held = {
             **facts,
             "threads": terms.threads,
+            "gradients": gradients,
+            "solvers": {},
+            "runs": {},
             "classes": clean.passed.classes,
             "class_names": list(samples.class_names or ()),
             "flags": flags,
             "counts": {},
+            "replaced": {},
+            "sources": sources(),
             "versions": versions(),
+            "also": [],
             "command": command,
         }
-    if spent or held["data"]["samples"] != len(labels):
-        held["data"] = {"name": samples.name, "fingerprint": _digest(ids.tobytes()), "samples": len(labels)}
-        held["counts"] = dict(Counter(held["counts"]) + spent)
-        store.write_record(held)
+    layout = shards(len(labels), terms.shard)
+    held["data"] = {"name": samples.name, "fingerprint": data_mark(ids, labels), "samples": len(labels)}
+    held["counts"] = dict(Counter(held["counts"]) + spent)
+    held["replaced"] = {**held["replaced"], **_replaced(store, layout)}
+    store.write_record(held)
+    _remove_replaced(store, layout)
     return Session(
         store, loaded, model if isinstance(model, str) else loaded, samples, terms, clean, keep_points, keep_state,
         solvers or {},
     )  # fmt: skip
 
 
-def fingerprint(model: Callable[[Tensor], Tensor]) -> str:
-    """A hash that tells models apart: of an nn.Module its structure and all its numbers, else its name."""
-    if not isinstance(model, nn.Module):
-        return _digest(
-            f"{getattr(model, '__module__', '')}.{getattr(model, '__qualname__', type(model).__name__)}".encode()
-        )
-    digest = blake2b(str(model).encode(), digest_size=16)
-    for name, tensor in model.state_dict().items():
-        digest.update(f"{name} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().float().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """What to install to see the same numbers."""
-    found = {"python": platform.python_version(), "platform": platform.machine()}
-    for package in ("advfrontier", "torch", "numpy"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "unknown"
+def _replaced(store: Store, layout: Sequence[tuple[int, int]]) -> dict[str, dict[str, int]]:
+    """What the units cost whose shard has grown since: they are done anew, but their passes were spent."""
+    found = {}
+    for unit, queries in store.unit_files():
+        if (unit.first, unit.count) not in layout:
+            stored = store.read_unit(unit, queries, ())
+            found[unit.file(queries)] = {key: int(stored.words[key]) for key in SPENT} if stored is not None else {}
     return found
 
 
-def _identify(samples: Samples, size: int) -> tuple[np.ndarray[Any, np.dtype[np.uint64]], Tensor]:
+def _remove_replaced(store: Store, layout: Sequence[tuple[int, int]]) -> None:
+    """Remove them, once the record holds their counts."""
+    for unit, queries in store.unit_files():
+        if (unit.first, unit.count) not in layout:
+            store.folder.remove(unit.file(queries))
+    remove_other_originals(store, layout)
+
+
+def _identify(samples: Samples, size: int) -> tuple[NDArray[np.uint64], Tensor]:
     """Content ids, shard by shard, so that the images never need to be in memory together; checked on the way."""
     ids = []
     for first, count in shards(len(samples), size):
@@ -309,7 +340,7 @@ def _identify(samples: Samples, size: int) -> tuple[np.ndarray[Any, np.dtype[np.
 def _clean(
     oracle: Oracle,
     samples: Samples,
-    ids: np.ndarray[Any, np.dtype[np.uint64]],
+    ids: NDArray[np.uint64],
     terms: Terms,
     *,
     gradients: bool,
@@ -321,50 +352,9 @@ def _clean(
     for first, count in shards(len(samples), terms.shard):
         rows = torch.arange(first, first + count)
         images = check_data(samples.images(rows), labels[rows])
+        check_ids(samples, rows, images, ids[first : first + count])
         parts.append(clean_pass(oracle, images, labels[rows], norm, batch_size=terms.shard, gradients=gradients))
         if keep is not None:
             write_originals(keep, first, images)
     columns = zip(*((p.logits, p.correct, p.targets, p.boundary) for p in parts), strict=True)
     return Clean(labels, ids, CleanPass(*(torch.cat(column) for column in columns)))
-
-
-def _refuse_other(place: str, held: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """A record is of one model, norm, seed and layout; say which differs."""
-    differences = [
-        f"another {key}: {held.get(key)}, not {value}"
-        for key, value in asked.items()
-        if key != "model" and held.get(key) != value
-    ]
-    there, here = held["model"], asked["model"]
-    if there["fingerprint"] != here["fingerprint"]:
-        marks = there["fingerprint"][:8], here["fingerprint"][:8]
-        differences.insert(0, f"another model: {there['name']} ({marks[0]}), not {here['name']} ({marks[1]})")
-    if differences:
-        raise FrontierError(
-            f"{place} holds a record of {'; '.join(differences)}. Choose another folder, or remove this one"
-        )
-
-
-def _refuse_other_samples(place: str, clean: Clean, ids: np.ndarray[Any, np.dtype[np.uint64]], labels: Tensor) -> None:
-    """The samples of a record must be the first of those asked for, with the same labels."""
-    n = len(clean.labels)
-    same = n <= len(ids) and np.array_equal(clean.ids, ids[:n]) and torch.equal(clean.labels, labels[:n])
-    if not same:
-        raise FrontierError(
-            f"{place} holds a record of {n} other samples: expected the same ones, or more that begin with them "
-            f"({len(ids)} were given); choose another folder, or remove this one"
-        )
-
-
-def _refuse_other_answers(place: str, answers: Tensor, known: Tensor) -> None:
-    """A model that is no nn.Module is recognised by its logits, up to what another machine may round differently."""
-    answers, scale = answers.cpu().to(known), float(known.abs().max())
-    if answers.shape != known.shape or not torch.allclose(answers, known, rtol=1e-3, atol=1e-3 * scale):
-        raise FrontierError(
-            f"{place} holds a record of another model, which answers differently. Choose another folder, or remove "
-            "this one"
-        )
-
-
-def _digest(content: bytes) -> str:
-    return blake2b(content, digest_size=16).hexdigest()

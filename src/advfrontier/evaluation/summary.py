@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from advfrontier.evaluation.evaluate import Evaluation
+    from advfrontier.evaluation.record import Evaluation
     from advfrontier.frontier.defence import ReferencePool
 
 SCHEMA = 1  # of `to_dict`; raised when a field changes its meaning or goes away
@@ -273,15 +273,24 @@ def _gallery(
     correct = np.flatnonzero(d > 0)
     if not count or not correct.size:
         return ()
-    shape = tuple(evaluation.originals.shape)
-    if len(shape) != 4 or shape[1] not in (1, 3):
+    rows = correct[np.unique(np.linspace(0, correct.size - 1, min(count, correct.size)).astype(int))].tolist()
+    originals = evaluation.images(rows)
+    if originals.ndim != 4 or originals.shape[1] not in (1, 3):
         return ()  # not pictures
-    rows = correct[np.unique(np.linspace(0, correct.size - 1, min(count, correct.size)).astype(int))]
-    return tuple(_item(evaluation, int(row), float(d[row]), class_names) for row in rows)
+    return tuple(
+        _item(evaluation, row, float(d[row]), (_pixels(original), _pixels(point)), class_names)
+        for row, original, point in zip(rows, originals, evaluation.points(rows), strict=True)
+    )
 
 
-def _item(evaluation: Evaluation, row: int, distance: float, class_names: Sequence[str] | None) -> GalleryItem:
-    original, adversarial = (_pixels(images[row]) for images in (evaluation.originals, evaluation.adversarials))
+def _item(
+    evaluation: Evaluation,
+    row: int,
+    distance: float,
+    pair: tuple[NDArray[np.float64], NDArray[np.float64]],
+    class_names: Sequence[str] | None,
+) -> GalleryItem:
+    original, adversarial = pair
     difference = adversarial - original
     largest = float(np.abs(difference).max())
     factor = -(-max(original.shape[:2]) // _SIDE)

@@ -14,24 +14,16 @@ from advfrontier.engine import (
     CHECKPOINT,
     Oracle,
     advance,
-    check_data,
     check_model,
     clean_pass,
     start_unit,
     verify,
 )
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.session import (
-    Session,
-    Workers,
-    check_attacks,
-    doubtful,
-    flags_of,
-    open_session,
-    read_units,
-    units_of,
-)
-from advfrontier.evaluation.units import Terms, read_clean
+from advfrontier.evaluation.identity import mixed
+from advfrontier.evaluation.reading import DOUBTS, doubtful, flags_of, read_units, spent_by
+from advfrontier.evaluation.session import Session, Workers, check_attacks, needs_gradients, open_session, units_of
+from advfrontier.evaluation.units import SPENT, Terms, few_rows, plain_data, read_clean
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import MAX_QUERIES, Run, check_run
 from advfrontier.pool import pool as pool_of
@@ -49,7 +41,6 @@ if TYPE_CHECKING:
     from advfrontier.solvers import Solver
     from advfrontier.sources import Samples
 
-_CHECKED = 16  # samples on which the model is tried before any are attacked
 TRACE = "trace"
 
 
@@ -94,7 +85,7 @@ def trace(
     batch, which helps when there are few samples, at the price of bits that depend on it. `solvers` replaces the solver
     of an attack (`{"fmn": Fmn(alpha=1)}`, or `PUBLISHED` for all as in their papers).
     """
-    images = check_data(images, labels)
+    (images, labels), seed = plain_data(images, labels), int(seed)
     if queries % CHECKPOINT or not CHECKPOINT <= queries <= MAX_QUERIES:
         raise FrontierError(
             f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to {MAX_QUERIES}"
@@ -105,9 +96,9 @@ def trace(
             raise FrontierError(f"{name} is {value}: expected at least 1")
     threat = get_norm(norm)
     named = None if runs is None else [Run.parse(run) for run in runs]
-    gradients = named is None or any(check_run(run, threat.name).step_queries > 1 for run in named)
-    ids = sample_ids(images.float().cpu().numpy())
-    few = torch.linspace(0, len(images) - 1, min(_CHECKED, len(images))).long()
+    gradients = runs is None or needs_gradients(runs, threat.name)
+    ids = sample_ids(images.float().numpy())
+    few = few_rows(len(images))
     with Oracle(model, device=device, dtype=dtype) as oracle:
         flags = check_model(oracle, images[few], labels[few], gradients=gradients)
         clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=gradients)
@@ -184,6 +175,7 @@ def trace_to(
         keep_points=False,
         keep_state=False,
         solvers=solvers,
+        gradients=runs is None or needs_gradients(runs, terms.norm),
         command=command,
     )
     members = [str(run) for run in pool_of(terms.norm, classes=session.classes, name=pool)] if runs is None else runs
@@ -198,18 +190,24 @@ def load_traces(place: str, *, runs: Sequence[str] | None = None, session: Sessi
     if held is None or held.get("kind") != TRACE or clean is None:
         raise FrontierError(f"{place} holds no trace: expected a folder that `advfrontier trace --out` has written")
     reached = finished_runs(store, clean, held["shard"])
-    wanted = list(reached) if runs is None else [run for run in runs if run in reached]
+    wanted = list(reached if runs is None else runs)
+    if unfinished := [run for run in wanted if run not in reached]:
+        raise FrontierError(
+            f"not finished in {place}: {', '.join(unfinished)} ({len(reached)} runs are); type the trace command again "
+            "to go on, or ask for others"
+        )
     if not wanted:
         raise FrontierError(f"no run is finished in {place}: type the trace command again to go on")
     queries = min(reached[run] for run in wanted)
     distances = np.zeros((len(wanted), queries // CHECKPOINT, len(clean.labels)))
-    spent, doubts = Counter(held["counts"]), Counter[tuple[str, str]]()
+    spent, doubts = spent_by(held), Counter[tuple[str, str]]()
     redo = session.redo if session is not None else None
-    for unit, rows, stored in read_units(store, clean, held["shard"], {run: reached[run] for run in wanted}, redo):
+    far = {run: reached[run] for run in wanted}
+    for unit, rows, stored in read_units(store, held, clean, far, redo=redo, names=("trajectory", *DOUBTS)):
         distances[wanted.index(unit.run)][:, rows.numpy()] = stored.tensors["trajectory"][
             : queries // CHECKPOINT
         ].numpy()
-        spent += Counter({key: int(stored.words[key]) for key in ("attack", "verification")})
+        spent += Counter({key: int(stored.words[key]) for key in SPENT})
         doubts += doubtful(unit.run, stored.queries, stored.tensors)
     return Traces(
         norm=held["norm"],
@@ -217,23 +215,24 @@ def load_traces(place: str, *, runs: Sequence[str] | None = None, session: Sessi
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
         distances=distances,
         samples=sample_names(clean.ids),
-        flags=(*held["flags"], *flags_of(doubts)),
+        flags=(*held["flags"], *flags_of(doubts), *mixed(held)),
         counts={key: spent[key] for key in ("checks", "setup", "attack", "verification")},
     )
 
 
 def finished_runs(store: Store, clean: Clean, shard: int) -> dict[str, int]:
-    """The runs that are there on every shard, and how far the shortest of their units has come."""
-    done = store.units()
-    runs = dict.fromkeys(unit.run for unit in done)
-    reached = {run: min((done.get(unit, 0) for unit, _ in units_of(clean, shard, [run])), default=0) for run in runs}
-    order = {str(run): k for k, run in enumerate(pool_of(_norm(store), classes=clean.passed.classes, name="extended"))}
+    """The runs that are there on every shard, and how far the shortest of their units has come.
+
+    Where no sample is classified correctly there are no units, and all runs that were asked for are finished.
+    """
+    done, held = store.units(), store.record() or {}
+    reached = {
+        run: min((done.get(unit, 0) for unit, _ in units_of(clean, shard, [run])), default=queries)
+        for run, queries in held["runs"].items()
+    }
+    order = {str(run): k for k, run in enumerate(pool_of(held["norm"], classes=clean.passed.classes, name="extended"))}
     named = sorted((run for run in reached if reached[run]), key=lambda run: (order.get(run, len(order)), run))
     return {run: reached[run] for run in named}
-
-
-def _norm(store: Store) -> str:
-    return str((store.record() or {})["norm"])
 
 
 def sample_names(ids: NDArray[np.uint64]) -> tuple[str, ...]:

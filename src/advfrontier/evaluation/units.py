@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from advfrontier.engine import CHECKPOINT, CleanPass, Oracle, advance, classify, start_unit
+from advfrontier.engine import CHECKPOINT, CleanPass, Oracle, advance, check_data, classify, find_device, start_unit
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.identity import answers_as, fingerprint, solver_words, sources, unit_mark
 from advfrontier.pool import MAX_QUERIES, Run
 from advfrontier.store import Store, UnitName
 from advfrontier.threat.norms import get_norm
+from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from advfrontier.sources import Samples
     from advfrontier.store import StoredUnit
 
+_CHECKED = 16  # samples on which the model is tried before any are attacked
+SPENT = ("checks", "attack", "verification")  # passes through the model that a unit's file counts
 _STATE_LIMIT = 2**30  # bytes of state that the units of one run may keep; beyond it extension replays
 
 
@@ -47,6 +51,10 @@ class Terms:
     device: str = "cpu"
     dtype: str = "float32"
     threads: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("seed", "shard", "threads"):  # NumPy's integers are no numbers to JSON
+            object.__setattr__(self, name, int(getattr(self, name)))
 
     @property
     def precision(self) -> torch.dtype:
@@ -75,6 +83,15 @@ class UnitDone:
     distances: NDArray[np.float64]  # of the shard's attacked samples
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What a process that loads the model itself must find, or it would attack another one."""
+
+    fingerprint: str
+    rows: tuple[int, ...]  # samples whose logits are compared with those of the clean pass
+    flags: tuple[str, ...]  # of the model, when the record was begun
+
+
 @dataclass(frozen=True, eq=False)
 class UnitWork:
     """All that a process needs to do any unit of a record. Calling it does one."""
@@ -84,39 +101,47 @@ class UnitWork:
     samples: Samples
     terms: Terms
     mark: str  # of the clean pass this work belongs to
+    basis: str  # of the record, as `identity.basis` has it
+    sources: str  # of the code that is to do it
     keep_points: bool = True
     keep_state: bool = True
     solvers: Mapping[str, Solver] = field(default_factory=dict)
-    tick: Callable[[int], object] | None = None  # only where the work is done in this process
+    expected: Expected | None = None  # only where the work is done in other processes
+    tick: Callable[[int], object] | None = None  # only where it is done in this one
 
     def __call__(self, task: UnitTask) -> UnitDone:
         """Bring one unit further and store it."""
         started = time.perf_counter()
-        store, norm = Store(self.place), get_norm(self.terms.norm)
+        store, norm = Store(self.place, writing=True), get_norm(self.terms.norm)
         clean = load_clean(self.place, self.mark)
         rows = clean.attacked(task.unit)
+        run = Run.parse(task.unit.run)
         with threads(self.terms.threads), self.oracle() as oracle:
+            self._recognise(oracle, clean)
             unit = start_unit(
                 oracle,
-                Run.parse(task.unit.run),
-                self.samples.images(rows).clamp(0, 1),
+                run,
+                read_images(self.samples, rows, clean),
                 clean.labels[rows],
                 clean.passed.rows(rows),
                 norm=norm,
                 seed=self.terms.seed,
                 ids=clean.ids[rows.numpy()],
-                solver=self.solvers.get(Run.parse(task.unit.run).attack),
+                solver=self.solvers.get(run.attack),
             )
+            belongs = clean.unit_mark(self.basis, solver_words(unit.solver), task.unit)
             before = store.read_unit(task.unit, task.reached) if task.reached else None
-            spent = Counter({key: int(before.words[key]) for key in ("attack", "verification")} if before else {})
+            if before is not None and before.words.get("belongs") != belongs:
+                before = None
+            spent = Counter({key: int(before.words[key]) for key in SPENT} if before else {})
             if before is not None and "state.point" in before.tensors:
                 restore(unit, before)
             advance(oracle, [unit], [task.queries], tick=self.tick)
             classes = classify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
-            spent += Counter({"attack": oracle.counts.attack, "verification": oracle.counts.verification})
+            spent += Counter({key: getattr(oracle.counts, key) for key in SPENT})
         seconds = time.perf_counter() - started + (float(before.words["seconds"]) if before else 0.0)
-        words = {"run": task.unit.run, "norm": norm.name, "seconds": f"{seconds:.3f}"}
-        words |= {key: str(spent[key]) for key in ("attack", "verification")}
+        words = {"run": task.unit.run, "norm": norm.name, "belongs": belongs, "seconds": f"{seconds:.3f}"}
+        words |= {key: str(spent[key]) for key in SPENT}
         tensors = self._tensors(unit, classes, len(clean.labels))
         store.write_unit(task.unit, task.queries, tensors, words, instead=task.reached)
         return UnitDone(task.unit, oracle.counts.attack, unit.trajectory[task.queries // CHECKPOINT - 1].numpy())
@@ -125,6 +150,28 @@ class UnitWork:
         """The model, ready to be asked."""
         model = _loaded(self.model, self.terms) if isinstance(self.model, str) else self.model
         return Oracle(model, device=self.terms.device, dtype=self.terms.precision)
+
+    def _recognise(self, oracle: Oracle, clean: Clean) -> None:
+        """Once per process: is this the record's model, and the code that the record was begun with?"""
+        key = (self.place, self.mark, self.sources)
+        if self.expected is None or key in _RECOGNISED:
+            return
+        if sources() != self.sources:
+            raise FrontierError(
+                f"this worker process runs other code of advfrontier ({sources()[:8]}, not {self.sources[:8]}): "
+                "install the same version on every machine, and leave its files alone while units are done"
+            )
+        rows = torch.tensor(self.expected.rows)
+        images = read_images(self.samples, rows, clean).to(oracle.device, oracle.dtype)
+        same = fingerprint(oracle.model) == self.expected.fingerprint
+        if not (same and answers_as(oracle.logits(images), clean.passed.logits[rows], self.expected.flags)):
+            raise FrontierError(
+                f"{self.model if isinstance(self.model, str) else 'the model'} is another model in this worker process "
+                "than the one the record was begun with: expected the same weights and the same answers each time it "
+                "is loaded; let its factory load them from a file or set its seed, and leave its files alone while "
+                "units are done"
+            )
+        _RECOGNISED.add(key)
 
     def _tensors(self, unit: Unit, classes: Tensor, samples: int) -> dict[str, Tensor]:
         tensors = unit.tensors()
@@ -159,6 +206,11 @@ class Clean:
         """The rows of a unit's shard that are classified correctly: the others are broken already."""
         right = self.passed.correct[unit.first : unit.first + unit.count]
         return right.nonzero().squeeze(1) + unit.first
+
+    def unit_mark(self, basis: str, solver: str, unit: UnitName) -> str:
+        """The mark of a unit of this record."""
+        rows = slice(unit.first, unit.first + unit.count)
+        return unit_mark(basis, solver, self.ids[rows], self.labels[rows])
 
     @property
     def mark(self) -> str:
@@ -196,11 +248,43 @@ def load_clean(place: str, mark: str) -> Clean:
     return clean
 
 
+def plain_data(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Checked images and labels as they are attacked, wherever they were and whatever was to be done with them."""
+    images, labels = (data.detach().cpu() if isinstance(data, Tensor) else data for data in (images, labels))
+    return check_data(images, labels), labels
+
+
+def few_rows(samples: int) -> Tensor:
+    """Rows on which the model is tried, and recognised later."""
+    return torch.linspace(0, samples - 1, min(_CHECKED, samples)).long()
+
+
+def read_images(samples: Samples, rows: Tensor, clean: Clean) -> Tensor:
+    """Read these images again, and refuse others than those that the clean pass is of."""
+    images = check_data(samples.images(rows), clean.labels[rows])
+    check_ids(samples, rows, images, clean.ids[rows.numpy()])
+    return images
+
+
+def check_ids(samples: Samples, rows: Tensor, images: Tensor, ids: NDArray[np.uint64]) -> None:
+    """Refuse images whose contents are not those that these rows had when they were read first."""
+    others = rows[torch.from_numpy(sample_ids(images.float().cpu().numpy()) != ids)]
+    if len(others):
+        raise FrontierError(
+            f"{samples.name} gives other images each time it is read ({len(others)} of {len(rows)} differ, the first "
+            f"is sample {int(others[0])}): expected the same; take random transforms out of the data set, or read it "
+            "once into tensors"
+        )
+
+
 def load_model(source: str, terms: Terms) -> torch.nn.Module:
     """The model a source names."""
     from advfrontier.sources import load_model as load  # noqa: PLC0415  # most processes are given the model itself
 
-    return load(source).to(terms.device, terms.precision)
+    return load(source).to(find_device(terms.device), terms.precision)
+
+
+_RECOGNISED: set[tuple[str, str, str]] = set()  # the work whose model this process has seen to be the right one
 
 
 @lru_cache(maxsize=1)

@@ -55,7 +55,7 @@ def on_ray(
         perform = ray.remote(_perform).options(
             num_cpus=each, num_gpus=1 if gpu else 0, max_retries=retries, retry_exceptions=False
         )
-        reference = ray.put((_packed(ray, work), sys.path))
+        reference = ray.put((_packed(ray, work), sys.path, str(Path.cwd())))
         key = reference.hex()
         waiting = iter(tasks)
         finished: list[Outcome[T, R]] = []
@@ -157,8 +157,10 @@ def _perform(reference: list[Any], key: str, task: bytes, threads: int) -> bytes
             torch.set_num_threads(threads)
             keep_memory()
             _LOADED.clear()  # a worker serves one job at a time: drop an earlier one's model
-            packed, folders = import_module("ray").get(reference[0])
-            sys.path += [folder for folder in folders if folder not in sys.path]  # as spawned processes have it
+            packed, folders, here = import_module("ray").get(reference[0])
+            sys.path += [folder for folder in folders if folder not in sys.path]  # as spawned processes have it,
+            if Path(here).is_dir():  # and a file of the model named from where the parent is
+                os.chdir(here)
             _LOADED[key] = pickle.loads(packed)  # noqa: S301
         return _LOADED[key]
 

@@ -48,6 +48,8 @@ class Curve:
 
 def robust_accuracy(distances: ArrayLike, epsilon: float) -> float:
     """ρ(ε): the share of samples no perturbation of size ≤ ε was found for."""
+    if np.ndim(epsilon):
+        raise FrontierError(f"{np.size(epsilon)} radii at once: expected one; type Curve.of(distances).at(radii)")
     return float(np.mean(as_distances(distances) > check_epsilon(epsilon)))
 
 

@@ -3,6 +3,7 @@
 from advfrontier.pool.catalogue import CATALOGUE, MAX_QUERIES, RESTARTS, TARGETS, SolverFacts, check_run, facts_of, pool
 from advfrontier.pool.constraints import closure, violations
 from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_queries
+from advfrontier.pool.finding import find_ensemble
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
 from advfrontier.pool.runs import Run
 
@@ -20,6 +21,7 @@ __all__ = [
     "check_run",
     "closure",
     "facts_of",
+    "find_ensemble",
     "paper_ensemble",
     "pool",
     "tier_queries",

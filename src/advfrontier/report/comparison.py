@@ -18,7 +18,6 @@ from advfrontier.report.tables import Column, console_for, printable, rich_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
-    from pathlib import Path
     from typing import TextIO
 
     from advfrontier.evaluation.summary import NormSummary
@@ -53,9 +52,7 @@ def comparison_text(comparison: Comparison, summaries: Sequence[NormSummary] = (
     return "\n".join([printable(_verdict(comparison, norm)), "", table, *([""] if notes else []), *notes])
 
 
-def write_comparison(
-    path: str | PathLike[str], compared: Sequence[tuple[Comparison, NormSummary, NormSummary]]
-) -> Path:
+def write_comparison(path: str | PathLike[str], compared: Sequence[tuple[Comparison, NormSummary, NormSummary]]) -> str:
     """Write a page with both curves in every norm, their bands, and by how much one leads where.
 
     Each entry is a comparison with the summaries of its two models, in its order; one entry per norm.
@@ -89,6 +86,7 @@ def write_comparison(
         names=names,
         first=compared[0][1],
         entries=entries,
+        radii=any(first.robust for _, first, _ in compared),
         data=script_json({"model": names[0], "norms": norms}),
     )
 

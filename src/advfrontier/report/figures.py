@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
@@ -11,6 +11,7 @@ from advfrontier.evaluation.plain import CurveData
 from advfrontier.evaluation.ranking import same_model, select_samples
 from advfrontier.report.comparison import named
 from advfrontier.report.numbers import SYMBOLS, size, tier
+from advfrontier.store.folder import below, write_file
 from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def write_figures(
     others: Sequence[NormSummary] = (),
     references: Mapping[str, ReferencePool] | None = None,
     formats: Sequence[str] = FORMATS,
-) -> list[Path]:
+) -> list[str]:
     """Write `curve-NORM` and `queries-NORM` for every norm and `curves` with all of them; returns the files."""
     _need_matplotlib()
     ordered = sorted(summaries, key=lambda summary: NORMS.index(summary.norm))
@@ -68,16 +69,16 @@ def write_figures(
         for norm, group in by_norm.items():
             figure, (axes,) = _panels(1)
             draw_curves(axes, group, pools.get(norm))
-            written += _save(figure, Path(folder), f"curve-{norm}", formats)
+            written += _save(figure, folder, f"curve-{norm}", formats)
             figure, (axes,) = _panels(1)
             draw_queries(axes, group)
-            written += _save(figure, Path(folder), f"queries-{norm}", formats)
+            written += _save(figure, folder, f"queries-{norm}", formats)
         if len(by_norm) > 1:
             figure, panels = _panels(len(by_norm))
             for axes, (norm, group) in zip(panels, by_norm.items(), strict=True):
                 draw_curves(axes, group, pools.get(norm))
                 axes.label_outer()
-            written += _save(figure, Path(folder), "curves", formats)
+            written += _save(figure, folder, "curves", formats)
     return written
 
 
@@ -88,7 +89,7 @@ def write_comparison_figure(
     second: NormSummary,
     *,
     formats: Sequence[str] = FORMATS,
-) -> list[Path]:
+) -> list[str]:
     """Write `comparison-NORM`: both curves with their bands, and ticks where they cross."""
     _need_matplotlib()
     first, second = named(comparison, first, second)
@@ -97,7 +98,7 @@ def write_comparison_figure(
         draw_curves(axes, [first, second], None)
         for ε in comparison.crossings:
             axes.plot([ε], [first.curve.at(ε)], marker="|", markersize=5, color="#1b1f24", markeredgewidth=0.7)
-        return _save(figure, Path(folder), f"comparison-{first.norm}", formats)
+        return _save(figure, folder, f"comparison-{first.norm}", formats)
 
 
 def draw_curves(axes: Axes, summaries: Sequence[NormSummary], reference: ReferencePool | None) -> None:
@@ -196,15 +197,16 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
-def _save(figure: Figure, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
+def _save(figure: Figure, folder: str | PathLike[str], name: str, formats: Sequence[str]) -> list[str]:
     lines, names = figure.axes[0].get_legend_handles_labels()
     columns = 2 if len(figure.axes) == 1 else len(names)
     figure.legend(lines, names, loc="outside lower center", ncols=columns, fontsize=6)
-    paths = [folder / f"{name}.{kind}" for kind in formats]
-    for path in paths:
-        figure.savefig(path, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
-    return paths
+    written = []
+    for kind in formats:
+        content = BytesIO()
+        figure.savefig(content, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
+        written.append(write_file(below(folder, f"{name}.{kind}"), content.getvalue()))
+    return written
 
 
 def _styled() -> Any:

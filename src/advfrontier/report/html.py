@@ -11,12 +11,12 @@ from advfrontier.report import words
 from advfrontier.report.numbers import SYMBOLS
 from advfrontier.report.page import script_json, write_page
 from advfrontier.report.png import data_uri
+from advfrontier.report.terminal import NO_RADII
 from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
-    from pathlib import Path
 
     from advfrontier.evaluation.summary import GalleryItem, NormSummary
     from advfrontier.frontier.comparison import Comparison
@@ -34,7 +34,7 @@ def write_report(
     others: Sequence[NormSummary] = (),
     references: Mapping[str, ReferencePool] | None = None,
     comparisons: Sequence[Comparison] = (),
-) -> Path:
+) -> str:
     """Write one file that opens offline. `summaries` are of one model, one per norm; `others` are drawn beside it."""
     if not summaries:
         raise FrontierError("nothing to report: expected at least one summary, such as summarise(evaluation, …)")
@@ -60,6 +60,8 @@ def write_report(
         chart_text={s.norm: words.chart_text(s) for s in own},
         queries_text={s.norm: words.queries_text(s) for s in own},
         standings=_standings(own),
+        radii=any(s.robust for s in (*own, *beside)),
+        no_radii=NO_RADII,
         has_pool=any(pools[s.norm]["pool"] for s in own),
         comparisons=comparisons,
         wins={s.norm: _wins(s) for s in own},

@@ -24,13 +24,14 @@ from advfrontier.report.tables import Column, console_for, printable, rich_table
 
 if TYPE_CHECKING:
     from os import PathLike
-    from pathlib import Path
     from typing import TextIO
 
-    from advfrontier.evaluation.ranking import NormRanking, Ranking
+    from advfrontier.evaluation.ranking import NormRanking, OverallRow, Ranking, RankRow
+    from advfrontier.frontier.confidence import Interval
     from advfrontier.report.tables import Cell
 
 _OVERALL = "all"
+_HEAD = (Column("rank"), Column("95 %"), Column("", right=False), Column("model", right=False, folds=True))
 _COLUMNS = (
     "norm", "model", "rank", "bracketed", "rank_low", "rank_high", "doi", "doi_low", "doi_high", "aurec", "E",
     "clean_accuracy", "median_distance", "queries", "samples", "flags",
@@ -80,7 +81,7 @@ def ranking_csv(ranking: Ranking) -> str:
     return content.getvalue()
 
 
-def write_leaderboard(path: str | PathLike[str], ranking: Ranking, *, title: str = "Robustness leaderboard") -> Path:
+def write_leaderboard(path: str | PathLike[str], ranking: Ranking, *, title: str = "Robustness leaderboard") -> str:
     """Write the page: sortable tables, and beside each the curves, of which the one pointed at stands out."""
     return write_page(
         path,
@@ -127,49 +128,18 @@ def _any_trusted(ranking: Ranking) -> bool:
 def _tables(ranking: Ranking) -> list[tuple[str, list[Column], list[list[Cell]]]]:
     tables: list[tuple[str, list[Column], list[list[Cell]]]] = []
     if ranking.overall:
-        columns = [
-            Column("rank"),
-            Column("95 %"),
-            Column("", right=False),
-            Column("model", right=False, folds=True),
-            Column("mean DOI"),
-            Column("95 %"),
-            *(Column(f"DOI\n{norm}") for norm in ranking.shared),
-        ]
+        columns = [*_HEAD, Column("mean DOI"), Column("95 %"), *(Column(f"DOI\n{norm}") for norm in ranking.shared)]
         rows: list[list[Cell]] = [
-            [
-                row.position,
-                ranks(row.ranks),
-                "*" if row.given else "",
-                row.model,
-                score(row.mean_doi.estimate),
-                score_interval(row.mean_doi),
-                *(score(row.doi[norm]) for norm in ranking.shared),
-            ]
-            for row in ranking.overall
+            [*_start(row, row.mean_doi), *(score(row.doi[norm]) for norm in ranking.shared)] for row in ranking.overall
         ]
         tables.append((f"All norms: mean DOI over {', '.join(ranking.shared)}", columns, rows))
     for table in ranking.norms:
         areas, medians = _decimals(table)
-        columns = [
-            Column("rank"),
-            Column("95 %"),
-            Column("", right=False),
-            Column("model", right=False, folds=True),
-            Column("DOI"),
-            Column("95 %"),
-            Column(f"AUREC\nup to {size(table.E)}"),
-            Column("clean %"),
-            Column("median"),
-        ]
+        area = f"AUREC\nup to {size(table.E)}"
+        columns = [*_HEAD, *(Column(heading) for heading in ("DOI", "95 %", area, "clean %", "median"))]
         rows = [
             [
-                row.position,
-                ranks(row.ranks),
-                "*" if row.given else "",
-                row.model,
-                score(row.doi.estimate),
-                score_interval(row.doi),
+                *_start(row, row.doi),
                 size(row.aurec, areas),
                 percent(row.clean_accuracy),
                 size(row.median, medians),
@@ -179,6 +149,12 @@ def _tables(ranking: Ranking) -> list[tuple[str, list[Column], list[list[Cell]]]
         title = f"{table.norm} on {table.data}: {whole(table.samples)} samples, {tier(table.queries)} queries each"
         tables.append((title, columns, rows))
     return tables
+
+
+def _start(row: RankRow | OverallRow, doi: Interval) -> tuple[Cell, ...]:
+    """What every row begins with."""
+    given = "*" if row.given else ""
+    return row.position, ranks(row.ranks), given, row.model, score(doi.estimate), score_interval(doi)
 
 
 def _notes(ranking: Ranking) -> list[str]:

@@ -5,24 +5,21 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from advfrontier.report import numbers
+from advfrontier.store.folder import write_file
 
 if TYPE_CHECKING:
     from os import PathLike
 
 
-def write_page(path: str | PathLike[str], template: str, **content: Any) -> Path:
-    """Fill a template and write it; folders on the way are made."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(_environment().get_template(template).render(**content), encoding="utf-8")
-    return target
+def write_page(path: str | PathLike[str], template: str, **content: Any) -> str:
+    """Fill a template and write it to a path or an address; folders on the way are made."""
+    return write_file(path, _environment().get_template(template).render(**content).encode())
 
 
 def script_json(content: Any) -> Markup:

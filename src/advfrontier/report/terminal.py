@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from advfrontier.report.tables import Cell
 
 
+NO_RADII = "no radius is customary for this data: for robust accuracy give some, such as --radii 4/255,8/255"
+
+
 def print_summaries(summaries: Sequence[NormSummary], *, stream: TextIO | None = None) -> None:
     """Print the tables: drawn on a terminal, plain text elsewhere."""
     console = console_for(stream)
@@ -56,41 +59,43 @@ def _by_title(summaries: Sequence[NormSummary]) -> Iterator[tuple[str, list[Norm
     for summary in summaries:
         title = (
             f"{summary.model} on {summary.data}, {whole(len(summary.samples))} samples, "
-            f"{tier(summary.tier)} queries per sample, seed {summary.seed}"
+            f"at most {tier(summary.tier)} queries per sample, seed {summary.seed}"
         )
         groups.setdefault(title, []).append(summary)
     yield from groups.items()
 
 
 def _table(summaries: Sequence[NormSummary]) -> tuple[list[Column], list[list[Cell]]]:
-    ranked = any(s.standing for s in summaries)
+    ranked, radii = any(s.standing for s in summaries), any(s.robust for s in summaries)
     columns = [
         Column("norm", right=False),
         Column("clean\naccuracy %"),
-        Column("at ε"),
-        Column("robust\naccuracy %"),
+        *((Column("at ε"), Column("robust\naccuracy %")) if radii else ()),
         Column("median\ndistance"),
         Column("AUREC"),
         *((Column("DOI"), Column("rank")) if ranked else ()),
         Column("queries\nper sample"),
     ]
-    return columns, [_row(summary, ranked=ranked) for summary in summaries]
+    return columns, [_row(summary, ranked=ranked, radii=radii) for summary in summaries]
 
 
-def _row(summary: NormSummary, *, ranked: bool) -> list[Cell]:
+def _row(summary: NormSummary, *, ranked: bool, radii: bool) -> list[Cell]:
     where = summary.standing
     standing: tuple[Cell, ...] = ("–", "–")
     if where:
         standing = ((score(where.doi.estimate), f"({score_interval(where.doi)})"), where.position)
-    return [
-        summary.norm,
-        (percent(summary.clean.estimate), f"({percent_interval(summary.clean)})"),
+    robust: tuple[Cell, ...] = (
         tuple(line for at in summary.robust for line in (at.label, "")),
         tuple(
             line
             for at in summary.robust
             for line in (percent(at.accuracy.estimate), f"({percent_interval(at.accuracy)})")
         ),
+    )
+    return [
+        summary.norm,
+        (percent(summary.clean.estimate), f"({percent_interval(summary.clean)})"),
+        *(robust if radii else ()),
         size(summary.median),
         (size(summary.aurec.estimate), f"({size_interval(summary.aurec)})", f"up to {size(summary.E)}"),
         *(standing if ranked else ()),
@@ -117,6 +122,19 @@ def _listing(summary: NormSummary) -> str:
     return "\n".join([summary.norm, *(f"  {name:{longest}}  {figure}" for name, figure in lines)])
 
 
+def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
+    """Why there is none, each reason once, or how it was read where a record went further than the reference models."""
+    reasons: dict[str, list[str]] = {}
+    for s in summaries:
+        if s.no_standing:
+            reasons.setdefault(s.no_standing, []).append(s.norm)
+    lower = [(s.norm, s.standing.queries) for s in summaries if s.standing and s.standing.queries != s.tier]
+    return [
+        *(f"no DOI in {', '.join(norms)}: {reason}" for reason, norms in reasons.items()),
+        *(f"DOI and rank in {norm} after {tier(queries)} queries, as the reference models" for norm, queries in lower),
+    ]
+
+
 def _notes(summaries: Sequence[NormSummary]) -> list[str]:
     passes = {purpose: 0 for s in summaries for purpose in s.counts}
     for summary in summaries:
@@ -124,7 +142,9 @@ def _notes(summaries: Sequence[NormSummary]) -> list[str]:
             passes[purpose] += count
     spent = ", ".join(f"{whole(count)} {purpose}" for purpose, count in passes.items())
     notes = ["intervals in brackets: 95 %, for other samples of the same source", f"queries spent: {spent}"]
-    notes += [f"no DOI in {s.norm}: {s.no_standing}" for s in summaries if s.no_standing]
+    if not any(s.robust for s in summaries):
+        notes.append(NO_RADII)
+    notes += _doi_notes(summaries)
     notes += [
         f"not settled in {s.norm}: the last quarter of the queries lowered AUREC by "
         f"{percent(s.convergence.last_drop)} %"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +21,19 @@ _TOLERANCE = 1e-6  # rounding, as in the engine's own check
 
 def check_unit(images: Tensor, name: str) -> Tensor:
     """Return NCHW images as float32 in [0, 1]: 8-bit ones divided by 255, others as they are if they are in it."""
-    if images.ndim != 4 or not images.numel():
-        raise FrontierError(f"{name}: images have shape {tuple(images.shape)}: expected (samples, channels, h, w)")
+    if images.ndim != 4:
+        hint = "; flat inputs go as (samples, 1, 1, features), flattened in the model" if images.ndim == 2 else ""
+        shape = tuple(images.shape)
+        raise FrontierError(f"{name}: images have shape {shape}: expected (samples, channels, h, w){hint}")
+    if not images.numel():
+        raise FrontierError(f"{name}: no images, shape {tuple(images.shape)}: expected at least one")
     if images.dtype == torch.uint8:
         return images.to(torch.float32) / 255
     if not images.is_floating_point():
         raise FrontierError(f"{name}: images are {images.dtype}: expected uint8, or floats in [0, 1]")
     low, high = float(images.min()), float(images.max())
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise FrontierError(f"{name}: pixels are not all finite: expected numbers in [0, 1]")
     if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):
         cause = "divide them by 255" if high > 2 else "leave them as they are before normalisation"
         raise FrontierError(f"{name}: images range from {low:g} to {high:g}: expected [0, 1]; {cause}")

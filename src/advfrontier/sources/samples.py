@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
@@ -126,16 +127,21 @@ def as_samples(images: Tensor | Iterable[Any], labels: Tensor | None = None, nam
     if isinstance(images, Tensor):
         if labels is None:
             raise FrontierError(f"{name}: images without labels: expected as_samples(images, labels)")
-        return TensorSamples(name, check_unit(images, name), as_labels(labels, len(images), name))
+        return TensorSamples(name, check_unit(images.detach().cpu(), name), as_labels(labels, len(images), name))
+    if isinstance(images, np.ndarray) and isinstance(labels, np.ndarray):
+        return as_samples(torch.from_numpy(images), torch.from_numpy(labels), name)
     if labels is not None:
-        raise FrontierError(f"{name}: labels given apart from a {type(images).__name__}: expected it to yield them")
+        raise FrontierError(
+            f"{name}: images are a {type(images).__name__} with labels given apart: expected tensors, arrays, or an "
+            "iterable of (images, labels) batches"
+        )
     if isinstance(images, DataLoader) and _can_be_indexed(images):
         return _from_dataset(images, name)
     batches = list(images)
     if not batches or not all(isinstance(b, (tuple, list)) and len(b) >= 2 for b in batches):
         raise FrontierError(f"{name}: expected batches of (images, labels), at least one")
-    pixels = torch.cat([torch.as_tensor(batch[0]) for batch in batches])
-    return as_samples(pixels, torch.cat([torch.as_tensor(batch[1]) for batch in batches]), name)
+    pixels, labels = (torch.cat([torch.as_tensor(batch[k]).detach().cpu() for batch in batches]) for k in (0, 1))
+    return as_samples(pixels, labels, name)
 
 
 def _can_be_indexed(loader: DataLoader[Any]) -> bool:
@@ -157,7 +163,7 @@ def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
 
 def stack_images(images: list[Any], name: str) -> Tensor:
     """Put single images into one batch."""
-    tensors = [torch.as_tensor(image) for image in images]
+    tensors = [torch.as_tensor(image).detach().cpu() for image in images]
     if len({tensor.shape for tensor in tensors}) > 1:
         shapes = sorted({tuple(tensor.shape) for tensor in tensors})
         raise FrontierError(
@@ -175,4 +181,4 @@ def as_labels(labels: Tensor, count: int, name: str) -> Tensor:
         labels = labels[:, 0]
     if labels.shape != (count,):
         raise FrontierError(f"{name}: {count} images but labels of shape {tuple(labels.shape)}: expected ({count},)")
-    return labels.to(torch.int64)
+    return labels.detach().to("cpu", torch.int64)

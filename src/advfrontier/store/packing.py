@@ -1,18 +1,27 @@
-"""Tensors and a few words about them in one safetensors file, with a checksum over all of it."""
+"""Tensors and a few words about them in one safetensors file, checked tensor by tensor.
+
+Every tensor has a checksum of its own, and the words have one that covers those: a part of the file can be read, and is
+as sure as the whole.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+    from typing import BinaryIO
 
     from torch import Tensor
+
+_LENGTH = 8  # bytes before the header, which say how long it is
+_LONGEST = 100_000_000  # bytes of a header; safetensors allows no more
 
 
 class Damaged(Exception):  # noqa: N818  # a state of a file, not a user's mistake
@@ -20,29 +29,64 @@ class Damaged(Exception):  # noqa: N818  # a state of a file, not a user's mista
 
 
 def pack(tensors: Mapping[str, Tensor], words: Mapping[str, str] | None = None) -> bytes:
-    """One file: the tensors, the words, and a checksum of both."""
+    """One file: the tensors, the words, and checksums of both."""
     held = {name: tensor.contiguous() for name, tensor in tensors.items()}
     words = dict(words or {})
-    return save(held, metadata={**words, "checksum": _checksum(held, words)})
+    checksums = json.dumps({name: _checksum(name, tensor) for name, tensor in sorted(held.items())})
+    seal = _seal(words, checksums)
+    return save(held, metadata={**words, "checksums": checksums, "seal": seal})
 
 
 def unpack(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
     """What `pack` was given. Raises Damaged unless it is all there and unchanged."""
+    return unpack_parts(io.BytesIO(content))
+
+
+def unpack_parts(file: BinaryIO, names: Collection[str] | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The words, and of the tensors those named: all, unless said otherwise. Nothing else is read.
+
+    A file that is cut short is noticed in any case; one that was changed, wherever it is read.
+    """
     try:
-        tensors = load(content)
-        size = int.from_bytes(content[:8], "little")
-        words = {str(k): str(v) for k, v in json.loads(content[8 : 8 + size]).get("__metadata__", {}).items()}
-    except (SafetensorError, ValueError, KeyError, AttributeError) as error:
-        raise Damaged(f"not a whole safetensors file ({error})") from error
-    if words.pop("checksum", None) != _checksum(tensors, words):
-        raise Damaged("its checksum does not match its content")
-    return tensors, words
+        begin = file.read(_LENGTH)
+        size = int.from_bytes(begin, "little")
+        text = file.read(size) if size <= _LONGEST else b""
+        header = json.loads(text)
+        words = {str(key): str(value) for key, value in header.pop("__metadata__").items()}
+        checksums, seal = words.pop("checksums"), words.pop("seal")
+        ends = {name: (int(entry["data_offsets"][0]), int(entry["data_offsets"][1])) for name, entry in header.items()}
+        known: dict[str, str] = json.loads(checksums)
+    except (ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
+        raise Damaged(f"not a whole safetensors file ({type(error).__name__}: {error})") from error
+    if seal != _seal(words, checksums) or set(known) != set(ends):
+        raise Damaged("its checksum does not match its words")
+    first = _LENGTH + size
+    if file.seek(0, io.SEEK_END) != first + max((end for _, end in ends.values()), default=0):
+        raise Damaged("it is cut short, or longer than it says")
+    found = {}
+    for name in ends if names is None else (name for name in ends if name in names):
+        start, end = ends[name]
+        file.seek(first + start)
+        found[name] = _tensor(name, header[name], file.read(end - start))
+        if known[name] != _checksum(name, found[name]):
+            raise Damaged(f"the checksum of {name} does not match its content")
+    return found, words
 
 
-def _checksum(tensors: Mapping[str, Tensor], words: Mapping[str, str]) -> str:
-    digest = blake2b(json.dumps(sorted(words.items())).encode(), digest_size=16)
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.numpy().tobytes())
+def _tensor(name: str, entry: dict[str, Any], content: bytes) -> Tensor:
+    """One tensor, read as the only one of a safetensors file."""
+    alone = json.dumps({name: {**entry, "data_offsets": [0, len(content)]}}).encode()
+    try:
+        return load(len(alone).to_bytes(_LENGTH, "little") + alone + content)[name]
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise Damaged(f"{name} is no whole tensor ({error})") from error
+
+
+def _checksum(name: str, tensor: Tensor) -> str:
+    digest = blake2b(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), digest_size=16)
+    digest.update(tensor.flatten().numpy().data)
     return digest.hexdigest()
+
+
+def _seal(words: Mapping[str, str], checksums: str) -> str:
+    return blake2b(json.dumps([sorted(words.items()), checksums]).encode(), digest_size=16).hexdigest()

@@ -7,23 +7,28 @@ removes the shorter; whoever reads takes the longest valid one.
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.store.folder import Folder, open_folder
-from advfrontier.store.packing import Damaged, pack, unpack
+from advfrontier.store.folder import Folder, LocalFolder, open_folder
+from advfrontier.store.packing import Damaged, pack, unpack_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
+    from typing import BinaryIO
 
     from torch import Tensor
 
-SCHEMA = 1
+SCHEMA = 2
 _UNIT = re.compile(r"units/(?P<run>[^/]+)/(?P<first>\d+)\+(?P<count>\d+)-(?P<queries>\d+)\.safetensors")
+_ABANDONED = 3600  # seconds after which a file that was being written aside is taken for what a kill left
 
 
 @dataclass(frozen=True, order=True)
@@ -53,11 +58,12 @@ class StoredUnit:
 
 
 class Store:
-    """The files of one record."""
+    """The files of one record. Who only reads changes nothing, whatever state he finds it in."""
 
-    def __init__(self, place: str | Path | Folder) -> None:
+    def __init__(self, place: str | Path | Folder, *, writing: bool = False) -> None:
         self.folder = place if isinstance(place, Folder) else open_folder(place)
-        self.damaged: list[str] = []  # files found damaged and removed, each with the reason
+        self.writing = writing
+        self.damaged: list[str] = []  # files found damaged, each with the reason; who writes has removed them
 
     @property
     def place(self) -> str:
@@ -74,7 +80,8 @@ class Store:
             schema = record["schema"]
         except (ValueError, KeyError, TypeError) as error:
             raise FrontierError(
-                f"{self.place}/record.json is not a record ({type(error).__name__}: {error})"
+                f"{self.place}/record.json is damaged ({type(error).__name__}: {error}): expected a record; put back a "
+                "copy, or remove the folder and start again"
             ) from error
         if schema != SCHEMA:
             raise FrontierError(f"{self.place} holds a record of schema {schema}: this version reads schema {SCHEMA}")
@@ -85,9 +92,9 @@ class Store:
         text = json.dumps({"schema": SCHEMA, **record}, indent=2, ensure_ascii=False, allow_nan=False)
         self.folder.write("record.json", text.encode() + b"\n")
 
-    def read(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-        """A tensor file that is no unit; None if it is not there or damaged."""
-        return self._read(f"{name}.safetensors")
+    def read(self, name: str, names: Collection[str] | None = None) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+        """A tensor file that is no unit, or some of its tensors; None if it is not there or damaged."""
+        return self._read(f"{name}.safetensors", names)
 
     def write(self, name: str, tensors: Mapping[str, Tensor], words: Mapping[str, str] | None = None) -> None:
         """Write a tensor file that is no unit."""
@@ -96,13 +103,25 @@ class Store:
     def units(self) -> dict[UnitName, int]:
         """How far every unit has come, from the names of the files alone."""
         longest: dict[UnitName, int] = {}
-        for unit, queries in self._unit_files():
+        for unit, queries in self.unit_files():
             longest[unit] = max(queries, longest.get(unit, 0))
         return longest
 
-    def read_unit(self, unit: UnitName, queries: int) -> StoredUnit | None:
-        """A unit at exactly these queries; None if it is not there, or was damaged and is removed now."""
-        found = self._read(unit.file(queries))
+    def unit_files(self) -> list[tuple[UnitName, int]]:
+        """All of them: also the shorter of two that a kill has left of one unit."""
+        found = []
+        for name in self.folder.names("units"):
+            if parts := _UNIT.fullmatch(name):
+                run = parts["run"].replace(".", ":")
+                found.append((UnitName(run, int(parts["first"]), int(parts["count"])), int(parts["queries"])))
+        return found
+
+    def read_unit(self, unit: UnitName, queries: int, names: Collection[str] | None = None) -> StoredUnit | None:
+        """A unit at exactly these queries, or some of its tensors; None if it is not there or damaged.
+
+        Points and states are large and the rest is small: who needs only some tensors should name them.
+        """
+        found = self._read(unit.file(queries), names)
         return None if found is None else StoredUnit(queries, *found)
 
     def write_unit(
@@ -114,27 +133,38 @@ class Store:
             self.folder.remove(unit.file(instead))
 
     def tidy(self) -> None:
-        """Remove unit files that a longer one has replaced: what a kill between writing and removing leaves."""
+        """Remove what kills have left: unit files that a longer one has replaced, and files half written aside."""
         longest = self.units()
-        for unit, queries in self._unit_files():
+        for unit, queries in self.unit_files():
             if queries < longest[unit]:
                 self.folder.remove(unit.file(queries))
+        if isinstance(self.folder, LocalFolder):
+            old = time.time() - _ABANDONED  # others may be writing to the same record just now
+            for path in self.folder.path.rglob(".*.*-*"):
+                if path.is_file() and path.stat().st_mtime < old:
+                    path.unlink(missing_ok=True)
 
-    def _unit_files(self) -> list[tuple[UnitName, int]]:
-        found = []
-        for name in self.folder.names("units"):
-            if parts := _UNIT.fullmatch(name):
-                run = parts["run"].replace(".", ":")
-                found.append((UnitName(run, int(parts["first"]), int(parts["count"])), int(parts["queries"])))
-        return found
-
-    def _read(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-        content = self.folder.read(name)
-        if content is None:
-            return None
+    def _read(self, name: str, names: Collection[str] | None) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         try:
-            return unpack(content)
+            with self._opened(name) as file:
+                return None if file is None else unpack_parts(file, names)
         except Damaged as error:
             self.damaged.append(f"{name}: {error}")
-            self.folder.remove(name)
+            if self.writing:
+                self.folder.remove(name)
             return None
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[BinaryIO | None]:
+        """The file; of one that lies on this machine only what is asked for will be read."""
+        if not isinstance(self.folder, LocalFolder):
+            content = self.folder.read(name)
+            yield None if content is None else io.BytesIO(content)
+            return
+        try:
+            file = (self.folder.path / name).open("rb")
+        except FileNotFoundError:
+            yield None
+            return
+        with file:
+            yield file

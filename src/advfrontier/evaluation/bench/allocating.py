@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.bench.layout import levels_of, tier_name
-from advfrontier.evaluation.session import versions
+from advfrontier.evaluation.identity import versions
 from advfrontier.evaluation.trace import finished_runs, load_traces
 from advfrontier.evaluation.units import read_clean
 from advfrontier.frontier.allocation import allocate

@@ -14,8 +14,9 @@ import torch
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.baseline import baseline, check_norm
 from advfrontier.evaluation.experiment import KnownPoints
+from advfrontier.evaluation.identity import fingerprint
 from advfrontier.evaluation.session import open_session, shards
-from advfrontier.evaluation.units import Terms, load_model, threads
+from advfrontier.evaluation.units import Terms, load_clean, load_model, read_images, threads
 from advfrontier.execution import execute
 from advfrontier.progress import Progress, Silent
 from advfrontier.store import Store
@@ -55,16 +56,24 @@ class BaselineWork:
     model: Callable[[Tensor], Tensor] | str
     samples: Samples
     terms: Terms
+    mark: str  # of the clean pass this work belongs to
+    fingerprint: str  # of the model
 
     def __call__(self, task: RadiusTask) -> int:
         """Attack, write, and return the rows that went through the model."""
         rows = torch.arange(task.first, task.first + task.count)
+        clean = load_clean(self.place, self.mark)
         model = _loaded(self.model, self.terms) if isinstance(self.model, str) else self.model
+        if fingerprint(model) != self.fingerprint:
+            raise FrontierError(
+                f"{self.model} is another model in this process than the one the record was begun with: expected the "
+                "same weights each time it is loaded"
+            )
         with threads(self.terms.threads):
             (found,) = baseline(
                 model,
-                self.samples.images(rows),
-                self.samples.labels[rows],
+                read_images(self.samples, rows, clean),
+                clean.labels[rows],
                 norm=self.terms.norm,
                 radii=[task.radius],
                 seed=self.terms.seed,
@@ -78,7 +87,7 @@ class BaselineWork:
         }
         words = {key: str(value) for key, value in found.counts.items()}
         words |= {"seconds": f"{found.seconds:.3f}", "flags": json.dumps(found.flags)}
-        Store(self.place).write(task.file, tensors, words)
+        Store(self.place, writing=True).write(task.file, tensors, words)
         return found.counts["attack"]
 
 
@@ -116,7 +125,10 @@ def baseline_to(
     session.store.write_record({**(session.store.record() or {}), "radii": wanted})
     tasks = missing_tasks(session.store, wanted, len(samples), batch_size)
     local = workers == 0 and ray is None
-    work = BaselineWork(out, session.model if local else session.source, samples, session.terms)
+    work = BaselineWork(
+        out, session.model if local else session.source, samples, session.terms, session.clean.mark,
+        fingerprint(session.model),
+    )  # fmt: skip
     failed: dict[str, str | None] = {}
     with Progress(len(tasks), unit="units of AutoAttack") if progress and tasks else Silent() as bar:
         bar.show(f"AutoAttack in {norm}")

@@ -76,7 +76,7 @@
       before = { end: place(x) * pixels + half, raised };
       found.shapes.push({
         type: "line", x0: x, x1: x, y0: 0, y1: 1, yref: "paper",
-        line: { color: color("muted"), width: 1, dash: "dot" }, layer: "below",
+        line: { color: color("muted"), width: 1.5, dash: "dot" }, layer: "above", // a grid line in the same place would hide it
       });
       found.annotations.push({
         x: place(x), y: 1, yref: "paper", yanchor: "bottom", yshift: raised ? 12 : 0, text: plain(label),

@@ -1,0 +1,78 @@
+"""What is shown of an evaluation: where it stands among the embedded models, or why it does not."""
+
+import json
+
+import pytest
+from support.records import record
+
+from advfrontier.cli.options import Output
+from advfrontier.cli.showing import common_pool, references_of, show, summary_of
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.reference import reference_pool
+from advfrontier.pool import Ensemble, paper_ensemble
+from advfrontier.report import summaries_text
+
+KNOWN = reference_pool("Linf", 4000).samples
+
+
+def evaluated(queries, *, shared=20, others=0, ensemble=None):
+    """An evaluation after so many queries, on samples of the reference pool and on others."""
+    one = record("mine", n=shared + others)
+    one.ensemble = ensemble or paper_ensemble("paper-12k", "Linf").at(queries)
+    one.samples = (*KNOWN[:shared], *one.samples[shared:])
+    return one
+
+
+@pytest.mark.parametrize(("queries", "tier"), [(4000, 4000), (4100, 4000), (9000, 8000), (12000, 12000)])
+def test_a_record_stands_at_the_largest_tier_it_went_through(queries, tier):
+    one = evaluated(queries)
+    found = summary_of(one, None)
+    assert found.standing.queries == tier
+    assert references_of([one])["Linf"].queries == tier
+    assert found.no_standing is None
+    assert ("DOI and rank in Linf after" in summaries_text([found])) == (queries != tier)
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "why"),
+    [
+        (evaluated(4000, shared=200, others=800), r"first 200 samples .* 800 of the 1000 of mine .* --samples 200"),
+        (evaluated(3000), "with 4k, 8k, 12k queries per sample, mine with 3k: expected tiers in common"),
+        (
+            evaluated(200, ensemble=Ensemble.of("own", "Linf", {"fmn": 200})),
+            "mine with 200: expected tiers in common; type --tier 4k",
+        ),
+    ],
+    ids=["samples", "queries", "ensemble"],
+)
+def test_no_standing_has_a_reason(evaluation, why):
+    found = summary_of(evaluation, None)
+    assert found.standing is None
+    with pytest.raises(FrontierError, match=why):
+        common_pool([evaluation], "Linf", name="fashion-mnist")
+    assert f"no DOI in Linf: {found.no_standing}" in summaries_text([found])
+
+
+def test_other_data_needs_no_reason():
+    found = summary_of(evaluated(4000, shared=0, others=20), None)
+    assert (found.standing, found.no_standing) == (None, None)
+
+
+def test_several_records_stand_at_the_tier_they_share():
+    both = [evaluated(12000), evaluated(4100)]
+    assert common_pool(both, "Linf", name="fashion-mnist").queries == 4000
+    assert common_pool([], "Linf", name="fashion-mnist").queries == 12000
+    with pytest.raises(FrontierError, match="no reference pool 'mnist'"):
+        common_pool(both, "Linf", name="mnist")
+
+
+def test_json_is_all_that_is_printed(tmp_path, capsys):
+    show([evaluated(4100)], str(tmp_path), Output(json=True))
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["standing"]["queries"] == 4000
+    assert (tmp_path / "report.html").exists()
+
+
+def test_a_card_is_called_a_card(folder, evaluate, capsys):
+    assert evaluate("nets.py:net", "-o", "a", "--export", "card", "--no-report") == 0
+    assert "\ncard: a/Linf.json\n" in capsys.readouterr().out

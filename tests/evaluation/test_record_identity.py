@@ -1,0 +1,580 @@
+"""A record is of one model, one set of samples and one code; whatever else comes to it is refused or done again."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support.models import Watch, conv_net, samples
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from advfrontier import Ensemble, Evaluation, FrontierError, evaluate, trace
+from advfrontier.evaluation import identity
+from advfrontier.evaluation.ranking import doubts
+from advfrontier.evaluation.trace import trace_to
+from advfrontier.evaluation.units import UnitWork
+from advfrontier.solvers import Fmn
+from advfrontier.sources import as_samples, load_model
+from advfrontier.store import Store
+
+SHAPE = (1, 6, 6)
+SMALL = Ensemble.of("small", "L2", {"fmn": 20, "ddn": 20})
+LARGER = Ensemble.of("larger", "L2", {"fmn": 40, "ddn": 40, "alma": 20})
+OPTIONS = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
+NETS = """
+import sys
+sys.path.insert(0, {tests!r})
+import torch
+from torch import nn
+from support.models import conv_net
+
+def function():
+    net = conv_net({shape}, classes=10, seed=5)
+    return lambda x: net(x)
+
+def another_function():
+    net = conv_net({shape}, classes=10, seed=6)
+    return lambda x: net(x)
+
+def unseeded():
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, 10))
+
+class Scaled(nn.Module):
+    def __init__(self, process):
+        super().__init__()
+        self.net = conv_net({shape}, classes=10, seed=5)
+        self.scale = 1.0 if process == {process} else 0.3
+
+    def forward(self, x):
+        return self.net(self.scale * x)
+
+def other_elsewhere():
+    import os
+    return Scaled(os.getpid())
+"""
+
+
+@pytest.fixture(scope="module")
+def problem():
+    model = conv_net(SHAPE, classes=10, seed=5)
+    images, labels = samples(model, 8, SHAPE, seed=5)
+    return model, images, labels
+
+
+@pytest.fixture
+def nets(tmp_path):
+    tests = str(Path(__file__).parent.parent)
+    (tmp_path / "nets.py").write_text(NETS.format(tests=tests, shape=SHAPE, process=os.getpid()))
+    return f"{tmp_path}/nets.py"
+
+
+def contents(place):
+    return {path: path.read_bytes() for path in Path(place).rglob("*") if path.is_file()}
+
+
+def same(one, two):
+    assert one.distances.tobytes() == two.distances.tobytes()
+    assert torch.equal(one.adversarials, two.adversarials)
+    assert one.winners == two.winners
+
+
+def interrupt(monkeypatch, after):
+    """Ctrl-C in the middle of the unit after so many."""
+    original, calls = UnitWork.__call__, []
+
+    def interrupted(self, task):
+        calls.append(task)
+        if len(calls) > after:
+            raise KeyboardInterrupt
+        return original(self, task)
+
+    monkeypatch.setattr(UnitWork, "__call__", interrupted)
+    return lambda: monkeypatch.setattr(UnitWork, "__call__", original)
+
+
+# Interrupted
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+def test_an_interrupted_extend_goes_on(problem, tmp_path, monkeypatch, after):
+    model, images, labels = problem
+    watch = Watch.on(model)
+    held = evaluate(model, images, labels, out=tmp_path / "a", **OPTIONS)
+    before = held.distances
+    release = interrupt(monkeypatch, after)
+    with pytest.raises(KeyboardInterrupt):
+        held.extend(LARGER, command="advfrontier extend a --tier 8k")
+    release()
+    for half in (held, Evaluation.load(tmp_path / "a")):
+        assert not half.finished
+        done = f"larger .* is not finished: {after} of 6 units are done; to go on, type advfrontier extend a --tier 8k"
+        with pytest.raises(FrontierError, match=done):
+            half.distances  # noqa: B018
+    assert Evaluation.load(tmp_path / "a").extend(LARGER, model=model).finished
+    whole = Evaluation.load(tmp_path / "a")
+    assert whole.counts["attack"] == 8 * LARGER.total
+    assert watch.total == sum(whole.counts.values())
+    same(whole, evaluate(*problem, **OPTIONS | {"ensemble": LARGER}))
+    assert (whole.distances <= before).all()
+
+
+def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_path, monkeypatch):
+    evaluate(*problem, out=tmp_path / "a", command="advfrontier evaluate", **OPTIONS)
+    release = interrupt(monkeypatch, 1)
+    with pytest.raises(KeyboardInterrupt):
+        Evaluation.load(tmp_path / "a").extend(LARGER, model=problem[0])
+    release()
+    with pytest.raises(FrontierError, match=r"holds larger with 100 queries, unfinished \(the same call.*which small"):
+        evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    done = evaluate(*problem, out=tmp_path / "a", **OPTIONS | {"ensemble": LARGER})
+    same(done, evaluate(*problem, **OPTIONS | {"ensemble": LARGER}))
+
+
+def test_an_extend_that_did_nothing_yet_can_be_taken_back(problem, tmp_path, monkeypatch):
+    held = evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    release = interrupt(monkeypatch, 0)
+    with pytest.raises(KeyboardInterrupt):
+        held.extend(LARGER)
+    release()
+    same(evaluate(*problem, out=tmp_path / "a", **OPTIONS), evaluate(*problem, **OPTIONS))
+    assert Evaluation.load(tmp_path / "a").ensemble == SMALL
+
+
+def test_an_interrupted_evaluate_says_its_command(problem, tmp_path, monkeypatch):
+    release = interrupt(monkeypatch, 1)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(*problem, out=tmp_path / "a", command="advfrontier evaluate net", **OPTIONS)
+    release()
+    with pytest.raises(FrontierError, match="1 of 4 units are done; to go on, type advfrontier evaluate net"):
+        Evaluation.load(tmp_path / "a").aurec()
+    evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    assert Evaluation.load(tmp_path / "a").command == "advfrontier evaluate net"
+
+
+def test_points_of_a_record_that_was_extended_meanwhile_are_not_shown_for_the_shorter_ones(problem, tmp_path):
+    evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    reader = Evaluation.load(tmp_path / "a")
+    expected = reader.distances
+    reader = Evaluation.load(tmp_path / "a")
+    Evaluation.load(tmp_path / "a").extend(LARGER, model=problem[0])
+    assert (reader.distances == expected).all()  # a prefix of what is there now
+    with pytest.raises(FrontierError, match="was extended since it was opened"):
+        reader.adversarials  # noqa: B018
+
+
+# Another model
+
+
+def refused(message, place, function: Callable[[], object]):
+    before = contents(place)
+    with pytest.raises(FrontierError, match=message):
+        function()
+    assert contents(place) == before
+
+
+def test_a_function_is_recognised_by_its_answers(problem, tmp_path):
+    model, images, labels = problem
+    other = conv_net(SHAPE, classes=10, seed=6)
+
+    def wrapped(inner):
+        return lambda x: inner(x) + 0
+
+    one = evaluate(wrapped(model), images, labels, out=tmp_path / "a", **OPTIONS)
+    two = evaluate(wrapped(model), images, labels, out=tmp_path / "a", **OPTIONS)
+    same(one, two)
+    assert one.counts["checks"] == 8 * 4 + 4
+    assert two.counts["checks"] == one.counts["checks"] + 8  # looked at again when the record was opened
+    refused(
+        "another model, which answers differently",
+        tmp_path / "a",
+        lambda: evaluate(wrapped(other), images, labels, out=tmp_path / "a", **OPTIONS),
+    )
+
+
+def test_a_function_that_a_source_names_is_recognised_too(problem, nets, tmp_path):
+    _, images, labels = problem
+    one = evaluate(f"{nets}:function", images, labels, out=tmp_path / "a", **OPTIONS)
+    same(one, evaluate(f"{nets}:function", images, labels, out=tmp_path / "a", **OPTIONS))
+    refused(
+        "another model, which answers differently",
+        tmp_path / "a",
+        lambda: evaluate(f"{nets}:another_function", images, labels, out=tmp_path / "a", **OPTIONS),
+    )
+
+
+class Scaled(nn.Module):
+    def __init__(self, net, scale):
+        super().__init__()
+        self.net, self.scale = net, scale
+
+    def forward(self, x):
+        return self.net(self.scale * x)
+
+
+def test_a_module_that_does_something_else_with_the_same_numbers_is_refused(problem, tmp_path):
+    model, images, labels = problem
+    evaluate(Scaled(model, 1.0), images, labels, out=tmp_path / "a", **OPTIONS)
+    refused(
+        "another model, which answers differently",
+        tmp_path / "a",
+        lambda: evaluate(Scaled(model, 0.3), images, labels, out=tmp_path / "a", **OPTIONS),
+    )
+    refused(
+        "another model, which answers differently",
+        tmp_path / "a",
+        lambda: Evaluation.load(tmp_path / "a").extend(LARGER, model=Scaled(model, 0.3)),
+    )
+
+
+def test_double_precision_goes_on(problem, tmp_path):
+    _, images, labels = problem
+    double = conv_net(SHAPE, classes=10, seed=5).double()
+    options = {"out": tmp_path / "a", "dtype": "float64", **OPTIONS}
+    one = evaluate(lambda x: double(x) + 0, images, labels, **options)
+    two = evaluate(lambda x: double(x) + 0, images, labels, **options)
+    assert one.adversarials.dtype == torch.float64
+    same(one, two)
+
+
+class Noisy(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(x) + 3 * torch.randn(len(x), 10)
+
+
+def test_a_random_model_can_be_gone_on_with(problem, tmp_path):
+    model, images, labels = problem
+    torch.manual_seed(0)
+    evaluate(Noisy(model), images, labels, out=tmp_path / "a", **OPTIONS)
+    assert evaluate(Noisy(model), images, labels, out=tmp_path / "a", **OPTIONS).finished
+
+
+@pytest.mark.parametrize("factory", ["unseeded", "other_elsewhere"])
+def test_workers_that_load_another_model_say_so(problem, nets, tmp_path, factory):
+    _, images, _ = problem
+    torch.manual_seed(0)
+    labels = load_model(f"{nets}:{factory}")(images).argmax(1)
+    torch.manual_seed(0)
+    message = rf"4 of 4 units failed.*nets.py:{factory} is another model in this worker process.*set its seed"
+    with pytest.raises(FrontierError, match=message):
+        evaluate(f"{nets}:{factory}", images, labels, out=tmp_path / "a", workers=1, threads=1, **OPTIONS)
+    assert Store(tmp_path / "a").units() == {}
+
+
+# Units of another record
+
+
+def test_units_without_their_record_are_refused(problem, tmp_path):
+    evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    (tmp_path / "a" / "record.json").unlink()
+    other = conv_net(SHAPE, classes=10, seed=6)
+    refused(
+        r"holds 4 files such as units/ddn.*but no record\.json",
+        tmp_path / "a",
+        lambda: evaluate(other, *problem[1:], out=tmp_path / "a", **OPTIONS),
+    )
+
+
+def foreign(problem):
+    model, images, labels = problem
+    other = conv_net(SHAPE, classes=10, seed=6)
+    return {
+        "another model": ((other, images, other(images).argmax(1)), {}),
+        "other images": ((model, 1 - images, model(1 - images).argmax(1)), {}),
+        "another seed": (problem, {"seed": 7}),
+        "another precision": ((conv_net(SHAPE, classes=10, seed=5).double(), images, labels), {"dtype": "float64"}),
+    }
+
+
+@pytest.mark.parametrize("what", ["another model", "other images", "another seed", "another precision"])
+def test_a_unit_of_another_record_is_named_and_done_again(problem, tmp_path, what):
+    own = evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    arguments, options = foreign(problem)[what]
+    evaluate(*arguments, out=tmp_path / "b", **OPTIONS, **options)
+    file = "units/ddn/00004+004-0020.safetensors"
+    right = (tmp_path / "a" / file).read_bytes()
+    shutil.copy(tmp_path / "b" / file, tmp_path / "a" / file)
+    refused(
+        "lacks ddn on samples 4–7 .*00004.004-0020.safetensors belongs to another record",
+        tmp_path / "a",
+        lambda: Evaluation.load(tmp_path / "a").distances,
+    )
+    same(evaluate(*problem, out=tmp_path / "a", **OPTIONS), evaluate(*problem, **OPTIONS))
+    assert len((tmp_path / "a" / file).read_bytes()) == len(right)
+    same(Evaluation.load(tmp_path / "a"), own)
+
+
+def test_a_unit_of_another_record_is_not_gone_on_with(problem, tmp_path):
+    other = conv_net(SHAPE, classes=10, seed=6)
+    held = evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    evaluate(other, problem[1], other(problem[1]).argmax(1), out=tmp_path / "b", **OPTIONS)
+    for path in (tmp_path / "b" / "units").rglob("*.safetensors"):
+        shutil.copy(path, tmp_path / "a" / path.relative_to(tmp_path / "b"))
+    same(held.extend(LARGER), evaluate(*problem, **OPTIONS | {"ensemble": LARGER}))
+
+
+@pytest.mark.parametrize("change", ["images", "labels", "fewer"])
+def test_other_samples_are_refused_when_the_clean_pass_is_gone(problem, tmp_path, change):
+    model, images, labels = problem
+    evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    clean = tmp_path / "a" / "clean.safetensors"
+    clean.write_bytes(clean.read_bytes()[:-5])
+    others = {
+        "images": (1 - images, model(1 - images).argmax(1)),
+        "labels": (images, (labels + 1) % 10),
+        "fewer": (images[:4], labels[:4]),
+    }
+    with pytest.raises(FrontierError, match="8 other samples"):
+        evaluate(model, *others[change], out=tmp_path / "a", **OPTIONS)
+    same(evaluate(*problem, out=tmp_path / "a", **OPTIONS), evaluate(*problem, **OPTIONS))
+
+
+# Data that changes
+
+
+class Augmented(Dataset):
+    def __init__(self, images, labels):
+        self.images, self.labels = images, labels
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, place):
+        image = self.images[place]
+        return (image + 0.05 * torch.randn(image.shape)).clamp(0, 1), int(self.labels[place])
+
+
+def test_data_that_is_other_each_time_is_refused(problem, tmp_path):
+    model, images, labels = problem
+    loader = DataLoader(Augmented(images, labels), batch_size=4)
+    with pytest.raises(FrontierError, match=r"gives other images each time it is read.*take random transforms out"):
+        evaluate(model, loader, out=tmp_path / "a", **OPTIONS)
+
+
+@dataclass(eq=False)
+class Turning:
+    """Samples that change after so many reads."""
+
+    pixels: torch.Tensor
+    labels: torch.Tensor
+    left: int
+    name: str = "turning"
+    class_names: None = None
+
+    def __len__(self):
+        return len(self.labels)
+
+    def images(self, rows):
+        self.left -= 1
+        return self.pixels[rows] if self.left >= 0 else 1 - self.pixels[rows]
+
+
+@pytest.mark.parametrize("reads", [2, 3, 4, 5, 6])
+def test_data_that_changes_later_is_noticed_by_whoever_reads_it(problem, tmp_path, reads):
+    model, images, labels = problem
+    with pytest.raises(FrontierError, match="turning gives other images each time"):
+        evaluate(model, Turning(images, labels, reads), out=tmp_path / "a", **OPTIONS)
+    done = Store(tmp_path / "a").units()
+    assert len(done) == max(0, reads - 5)  # two reads for ids, one to try the model, two for the clean pass
+
+
+# Other code
+
+
+def edit_record(place, **changes):
+    path = Path(place) / "record.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_other_code_is_not_mixed_in_but_its_record_can_be_read(problem, tmp_path):
+    evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    edit_record(tmp_path / "a", sources="0" * 32)
+    for unit, queries in Store(tmp_path / "a").units().items():  # as that code would have marked them
+        mark_again(tmp_path / "a", unit, queries)
+    own = evaluate(*problem, **OPTIONS)
+    same(Evaluation.load(tmp_path / "a"), own)
+    same(evaluate(*problem, out=tmp_path / "a", **OPTIONS), own)  # nothing is to be computed
+    message = "was computed by other code: advfrontier .* 00000000; here is .*choose a new folder.*still be read"
+    with pytest.raises(FrontierError, match=message):
+        evaluate(*problem, out=tmp_path / "a", **OPTIONS | {"ensemble": LARGER})
+    assert Evaluation.load(tmp_path / "a").ensemble == SMALL
+    same(Evaluation.load(tmp_path / "a"), own)
+    more = torch.cat([problem[1], 1 - problem[1]])
+    with pytest.raises(FrontierError, match=message):
+        evaluate(problem[0], more, torch.cat([problem[2], problem[2]]), out=tmp_path / "a", **OPTIONS)
+    same(Evaluation.load(tmp_path / "a"), own)
+
+
+def mark_again(place, unit, queries):
+    store = Store(place, writing=True)
+    record, stored = store.record(), store.read_unit(unit, queries)
+    evaluation = Evaluation.load(place)
+    of = identity.basis(record, {key: record[key] for key in ("norm", "seed", "shard", "device", "dtype", "threads")})
+    mark = evaluation._clean.unit_mark(of, record["solvers"][unit.run], unit)
+    store.write_unit(unit, queries, stored.tensors, {**stored.words, "belongs": mark})
+
+
+def test_the_digest_of_the_code_is_that_of_its_files(tmp_path, monkeypatch):
+    package = Path(identity.__file__).parent.parent
+    shutil.copytree(package, tmp_path / "advfrontier", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(identity, "files", lambda _: tmp_path / "advfrontier")
+    digest = identity.sources.__wrapped__
+    assert digest() == identity.sources()
+    (tmp_path / "advfrontier" / "report" / "page.py").write_text("")
+    assert digest() == identity.sources()
+    edited = tmp_path / "advfrontier" / "solvers" / "fmn.py"
+    edited.write_text(edited.read_text() + "\n")
+    assert digest() != identity.sources()
+
+
+def test_a_worker_with_other_code_says_so(problem, tmp_path, monkeypatch):
+    store = evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    work = store._session._work(elsewhere=True)
+    monkeypatch.setattr("advfrontier.evaluation.units.sources", lambda: "1" * 32)
+    with pytest.raises(FrontierError, match=r"other code of advfrontier \(11111111, not"):
+        work(store._session.missing({"alma": 20})[0])
+
+
+def test_solvers_with_other_parameters_are_refused_and_used_ones_recorded(problem, tmp_path):
+    model, images, labels = problem
+    data = as_samples(images, labels)
+    options = {"norm": "L2", "queries": 20, "batch_size": 4}
+    trace_to(str(tmp_path / "a"), model, data, runs=["ddn", "fmn:restart1"], **options)
+    held = Store(tmp_path / "a").record()["solvers"]
+    assert set(held) == {"ddn", "fmn"}
+    assert held["fmn"] == repr(Fmn())
+    refused(
+        r"another solver of fmn: Fmn\(alpha=None.*, not Fmn\(alpha=1",
+        tmp_path / "a",
+        lambda: trace_to(str(tmp_path / "a"), model, data, runs=["fmn"], solvers={"fmn": Fmn(alpha=1.0)}, **options),
+    )
+    edit_record(tmp_path / "a", solvers=held | {"fmn": "Fmn(alpha=7)"})
+    refused(
+        r"another solver of fmn: Fmn\(alpha=7\), not Fmn\(alpha=None",
+        tmp_path / "a",
+        lambda: trace_to(str(tmp_path / "a"), model, data, runs=["ddn"], **options),
+    )
+
+
+def test_another_version_of_what_rounds_is_a_flag(problem, tmp_path):
+    evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    versions = json.loads((tmp_path / "a" / "record.json").read_text())["versions"]
+    edit_record(tmp_path / "a", versions=versions | {"torch": "1.0"})
+    assert evaluate(*problem, out=tmp_path / "a", **OPTIONS).flags == ()  # nothing was computed by the newer one
+    done = evaluate(*problem, out=tmp_path / "a", **OPTIONS | {"ensemble": LARGER})
+    assert done.flags == (
+        f"computed with several versions of torch (1.0, {torch.__version__}), which may round differently",
+    )
+    assert doubts(done) == ()  # which is no reason to rank it in brackets
+    again = evaluate(*problem, out=tmp_path / "a", **OPTIONS | {"ensemble": LARGER})
+    assert again.flags == done.flags
+    assert len(again.record["also"]) == 1
+
+
+# What is ordinary
+
+
+def test_ordinary_inputs(problem, tmp_path):
+    model, images, labels = problem
+    expected = evaluate(*problem, seed=3, **OPTIONS)
+    asked = images.clone().requires_grad_()
+    same(evaluate(model, asked, labels, seed=np.int64(3), out=tmp_path / "a", **OPTIONS), expected)
+    assert Evaluation.load(tmp_path / "a").seed == 3
+    same(evaluate(model, [(asked[:5], labels[:5]), (asked[5:], labels[5:])], seed=3, **OPTIONS), expected)
+    plain = {"norm": "L2", "runs": ["fmn"], "queries": 20}
+    one, two = trace(model, asked, labels, seed=np.int64(3), **plain), trace(model, images, labels, seed=3, **plain)
+    assert (one.distances == two.distances).all()
+
+
+# What is left behind
+
+
+def test_samples_that_are_added_lose_no_count_and_leave_no_file(problem, tmp_path):
+    model, images, labels = problem
+    watch = Watch.on(model)
+    evaluate(model, images[:6], labels[:6], out=tmp_path / "a", **OPTIONS)
+    grown = evaluate(model, images, labels, out=tmp_path / "a", **OPTIONS)
+    assert watch.total == sum(grown.counts.values())
+    same(grown, evaluate(*problem, **OPTIONS))
+    shards = {path.name.split("-")[0].removesuffix(".safetensors") for path in (tmp_path / "a").rglob("*+*")}
+    assert shards == {"00000+004", "00004+004"}
+    spent = grown.counts
+    again = evaluate(model, images, labels, out=tmp_path / "a", **OPTIONS)
+    assert again.counts == {**spent, "checks": spent["checks"] + 8}
+
+
+def test_samples_added_to_a_trace_lose_no_count(problem, tmp_path):
+    model, images, labels = problem
+    watch = Watch.on(model)
+    options = {"norm": "L2", "runs": ["fmn", "ddn"], "queries": 20, "batch_size": 4}
+    for count in (6, 8):
+        done = trace_to(str(tmp_path / "a"), model, as_samples(images[:count], labels[:count]), **options)
+    assert watch.total == sum(done.counts.values())
+
+
+@pytest.mark.parametrize("wrong", ["model", "interrupted"])
+def test_what_fails_without_a_folder_leaves_none(problem, tmp_path, monkeypatch, wrong):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model, images, labels = problem
+    if wrong == "interrupted":
+        interrupt(monkeypatch, 1)
+    with pytest.raises((FrontierError, KeyboardInterrupt)):
+        evaluate(model if wrong == "interrupted" else nn.Flatten(0), images, labels, **OPTIONS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_images_that_are_lost_are_written_again(problem, tmp_path):
+    evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    lost = tmp_path / "a" / "originals" / "00004+004.safetensors"
+    lost.unlink()
+    with pytest.raises(FrontierError, match=r"images of samples 4–7.*remove originals/00004\+004.safetensors if"):
+        Evaluation.load(tmp_path / "a").adversarials  # noqa: B018
+    evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    assert torch.equal(Evaluation.load(tmp_path / "a").originals, problem[1])
+
+
+# What is read
+
+
+def test_chosen_rows_are_read_alone(problem, tmp_path):
+    evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    whole = Evaluation.load(tmp_path / "a")
+    rows = [7, 0, 3, 3]
+    chosen = Evaluation.load(tmp_path / "a")
+    assert torch.equal(chosen.points(rows), whole.adversarials[rows])
+    assert torch.equal(chosen.images(rows), problem[1][rows])
+    assert not {"originals", "adversarials"} & set(chosen.__dict__)
+
+
+def test_figures_do_not_read_points_or_states(tmp_path, monkeypatch):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
+    images, labels = samples(model, 8, (3, 32, 32), seed=1)
+    evaluate(model, images, labels, out=tmp_path / "a", **OPTIONS)
+    read, original = [], Store.read_unit
+
+    def noted(self, unit, queries, names=None):
+        found = original(self, unit, queries, names)
+        read.append(sum(tensor.nbytes for tensor in found.tensors.values()))
+        return found
+
+    monkeypatch.setattr(Store, "read_unit", noted)
+    held = Evaluation.load(tmp_path / "a")
+    assert held.curve().at(0) == 1
+    assert held.counts["attack"] == 8 * SMALL.total
+    assert held.predictions.shape == (8,)
+    assert held.distances_at(20).shape == (8,)
+    assert sum(read) < 2000
+    read.clear()
+    held.points([0, 1])
+    assert max(read) == 4 * images[0].nbytes  # the points of one unit, and not its state
+    assert len(read) <= 2

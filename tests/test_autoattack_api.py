@@ -1,0 +1,69 @@
+"""What AutoAttack's users get by run: AutoAttack's shape, without every run's points in memory at once."""
+
+import io
+import weakref
+from collections import Counter
+
+import pytest
+import torch
+from support.models import conv_net, samples
+
+from advfrontier import Evaluation
+from advfrontier.autoattack_api import AutoAttack
+
+
+@pytest.fixture
+def attacked():
+    model = conv_net()
+    images, labels = samples(model, 6, (1, 8, 8))
+    labels[0] = (labels[0] + 1) % 4  # misclassified anyway
+    adversary = AutoAttack(model, norm="Linf", eps=0.05, verbose=False)
+    return adversary, adversary.run_standard_evaluation_individual(images, labels, return_labels=True), images
+
+
+def test_every_run_has_its_points_within_eps(attacked):
+    adversary, found, images = attacked
+    record = adversary.evaluation
+    assert list(found) == list(record.ensemble.runs)
+    assert len(found) == len(record.ensemble.runs)
+    moved = 0
+    for run, (points, classes) in found.items():
+        near = torch.from_numpy(record.trajectories[run][-1] <= adversary.eps) & (record.labels >= 0)
+        near[0] = False
+        moved += int(near.sum())
+        assert torch.equal((points != images).flatten(1).any(1), near)
+        assert ((points - images).abs().amax() <= adversary.eps * (1 + 1e-6)).all()
+        with torch.no_grad():
+            assert torch.equal(adversary.model(points).argmax(1), classes)
+    assert moved
+    with pytest.raises(KeyError):
+        found["nothing"]
+
+
+def test_points_are_read_when_asked_for_and_not_kept(attacked, monkeypatch):
+    _, found, _ = attacked
+    reads, by_run = Counter(), Evaluation.by_run
+
+    def counted(self):
+        for run, *rest in by_run(self):
+            reads[run] += 1
+            yield run, *rest
+
+    monkeypatch.setattr(Evaluation, "by_run", counted)
+    found = type(found)(found._found, found._eps, labels=False)
+    first, *others = found
+    held = [weakref.ref(found[run]) for run in found]
+    assert [ref() for ref in held] == [None] * len(found)
+    assert set(reads.values()) == {1}
+    assert torch.equal(found[others[-1]], dict(found)[others[-1]])  # asked for out of order
+    assert found[first].shape == found[first].shape
+
+
+def test_saved_it_is_a_dict(attacked):
+    _, found, _ = attacked
+    file = io.BytesIO()
+    torch.save(found, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=True)
+    assert isinstance(loaded, dict)
+    assert all(torch.equal(loaded[run][0], points) for run, (points, _) in found.items())
