@@ -298,7 +298,7 @@ while True:
     if child == 0:
         work({out!r} + "/killed")
         os._exit(0)
-    deadline = time.monotonic() + (random.uniform(0, lasts / 12) if killed < 20 else 600)
+    deadline = time.monotonic() + (random.uniform(0, lasts / 25) if killed < 20 else 600)
     status = None
     while time.monotonic() < deadline and status is None:
         pid, code = os.waitpid(child, os.WNOHANG)
@@ -480,3 +480,18 @@ def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):
     stored = Store(tmp_path / "a").read("originals/00000+011")[0]["images"]
     assert stored.dtype == torch.uint8
     assert torch.equal(done.originals, images)
+
+
+def test_a_budget_that_runs_nothing_is_refused_before_anything_is_written(problem, tmp_path):
+    with pytest.raises(FrontierError, match="5 queries are too few to run anything: expected at least 10"):
+        evaluate(*problem, norm="L2", ensemble=5, out=tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_folder_of_norms_says_which_it_holds(problem, tmp_path):
+    done = evaluate(*problem, norm="L2", ensemble=100, out=tmp_path / "L2", name="mine")
+    with pytest.raises(FrontierError, match=r"holds no evaluation: it holds L2: open .*/L2"):
+        Evaluation.load(tmp_path)
+    assert repr(done) == f"<Evaluation of mine in L2, {len(done.samples)} samples, 100 queries>"
+    with pytest.raises(FrontierError, match="2 radii at once: expected one"):
+        done.robust_accuracy([0.1, 0.2])

@@ -21,6 +21,7 @@ from advfrontier.frontier import (
 from advfrontier.frontier.allocation import ordered
 from advfrontier.frontier.certificate import bound_at, knapsack
 from advfrontier.frontier.construction import applied, gain
+from advfrontier.frontier.problem import levels_of
 from advfrontier.pool import Run, violations
 
 BUDGET = 4000  # 4 T
@@ -103,6 +104,14 @@ def test_tiers_are_nested_feasible_and_reproduced_by_the_order_of_moves(seed, pl
         assert part.total <= budget
         assert part.contains(smaller)
         smaller = part
+
+
+def test_levels_are_tenths_of_what_was_traced():
+    assert levels_of(1000) == tuple(range(100, 1001, 100))
+    assert levels_of(300) == (30, 60, 90, 120, 150, 180, 210, 240, 270, 300)
+    assert levels_of(40) == (10, 20, 30, 40)
+    traces = Trajectories(("fmn",), np.array([10, 20]), np.array([[[2.0, 3.0], [1.0, 3.0]]]), ("a", "b"), "L2")
+    assert allocate([traces], budgets=(20,))[0].queries == {"fmn": 20}
 
 
 def test_tiers_are_nested_with_ordered_restarts():

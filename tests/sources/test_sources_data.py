@@ -278,6 +278,7 @@ def test_tensors_and_loaders_become_samples():
         as_samples(DataLoader(TensorDataset(UNIT, labels), batch_size=7)),
         as_samples(DataLoader(Stream(), batch_size=7)),
         as_samples(zip(UNIT.split(6), labels.split(6), strict=True)),
+        as_samples(UNIT.numpy(), LABELS),
     ):
         assert torch.equal(given.images(ROWS), UNIT[ROWS])
         assert torch.equal(given.labels, labels)
@@ -304,8 +305,14 @@ def test_a_loader_over_a_dataset_is_read_on_demand_in_the_order_of_its_sampler()
         ((UNIT, torch.zeros(20)), "labels are torch.float32"),
         ((UNIT, torch.zeros(20, 10, dtype=torch.int64)), r"labels of shape \(20, 10\)"),
         ((UNIT[0], torch.zeros(3, dtype=torch.int64)), r"shape \(3, 6, 5\)"),
+        (
+            (UNIT.flatten(1), torch.from_numpy(LABELS)),
+            r"shape \(20, 90\).*flat inputs go as \(samples, 1, 1, features\)",
+        ),
+        ((UNIT[:0], torch.from_numpy(LABELS)[:0]), r"no images, shape \(0, 3, 6, 5\)"),
+        ((UNIT * torch.nan, torch.from_numpy(LABELS)), "pixels are not all finite"),
         ((DataLoader(UNIT), None), "expected .image, label. pairs"),
-        ((DataLoader(Rows(UNIT)), torch.zeros(20)), "labels given apart from a DataLoader"),
+        ((DataLoader(Rows(UNIT)), torch.zeros(20)), "images are a DataLoader with labels given apart"),
         (([],), "expected batches of"),
         ((DataLoader(Rows([torch.rand(3, 4, 4), torch.rand(3, 5, 5)]), batch_size=1),), "images of different sizes"),
     ],

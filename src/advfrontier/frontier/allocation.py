@@ -14,7 +14,7 @@ import numpy as np
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.certificate import certify
 from advfrontier.frontier.construction import applied, greedy
-from advfrontier.frontier.problem import LEVELS, build_problem
+from advfrontier.frontier.problem import build_problem
 from advfrontier.frontier.swaps import improve
 from advfrontier.pool import TIERS, Ensemble, Move
 
@@ -29,7 +29,7 @@ def allocate(
     trajectories: Iterable[Trajectories],
     *,
     budgets: Sequence[int] = TIERS,
-    levels: Sequence[int] = LEVELS,
+    levels: Sequence[int] | None = None,
     name: str = "greedy",
     plain: bool = False,
     ordered_restarts: bool = False,

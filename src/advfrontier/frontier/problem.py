@@ -21,6 +21,7 @@ from advfrontier.frontier.curve import epsilon_min
 from advfrontier.frontier.measure import unbroken_flag
 from advfrontier.frontier.optimality import degenerate
 from advfrontier.pool import Run, closure
+from advfrontier.pool.ensemble import CHECKPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -100,22 +101,34 @@ class Problem:
         return {self.runs[run]: int(self.costs[levels[run]]) for run in np.flatnonzero(levels)}
 
 
+def levels_of(queries: int) -> tuple[int, ...]:
+    """The paper's levels for whole runs, tenths of what was traced for shorter ones."""
+    if queries == LEVELS[-1]:
+        return LEVELS
+    tenths = (round(k * queries / 10 / CHECKPOINT) * CHECKPOINT for k in range(1, 11))
+    return tuple(sorted({level for level in tenths if level}))
+
+
 def build_problem(
-    trajectories: Iterable[Trajectories], *, levels: Sequence[int] = LEVELS, ordered_restarts: bool = False
+    trajectories: Iterable[Trajectories], *, levels: Sequence[int] | None = None, ordered_restarts: bool = False
 ) -> Problem:
-    """Put the trajectories of several models, one at a time, into one allocation problem."""
-    if not levels or levels[0] < 1 or list(levels) != sorted(set(levels)):
+    """Put the trajectories of several models, one at a time, into one allocation problem.
+
+    Without `levels` a run may be given tenths of what the first model's trajectories go to.
+    """
+    if levels is not None and (not levels or levels[0] < 1 or list(levels) != sorted(set(levels))):
         raise FrontierError(f"levels {list(levels)}: expected rising numbers of queries such as 100, 200, … 1000")
     first: Trajectories | None = None
     blocks: list[NDArray[np.float64]] = []
     flags: list[str] = []
     for number, traces in enumerate(trajectories, start=1):
         first = first or traces
+        levels = levels or levels_of(int(first.queries[-1]))
         _check_comparable(first, traces, number)
         block, told = _worth(traces, levels)
         blocks.append(block)
         flags += [f"model {number}: {flag}" for flag in told]
-    if first is None:
+    if first is None or levels is None:
         raise FrontierError("no trajectories given: expected those of at least one model")
     values = np.concatenate(blocks, axis=2)
     values /= len(blocks)

@@ -7,11 +7,12 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.bench.layout import levels_of, tier_name
+from advfrontier.evaluation.bench.layout import tier_name
 from advfrontier.evaluation.identity import versions
 from advfrontier.evaluation.trace import finished_runs, load_traces
 from advfrontier.evaluation.units import read_clean
 from advfrontier.frontier.allocation import allocate
+from advfrontier.frontier.problem import levels_of
 from advfrontier.pool import Ensemble
 from advfrontier.store import Store, open_folder
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.baseline import NORMS as BASELINE_NORMS
-from advfrontier.frontier.problem import LEVELS
+from advfrontier.frontier.problem import levels_of
 from advfrontier.pool import MAX_QUERIES, TIERS, Run, check_run, paper_ensemble
 from advfrontier.pool import pool as pool_of
 from advfrontier.pool.ensemble import CHECKPOINT
@@ -98,14 +98,6 @@ class Bench:
     def results(self) -> str:
         """The folder of tables and figures."""
         return f"{self.out}/results"
-
-
-def levels_of(queries: int) -> tuple[int, ...]:
-    """The paper's levels for whole runs, tenths of what was traced for shorter ones."""
-    if queries == MAX_QUERIES:
-        return LEVELS
-    tenths = (round(k * queries / 10 / CHECKPOINT) * CHECKPOINT for k in range(1, 11))
-    return tuple(sorted({level for level in tenths if level}))
 
 
 def tier_name(budget: int) -> str:
