@@ -122,7 +122,7 @@ def test_what_cannot_be_ranked():
     with pytest.raises(FrontierError, match="m0 comes more than once in Linf"):
         rank([record("m0"), record("m0", seed=1)])
     with pytest.raises(
-        FrontierError, match=r"different samples \(0 only in the former, 10 only in the latter\).*--seed"
+        FrontierError, match=r"different samples \(0 only in the former, 10 only in the latter\).*--sample-seed"
     ):
         rank([record("a"), record("b", n=50)])
     with pytest.raises(FrontierError, match=r"20 of 80 samples are not among the 60.*--data fashion-mnist"):

@@ -17,7 +17,7 @@ from advfrontier.threat.norms import TINY
 
 Loss = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
 
-CE_MARGIN = 5.0  # to which the cross-entropy scales the input's margin
+LEAST_MARGIN = 3.0  # to which the cross-entropy stretches the input's margin where it is smaller
 DLR_TOLERANCE = 1e-4  # how far beyond the boundary ALMA aims, over the spread
 
 
@@ -46,13 +46,13 @@ def plain_ce(
 
 
 def ce(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None) -> Tensor:
-    """The cross-entropy as log-odds, of logits scaled for each sample so that the input's margin is CE_MARGIN.
+    """The cross-entropy as log-odds, of logits stretched for each sample so that the input's margin is LEAST_MARGIN.
 
     Log-odds order points as the cross-entropy does and have its gradient's direction, but never saturate. The gradient
     is a mean over all rivals, weighted by their probabilities: with flat logits it would point at none of them.
     """
     if input_margin is not None:
-        logits = logits * (CE_MARGIN / input_margin.clamp(min=TINY))[:, None]
+        logits = logits * (LEAST_MARGIN / input_margin.clamp(min=TINY)).clamp_(min=1)[:, None]
     classes = labels if targets is None else targets
     odds = _logit(logits, classes) - logits.scatter(1, classes[:, None], -torch.inf).logsumexp(1)
     return odds if targets is None else -odds
