@@ -131,7 +131,7 @@ def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_p
     with pytest.raises(KeyboardInterrupt):
         Evaluation.load(tmp_path / "a").extend(LARGER, model=problem[0])
     release()
-    with pytest.raises(FrontierError, match=r"holds larger with 100 queries, unfinished \(the same call.*which small"):
+    with pytest.raises(FrontierError, match=r"holds 100 queries per sample, unfinished \(the same call.*which the"):
         evaluate(*problem, out=tmp_path / "a", **OPTIONS)
     done = evaluate(*problem, out=tmp_path / "a", **OPTIONS | {"ensemble": LARGER})
     same(done, evaluate(*problem, **OPTIONS | {"ensemble": LARGER}))
@@ -145,6 +145,13 @@ def test_an_extend_that_did_nothing_yet_can_be_taken_back(problem, tmp_path, mon
     release()
     same(evaluate(*problem, out=tmp_path / "a", **OPTIONS), evaluate(*problem, **OPTIONS))
     assert Evaluation.load(tmp_path / "a").ensemble == SMALL
+
+
+def test_all_commands_that_made_a_record_are_kept(problem, tmp_path):
+    held = evaluate(*problem, out=tmp_path / "a", command="advfrontier evaluate", **OPTIONS)
+    held.extend(LARGER, command="advfrontier extend a")
+    again = Evaluation.load(tmp_path / "a").extend(LARGER, model=problem[0], command="advfrontier extend a")
+    assert again.commands == ("advfrontier evaluate", "advfrontier extend a")
 
 
 def test_an_interrupted_evaluate_says_its_command(problem, tmp_path, monkeypatch):

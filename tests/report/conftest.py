@@ -42,7 +42,7 @@ def hostile(evil, summaries, references, tmp_path_factory):
     own, others = summaries(evil), summaries(evil + "2", seed=4)
     for summary in own:
         object.__setattr__(summary, "flags", (evil,))
-        object.__setattr__(summary, "command", f"advfrontier evaluate {evil}")
+        object.__setattr__(summary, "commands", (f"advfrontier evaluate {evil}",))
         object.__setattr__(summary, "versions", {evil: evil})
     pair = own[2], others[2]
     found = compare(*(Evaluated(s.model, s.distances, s.samples, s.tier) for s in pair))

@@ -39,7 +39,7 @@ class Record:
     flags: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=lambda: {"advfrontier": "0.1.0", "torch": "2.13.0"})
-    command: str = "advfrontier evaluate zoo:F3 --data fashion-mnist --norm Linf --tier 12k --out runs/mine"
+    commands: tuple = ("advfrontier evaluate zoo:F3 --data fashion-mnist --norm Linf --tier 12k --out runs/mine",)
     seconds: float = 12.5
     class_names: tuple[str, ...] | None = None
 

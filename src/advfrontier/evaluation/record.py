@@ -46,12 +46,13 @@ def bring(session: Session, wanted: Ensemble, workers: Workers, *, progress: boo
         before = Ensemble.from_toml(held["ensemble"])
         state = "" if done == units else f", unfinished ({_to_go_on(held)})"
         raise FrontierError(
-            f"{session.store.place} holds {before.name} with {before.total} queries{state}, which {wanted.name} with "
-            f"{wanted.total} does not contain: expected an ensemble that goes further, or another folder"
+            f"{session.store.place} holds {before.total} queries per sample{state}, which the {wanted.total} asked for "
+            "do not contain: expected an ensemble that goes further, or another folder"
         )
     note: dict[str, Any] = {"ensemble": wanted.to_toml(), "keep_state": session.keep_state}
     if command or note["ensemble"] != held.get("ensemble"):  # what will go on with it, should this be interrupted
         note["command"] = command
+        note["commands"] = [*dict.fromkeys([*held.get("commands", []), *([command] if command else [])])]
     session.fulfil(wanted.queries, workers=workers, progress=progress, note=note)
 
 
@@ -220,6 +221,11 @@ class Evaluation:
     def command(self) -> str:
         """What was typed last, if it was: it goes on where the record is not finished."""
         return str(self.record["command"])
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """All that was typed to make the record, in order."""
+        return tuple(self.record["commands"])
 
     # What was found
 

@@ -154,7 +154,7 @@ class NormSummary:
     convergence: Convergence
     wins: tuple[Win, ...]  # most first
     gallery: tuple[GalleryItem, ...]
-    command: str
+    commands: tuple[str, ...]
     versions: dict[str, str]
     seconds: float
 
@@ -217,7 +217,7 @@ def summarise(
         convergence=_convergence(evaluation, limit),
         wins=_wins(evaluation, d),
         gallery=_gallery(evaluation, d, gallery, class_names or evaluation.class_names),
-        command=evaluation.command,
+        commands=evaluation.commands,
         versions=dict(evaluation.versions),
         seconds=float(evaluation.seconds),
     )

@@ -67,7 +67,7 @@ def write_report(
         wins={s.norm: _wins(s) for s in own},
         purposes=list(dict.fromkeys(purpose for s in own for purpose in s.counts)),
         gallery=_gallery(own),
-        commands=list(dict.fromkeys(s.command for s in own)),
+        commands=list(dict.fromkeys(command for s in own for command in s.commands)),
         versions=own[0].versions,
         data=script_json({"model": own[0].model, "norms": norms}),
     )
