@@ -88,6 +88,10 @@ MISTAKES = [
     (["pool", "--norm", "L7"], "unknown norm 'L7'"),
     (["zoo", "card", "F99"], "no model F99"),
     (["frobnicate"], "Unknown command"),
+    (
+        ["evaluate", "nets.py:net", "--data", "npz:data.npz", "--batch-size", "0"],
+        "a batch size of 0: expected at least 1",
+    ),
     (["evaluate", "nets.py:net", "--samples", "many"], "Invalid value for --samples: unable to convert"),
 ]
 

@@ -9,8 +9,9 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from advfrontier.cli.app import typed
-from advfrontier.cli.options import Data, Device, Json, Machine, Norm, Seed, Threads, WorkerCount, check_device, norms
+from advfrontier.cli.options import Data, Device, Json, Machine, Norm, Seed, Threads, WorkerCount, norms
 from advfrontier.cli.showing import say_json
+from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.bench import (
     Bench,
@@ -297,7 +298,7 @@ def bench_status(
     known = read_calibration(target.out, device=device, threads=threads)
     standing = status(target, known)
     if calibration and standing.queries and standing.seconds is None:
-        check_device(device)
+        find_device(device)
         busy = {part.model for part in standing.parts if part.left}
         models = [model for model in target.benchmark.models if model.id in busy]
         standing = status(target, calibrate(target, models, device=device, threads=threads))

@@ -8,8 +8,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from advfrontier.cli.app import typed
-from advfrontier.cli.options import Budget, Data, Machine, Norm, Output, Seed, Workers, check_device, norms
+from advfrontier.cli.options import Budget, Data, Machine, Norm, Output, Seed, Workers, norms
 from advfrontier.cli.showing import show
+from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.bench import folder_name
 from advfrontier.evaluation.evaluate import evaluate
@@ -102,7 +103,7 @@ def extend_command(
     output.check()
     done = find_evaluations([record])
     for evaluation in done:
-        check_device(evaluation.record["device"])
+        find_device(evaluation.record["device"])
         count = workers.count(evaluation.record["device"], evaluation.record["threads"])
         evaluation.extend(ensemble, model=model, workers=count, ray=workers.ray, progress=True, command=typed())
     show(done, record, output)

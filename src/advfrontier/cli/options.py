@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import torch
 from cyclopts import Parameter
 
+from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.export import check_format
 from advfrontier.evaluation.radii import parse_radii, reference_radii
@@ -74,7 +75,7 @@ class Machine(Workers):
 
     def settings(self) -> dict[str, Any]:
         """As the functions that do the work are told it."""
-        check_device(self.device)
+        find_device(self.device)
         workers, threads = self.resolved()
         return {"device": self.device, "threads": threads, "workers": workers, "ray": self.ray}
 
@@ -142,15 +143,6 @@ def check_shown(radii: str | None, export: str | None) -> None:
     """Refuse radii that are none, and exports that cannot be written."""
     parse_radii(radii or "")
     check_format(export)
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that this machine does not have."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # the latter is how a torch without CUDA says so
-        reason = str(error).split("\n", maxsplit=1)[0]
-        raise FrontierError(f"the device {device} cannot be used here ({reason}): expected one such as cpu") from error
 
 
 def norms(text: str) -> tuple[str, ...]:

@@ -34,8 +34,9 @@ def find_device(name: str | torch.device) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise FrontierError(f"cannot compute on {str(name)!r} here ({error}): expected cpu, cuda or mps") from error
+    except (RuntimeError, AssertionError) as error:  # the latter is how a torch without CUDA says so
+        reason = str(error).split("\n", maxsplit=1)[0]
+        raise FrontierError(f"the device {name} cannot be used here ({reason}): expected one such as cpu") from error
     return device
 
 

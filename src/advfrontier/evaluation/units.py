@@ -55,6 +55,9 @@ class Terms:
     def __post_init__(self) -> None:
         for name in ("seed", "shard", "threads"):  # NumPy's integers are no numbers to JSON
             object.__setattr__(self, name, int(getattr(self, name)))
+        for name, value in (("batch size", self.shard), ("number of threads", self.threads)):
+            if value < 1:
+                raise FrontierError(f"a {name} of {value}: expected at least 1")
 
     @property
     def precision(self) -> torch.dtype:
