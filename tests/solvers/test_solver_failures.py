@@ -24,9 +24,7 @@ def test_random_tanh_network(norm, run):
     model = tanh_mlp((48,), seed=1)
     bench = Bench.of(model, *samples(model, 32, (48,)), norm)
     unit = bench.finished(run)
-    unbroken = int(unit.distances().isinf().sum())
-    # The pull towards one class may leave a sample: APGD_min-CE does in ℓ1. Runs of the solver proper may not.
-    assert unbroken <= (2 if unit.run.variant == "target" else 0)
+    assert unit.distances().isfinite().all()
     assert flips(bench, unit) == [0, 0, 0]
 
 
