@@ -1,0 +1,54 @@
+"""Flags: what a reader must know before trusting a result, each with a kind that programs can ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Kind(StrEnum):
+    """What a flag is about."""
+
+    TRAINING = "training"  # the model was in train mode
+    VERSIONS = "versions"  # several versions of a library that rounds have worked on it
+    UNBROKEN = "unbroken"  # samples that no run ever broke
+    PROBABILITIES = "probabilities"  # the model returns probabilities, not logits
+    RANDOM = "random"  # the model's answers vary
+    BATCH = "batch"  # the answer for an image depends on the others of the batch
+    ZERO_GRADIENTS = "zero-gradients"
+    BAD_GRADIENTS = "bad-gradients"  # not finite
+    MISLEADING_GRADIENTS = "misleading-gradients"  # the loss does not move as its gradient says
+    BEATEN = "beaten"  # an attack without gradients found nearer points than those with them
+    CLEAN_ACCURACY = "clean-accuracy"  # near chance or below: the labels or images may not be the model's
+    FLIPPED = "flipped"  # kept points were classified correctly in another batch
+    REJECTED = "rejected"  # points of a foreign attack that do not count as misclassified
+    PRECISION = "precision"  # the logits are too coarse for their margin
+
+
+# These say how a result was made; all others say that its distances may be too large.
+_HARMLESS = frozenset({Kind.TRAINING, Kind.VERSIONS, Kind.UNBROKEN})
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One thing to know, as a sentence."""
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it says that distances may be too large."""
+        return self.kind not in _HARMLESS
+
+
+def doubts(flags: Iterable[Flag]) -> tuple[Flag, ...]:
+    """The flags that say that distances may be too large: a model that has any is ranked in brackets."""
+    return tuple(flag for flag in flags if flag.doubtful)
