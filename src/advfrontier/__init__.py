@@ -10,19 +10,32 @@ if TYPE_CHECKING:
     from advfrontier.evaluation.comparing import compare
     from advfrontier.evaluation.evaluate import evaluate
     from advfrontier.evaluation.ranking import rank
-    from advfrontier.evaluation.record import Evaluation
+    from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.trace import Traces, trace
+    from advfrontier.execution import Machine
     from advfrontier.frontier.allocation import allocate
     from advfrontier.pool.ensemble import Ensemble
 
 __version__ = "0.1.0"
-__all__ = ["Ensemble", "Evaluation", "FrontierError", "Traces", "allocate", "compare", "evaluate", "rank", "trace"]
+__all__ = [
+    "Ensemble",
+    "Evaluation",
+    "FrontierError",
+    "Machine",
+    "Traces",
+    "allocate",
+    "compare",
+    "evaluate",
+    "rank",
+    "trace",
+]
 
 # Imported on first use: the rooms that need no torch stay quick to import.
 _HOMES = {
     "Ensemble": "advfrontier.pool.ensemble",
-    "Evaluation": "advfrontier.evaluation.record",
+    "Evaluation": "advfrontier.evaluation.evaluation",
     "FrontierError": "advfrontier.errors",
+    "Machine": "advfrontier.execution.machine",
     "Traces": "advfrontier.evaluation.trace",
     "allocate": "advfrontier.frontier.allocation",
     "compare": "advfrontier.evaluation.comparing",

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluate import Evaluation, evaluate
+from advfrontier.evaluation.evaluate import evaluate
+from advfrontier.evaluation.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +77,7 @@ class AutoAttack:
             seed=self.seed,
             out=state_path,
             batch_size=bs,
-            device=str(self.device),
+            machine=str(self.device),
             progress=self.verbose,
         )
         self.evaluation = found

@@ -16,6 +16,7 @@ class Kind(StrEnum):
     TRAINING = "training"  # the model was in train mode
     VERSIONS = "versions"  # several versions of a library that rounds have worked on it
     UNBROKEN = "unbroken"  # samples that no run ever broke
+    INTERRUPTED = "interrupted"  # an extension is not finished: figures are those of the tier before
     PROBABILITIES = "probabilities"  # the model returns probabilities, not logits
     RANDOM = "random"  # the model's answers vary
     BATCH = "batch"  # the answer for an image depends on the others of the batch
@@ -30,7 +31,7 @@ class Kind(StrEnum):
 
 
 # These say how a result was made; all others say that its distances may be too large.
-_HARMLESS = frozenset({Kind.TRAINING, Kind.VERSIONS, Kind.UNBROKEN})
+_HARMLESS = frozenset({Kind.TRAINING, Kind.VERSIONS, Kind.UNBROKEN, Kind.INTERRUPTED})
 
 
 @dataclass(frozen=True)

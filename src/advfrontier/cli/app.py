@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError
 
 from advfrontier import __version__
 from advfrontier.errors import FrontierError
+from advfrontier.record.header import typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command. Mistakes end with one message and exit code 2, an interruption with 130."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(words, exit_on_error=False, print_error=True, result_action="return_none")
+        with typed(shlex.join(["advfrontier", *words])):
+            app(words, exit_on_error=False, print_error=True, result_action="return_none")
     except CycloptsError:
         sys.exit(2)
     except BrokenPipeError:
@@ -77,8 +79,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("advfrontier: stopped; what was finished is stored, the same command goes on", file=sys.stderr)
         sys.exit(130)
-
-
-def typed() -> str:
-    """The command as it was typed, for the record."""
-    return shlex.join(["advfrontier", *sys.argv[1:]])

@@ -7,15 +7,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from advfrontier.cli.app import typed
 from advfrontier.cli.options import Budget, Data, Machine, Norm, Output, Seed, Workers, norms
 from advfrontier.cli.showing import show
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.bench import folder_name
 from advfrontier.evaluation.evaluate import evaluate
-from advfrontier.evaluation.records import find_evaluations
-from advfrontier.store.folder import below
+from advfrontier.evaluation.find import find_evaluations
+from advfrontier.execution import Machine as WorkMachine
+from advfrontier.record import below, folder_name
 
 _DATA, _MACHINE, _WORKERS, _BUDGET, _OUTPUT = Data(), Machine(), Workers(), Budget(), Output()
 _TIER = "4k"
@@ -56,7 +55,7 @@ def evaluate_command(
     output.check()
     folder = out or below("runs", folder_name(name or model))
     samples = data.load(model)
-    settings = machine.settings()
+    done_by = machine.machine(keep_state=state)
     done = [
         evaluate(
             model,
@@ -67,10 +66,8 @@ def evaluate_command(
             out=below(folder, each),
             name=name,
             batch_size=data.batch_size,
-            keep_state=state,
+            machine=done_by,
             progress=True,
-            command=typed(),
-            **settings,
         )
         for each in norms(norm)
     ]
@@ -95,17 +92,18 @@ def extend_command(
     record
         The folder of an evaluation, or one that holds several.
     model
-        Where the model is, if the record does not say.
+        Where the model is: needed where the record does not say, or names something that would run code.
     """
     ensemble = budget.chosen()
     if ensemble is None:
         raise FrontierError("extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE")
     output.check()
-    done = find_evaluations([record])
-    for evaluation in done:
-        find_device(evaluation.record["device"])
-        count = workers.count(evaluation.record["device"], evaluation.record["threads"])
-        evaluation.extend(ensemble, model=model, workers=count, ray=workers.ray, progress=True, command=typed())
+    done = []
+    for evaluation in find_evaluations([record]):
+        terms = evaluation.record.header.terms
+        find_device(terms.device)
+        machine = WorkMachine(workers=workers.count(terms.device, terms.threads), ray=workers.ray)
+        done.append(evaluation.extend(ensemble, model=model, machine=machine, progress=True))
     show(done, record, output)
 
 

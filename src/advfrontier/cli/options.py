@@ -12,6 +12,7 @@ from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.export import check_format
 from advfrontier.evaluation.radii import parse_radii, reference_radii
+from advfrontier.execution import Machine as WorkMachine
 from advfrontier.execution.local import cores
 from advfrontier.sources import Samples, load_model, load_samples
 from advfrontier.threat.names import NORMS, norm_name
@@ -73,11 +74,11 @@ class Machine(Workers):
             raise FrontierError(f"--threads is {threads}: expected at least 1")
         return self.count(self.device, threads), threads
 
-    def settings(self) -> dict[str, Any]:
+    def machine(self, *, keep_state: bool = True) -> WorkMachine:
         """As the functions that do the work are told it."""
         find_device(self.device)
         workers, threads = self.resolved()
-        return {"device": self.device, "threads": threads, "workers": workers, "ray": self.ray}
+        return WorkMachine(self.device, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state)
 
 
 @Parameter(name="*")

@@ -3,10 +3,9 @@
 from advfrontier.engine.checks import check_data, check_model
 from advfrontier.engine.clean import CleanPass, clean_pass
 from advfrontier.engine.oracle import Counts, Oracle, find_device
-from advfrontier.engine.unit import CHECKPOINT, Unit, advance, classify, start_unit, verify
+from advfrontier.engine.unit import Unit, advance, classify, start_unit, verify
 
 __all__ = [
-    "CHECKPOINT",
     "CleanPass",
     "Counts",
     "Oracle",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,10 @@ from advfrontier.pool import TARGETS
 from advfrontier.threat.losses import margin
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from advfrontier.engine.oracle import Oracle
     from advfrontier.threat.norms import Norm
 
@@ -29,6 +34,8 @@ _SAFETY_DEFAULT = 1e-5
 class CleanPass:
     """Per sample, on the CPU."""
 
+    labels: Tensor
+    ids: NDArray[np.uint64]  # of the images' contents
     logits: Tensor
     correct: Tensor
     targets: Tensor  # (n, up to 9): wrong classes, likeliest first
@@ -41,7 +48,19 @@ class CleanPass:
 
     def rows(self, rows: Tensor) -> CleanPass:
         """Of these samples only."""
-        return CleanPass(self.logits[rows], self.correct[rows], self.targets[rows], self.boundary[rows])
+        columns = (self.logits, self.correct, self.targets, self.boundary)
+        return CleanPass(self.labels[rows], self.ids[rows.numpy()], *(column[rows] for column in columns))
+
+    def attacked(self, first: int, count: int) -> Tensor:
+        """The rows of a shard that are classified correctly: the others are broken already."""
+        return self.correct[first : first + count].nonzero().squeeze(1) + first
+
+    @classmethod
+    def join(cls, parts: Sequence[CleanPass]) -> CleanPass:
+        """The samples of all parts, one after the other."""
+        columns = zip(*((p.labels, p.logits, p.correct, p.targets, p.boundary) for p in parts), strict=True)
+        labels, *others = (torch.cat(column) for column in columns)
+        return cls(labels, np.concatenate([part.ids for part in parts]), *others)
 
 
 def safety(logits: Tensor) -> Tensor:
@@ -55,7 +74,14 @@ def margin_to_go(logits: Tensor, labels: Tensor, targets: Tensor | None = None) 
 
 
 def clean_pass(
-    oracle: Oracle, images: Tensor, labels: Tensor, norm: Norm, *, batch_size: int, gradients: bool = True
+    oracle: Oracle,
+    images: Tensor,
+    labels: Tensor,
+    ids: NDArray[np.uint64],
+    norm: Norm,
+    *,
+    batch_size: int,
+    gradients: bool = True,
 ) -> CleanPass:
     """Evaluate every clean sample once: 2 queries each, charged to setup.
 
@@ -81,4 +107,4 @@ def clean_pass(
         wrong = z.scatter(1, y[:, None], -torch.inf)
         targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices
         parts.append(tuple(t.cpu() for t in (z, z.argmax(1) == y, targets, boundary)))
-    return CleanPass(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    return CleanPass(labels.long().cpu(), ids, *(torch.cat(column) for column in zip(*parts, strict=True)))

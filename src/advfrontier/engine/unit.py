@@ -14,7 +14,7 @@ from torch import Tensor
 
 from advfrontier.engine.clean import margin_to_go, safety
 from advfrontier.errors import FrontierError
-from advfrontier.pool import MAX_QUERIES
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES
 from advfrontier.solvers import Answer, Problem, Solver, solver_of
 from advfrontier.solvers.protocol import length
 from advfrontier.threat.losses import margin
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from advfrontier.engine.oracle import Oracle
     from advfrontier.pool import Run
     from advfrontier.threat.norms import Norm
-
-CHECKPOINT = 10  # queries between two recorded distances
 
 
 @dataclass

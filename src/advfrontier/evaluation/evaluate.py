@@ -5,31 +5,34 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from advfrontier.evaluation.record import EVALUATION, Evaluation, bring
-from advfrontier.evaluation.session import Workers, needs_gradients, open_session
-from advfrontier.evaluation.units import Terms
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.evaluation.inputs import as_data, as_model, as_terms
+from advfrontier.execution import as_machine
+from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
 from advfrontier.pool import TARGETS, find_ensemble
-from advfrontier.sources import as_samples, load_samples
+from advfrontier.record.header import EnsembleFile
+from advfrontier.sources import runs_code
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from os import PathLike
 
     from torch import Tensor
 
+    from advfrontier.engine.data import Samples
+    from advfrontier.execution import Machine
+    from advfrontier.jobs import Model
     from advfrontier.pool import Ensemble
-    from advfrontier.sources import Samples
-
-__all__ = ["EVALUATION", "Evaluation", "evaluate"]
+    from advfrontier.record import Record
 
 
 def evaluate(
-    model: Callable[[Tensor], Tensor] | str,
+    model: Model | Callable[[Tensor], Tensor] | str,
     images: Tensor | Samples | Iterable[Any] | str,
     labels: Tensor | None = None,
     *,
@@ -39,54 +42,121 @@ def evaluate(
     out: str | PathLike[str] | None = None,
     name: str | None = None,
     batch_size: int = 100,
-    device: str = "cpu",
-    dtype: str = "float32",
-    threads: int | None = None,
-    workers: int = 0,
-    ray: str | None = None,
-    keep_state: bool = True,
+    machine: Machine | str | None = None,
     progress: bool = False,
-    command: str = "",
 ) -> Evaluation:
     """Find the smallest perturbation of every sample that an ensemble of attacks can.
 
-    `model` maps images in [0, 1] to logits, or names a source (`zoo:F3`, `file.py:factory`). `images` are a tensor
-    with `labels`, a DataLoader, or the name of a data source (`fashion-mnist`, `npz:FILE`). `ensemble` is a tier (`4k`,
-    `8k`, `12k`), any number of queries, an `Ensemble` or the path of its file. With `out` the record is written there
-    unit by unit: killed at any moment, the same call continues.
+    Args:
+        model: From images in [0, 1] to logits; or the name of a source, such as `zoo:F3` or `file.py:factory`.
+        images: A tensor with `labels`, a DataLoader, or the name of a data source, such as `fashion-mnist`, `npz:FILE`.
+        labels: One class per image.
+        norm: `L0`, `L1`, `L2` or `Linf`.
+        ensemble: A tier (`4k`, `8k`, `12k`), any number of queries, an `Ensemble` or the path of its file.
+        seed: Of the random restarts.
+        out: Where the record is written, unit by unit: killed at any moment, the same call continues. Without it the
+            record is temporary.
+        name: What tables call the model.
+        batch_size: Samples per batch, which are one unit of work.
+        machine: Where the work is done: a `Machine`, or a device such as `cuda`.
+        progress: Show a progress bar.
     """
-    first = find_ensemble(ensemble, norm_name(norm), TARGETS + 1)  # a mistake here should not cost a clean pass
-    samples = _samples(images, labels)
-    place = str(out) if out is not None else tempfile.mkdtemp(prefix="advfrontier-")
-    try:
-        terms = Terms(norm_name(norm), seed, batch_size, device, dtype, threads or torch.get_num_threads())
-        session = open_session(
+    machine, threat = as_machine(machine), norm_name(norm)
+    first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
+    samples, subject = as_data(images, labels), as_model(model, name)
+    with record_folder(out) as (place, keep):
+        record = prepare(
             place,
-            kind=EVALUATION,
-            model=model,
-            model_name=name,
-            samples=samples,
-            terms=terms,
-            keep_points=True,
-            keep_state=keep_state,
-            gradients=needs_gradients(first.runs, terms.norm),
-            command=command,
+            subject,
+            samples,
+            as_terms(threat, seed=seed, batch_size=batch_size, machine=machine),
+            kind="evaluation",
+            gradients=needs_gradients(first.runs, threat),
+            store_images=True,
         )
-        wanted = find_ensemble(ensemble, terms.norm, session.classes)
-        bring(session, wanted, Workers(workers, ray), progress=progress, command=command)
-        evaluation = Evaluation(session.store, session)
+        keep(record)
+        wanted = find_ensemble(ensemble, threat, record.clean.classes)
+        return _reach(record, subject, wanted, machine, progress=progress)
+
+
+def extend(
+    evaluation: Evaluation,
+    ensemble: Ensemble | str | int,
+    *,
+    model: Model | Callable[[Tensor], Tensor] | str | None = None,
+    machine: Machine | str | None = None,
+    progress: bool = False,
+) -> Evaluation:
+    """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
+    header = evaluation.record.header
+    subject = _own_model(evaluation) if model is None else as_model(model, header.model.name)
+    record = evaluation.record
+    if subject is not evaluation.worked_with:
+        record = prepare(
+            record.place,
+            subject,
+            record.samples(),
+            header.terms,
+            kind="evaluation",
+            gradients=header.gradients,
+        )
+    wanted = find_ensemble(ensemble, header.terms.norm, record.clean.classes)
+    return _reach(record, subject, wanted, as_machine(machine), progress=progress)
+
+
+def _own_model(evaluation: Evaluation) -> Model:
+    """The model that the evaluation was just made with, or the one that its record names, if that runs no code."""
+    if evaluation.worked_with is not None:
+        return evaluation.worked_with
+    name, source = evaluation.record.header.model.name, evaluation.record.header.model.source
+    if source is None:
+        raise FrontierError(
+            f"the record does not say where {name} comes from, because it was given as an object: expected it again, "
+            "as in evaluation.extend('12k', model=model) or `advfrontier extend RECORD --model SOURCE`"
+        )
+    if runs_code(source):
+        raise FrontierError(
+            f"the record names {source}, which would run code on this machine, and a record may come from anyone: if "
+            f"you trust it, type it yourself, as in `advfrontier extend {evaluation.record.place} --model {source}`"
+        )
+    return as_model(source, name)
+
+
+def _reach(record: Record, model: Model, wanted: Ensemble, machine: Machine, *, progress: bool) -> Evaluation:
+    """Bring a record to an ensemble that goes at least as far as the units it holds."""
+    header = record.header
+    beyond = [unit for unit, queries in record.units().items() if queries > wanted.queries.get(unit.run, 0)]
+    if beyond and header.ensemble is not None:
+        before = header.ensemble.ensemble()
+        done, units = record.finished(before.queries)
+        state = "" if done == units else f", unfinished ({header.how_to_go_on})"
+        raise FrontierError(
+            f"{record.place} holds {before.total} queries per sample{state}, which the {wanted.total} asked for do not "
+            "contain: expected an ensemble that goes further, or another folder"
+        )
+    stored = EnsembleFile.of(wanted)
+    job = UnitJob(
+        model,
+        record.samples(),
+        wanted.queries,
+        pack=machine.pack,
+        keep_state=machine.keep_state and header.keep_state,
+        note={"ensemble": stored, "keep_state": machine.keep_state and header.keep_state},
+    )
+    ready = drive(record, job, machine, progress=progress)
+    record.change(lambda _: {"finished": stored})
+    return Evaluation(record, ready)
+
+
+@contextmanager
+def record_folder(out: str | PathLike[str] | None) -> Iterator[tuple[str, Callable[[Record], object]]]:
+    """The folder of a record and what to do once it is there: a temporary one goes when nobody uses it any more."""
+    if out is not None:
+        yield str(out), lambda _: None
+        return
+    place = tempfile.mkdtemp(prefix="advfrontier-")
+    try:
+        yield place, lambda record: weakref.finalize(record, shutil.rmtree, place, ignore_errors=True)
     except BaseException:
-        if out is None:  # nobody could go on with it
-            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)  # nobody could go on with it
         raise
-    if out is None:
-        weakref.finalize(evaluation, shutil.rmtree, place, ignore_errors=True)
-    return evaluation
-
-
-def _samples(images: Tensor | Samples | Iterable[Any] | str, labels: Tensor | None) -> Samples:
-    if isinstance(images, str):
-        return load_samples(images)
-    if hasattr(images, "images") and hasattr(images, "labels"):
-        return cast("Samples", images)
-    return as_samples(cast("Tensor | Iterable[Any]", images), labels)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from advfrontier.execution.machine import Machine
+
 _AHEAD = 2  # tasks handed over per slot: one is done while the next travels
 _SECONDS = 5.0  # between two looks at how large the cluster is
 _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -35,23 +37,15 @@ _SETTINGS = {  # read when Ray is imported
 }
 
 
-def on_ray(
-    work: Callable[[T], R],
-    tasks: Sequence[T],
-    *,
-    address: str,
-    slots: int,
-    device: str,
-    threads: int | None,
-    retries: int,
-) -> Iterator[Outcome[T, R]]:
-    """Outcomes of all tasks, done by the cluster at this address."""
+def on_ray(work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int) -> Iterator[Outcome[T, R]]:
+    """Outcomes of all tasks, done by the cluster that the machine names."""
+    address, each = str(machine.ray), machine.threads or 1
     ray = import_ray(address)
-    each = threads or 1
-    folder = None if ray.is_initialized() else _connect(ray, address, each * (slots or max(1, cores() // each)))
+    slots = each * (machine.workers or max(1, cores() // each))
+    folder = None if ray.is_initialized() else _connect(ray, address, slots)
     pending: dict[Any, T] = {}
     try:
-        gpu = device.startswith("cuda")
+        gpu = machine.device.startswith("cuda")
         perform = ray.remote(_perform).options(
             num_cpus=each, num_gpus=1 if gpu else 0, max_retries=retries, retry_exceptions=False
         )
@@ -105,7 +99,8 @@ def _connect(ray: Any, address: str, processors: int) -> AbstractContextManager[
         # Ray keeps its sockets here, whose paths may not be longer than 107 characters: not in a long TMPDIR.
         short = "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108
         folder = tempfile.TemporaryDirectory(prefix="ray-", dir=short, ignore_cleanup_errors=True)
-        ray.init("local", num_cpus=processors, include_dashboard=False, _temp_dir=folder.name, **quiet)
+        inside = f"{folder.name}/r"  # Ray opens its folder to everybody: in one of our own nobody else gets at it
+        ray.init("local", num_cpus=processors, include_dashboard=False, _temp_dir=inside, **quiet)
         return folder
     try:
         if address != "auto":  # Ray itself would try for minutes

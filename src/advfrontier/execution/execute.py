@@ -10,39 +10,32 @@ from advfrontier.execution.tasks import Outcome, R, T, attempt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from advfrontier.execution.machine import Machine
+
 
 def execute(
-    work: Callable[[T], R],
-    tasks: Sequence[T],
-    *,
-    workers: int = 0,
-    ray: str | None = None,
-    device: str = "cpu",
-    threads: int | None = None,
-    retries: int = 2,
+    work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int = 2
 ) -> Iterator[Outcome[T, R]]:
     """Do every task, and yield outcomes as they finish, in no fixed order.
 
-    `workers=0` works in this process. With N workers, N processes share the cores (`threads` each, by default an equal
-    part) and, with `device="cuda"`, the GPUs. `ray` names a Ray cluster: `"auto"`, an address, or `"local"` for one on
-    this machine with `workers` slots (by default one per core). A task that raises is an outcome with its error; one
-    whose worker dies is done again up to `retries` times. `work` and tasks are pickled; `work` should load its model on
-    its first call in a process and keep it.
+    Worker processes share the cores (`machine.threads` each, by default an equal part) and, with the device `cuda`, the
+    GPUs. A task that raises is an outcome with its error; one whose worker dies is done again up to `retries` times.
+    `work` and tasks are pickled; `work` should load its model on its first call in a process and keep it.
     """
-    if workers < 0 or retries < 0 or (threads is not None and threads < 1):
-        raise FrontierError(
-            f"workers={workers}, threads={threads}, retries={retries}: expected workers and retries of at least 0, "
-            "and at least 1 thread"
-        )
-    if ray is not None:
+    if retries < 0:
+        raise FrontierError(f"retries is {retries}: expected at least 0")
+    if machine.executor is not None:
+        found: Iterator[Outcome[T, R]] = machine.executor(work, tasks)
+        return found
+    if machine.ray is not None:
         from advfrontier.execution.cluster import on_ray  # noqa: PLC0415
 
-        return on_ray(work, tasks, address=ray, slots=workers, device=device, threads=threads, retries=retries)
-    if workers:
+        return on_ray(work, tasks, machine, retries=retries)
+    if machine.workers:
         from advfrontier.execution.local import in_processes  # noqa: PLC0415
 
-        return in_processes(work, tasks, workers=workers, device=device, threads=threads, retries=retries)
-    return _here(work, tasks, threads)
+        return in_processes(work, tasks, machine, retries=retries)
+    return _here(work, tasks, machine.threads)
 
 
 def _here(work: Callable[[T], R], tasks: Sequence[T], threads: int | None) -> Iterator[Outcome[T, R]]:

@@ -26,19 +26,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
 
+    from advfrontier.execution.machine import Machine
+
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # numbers of glibc's malloc.h
 _KEPT, _MAPPED = 2**30, 2**25  # freed bytes kept; and the most that glibc lets a block have that is not mapped alone
 
 
 def in_processes(
-    work: Callable[[T], R], tasks: Sequence[T], *, workers: int, device: str, threads: int | None, retries: int
+    work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int
 ) -> Iterator[Outcome[T, R]]:
-    """Outcomes of all tasks, done by so many processes."""
+    """Outcomes of all tasks, done by as many processes as the machine says."""
     packed = _packed(work)
-    workers = min(workers, len(tasks))
-    threads = threads or max(1, cores() // max(workers, 1))
-    team = [_Worker(packed, threads, gpu) for gpu in _gpus(device, workers)]
+    workers = min(machine.workers, len(tasks))
+    threads = machine.threads or max(1, cores() // max(workers, 1))
+    team = [_Worker(packed, threads, gpu) for gpu in _gpus(machine.device, workers)]
     free = list(team)
     busy: dict[Future[bytes], tuple[_Worker, T, int]] = {}  # with how often the task has killed its worker
     waiting = deque((task, 0) for task in tasks)

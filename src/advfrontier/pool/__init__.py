@@ -1,16 +1,29 @@
 """What can be run: solver × loss × variant, the rules between runs, and ensembles of them. No torch."""
 
-from advfrontier.pool.catalogue import CATALOGUE, MAX_QUERIES, RESTARTS, TARGETS, SolverFacts, check_run, facts_of, pool
+from advfrontier.pool.catalogue import (
+    CATALOGUE,
+    CHECKPOINT,
+    MAX_QUERIES,
+    POOLS,
+    RESTARTS,
+    TARGETS,
+    SolverFacts,
+    check_run,
+    facts_of,
+    pool,
+)
 from advfrontier.pool.constraints import closure, violations
-from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_queries
+from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_queries
 from advfrontier.pool.finding import find_ensemble
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
 from advfrontier.pool.runs import Run
 
 __all__ = [
     "CATALOGUE",
+    "CHECKPOINT",
     "MAX_QUERIES",
     "PAPER_TIERS",
+    "POOLS",
     "RESTARTS",
     "TARGETS",
     "TIERS",
@@ -24,6 +37,7 @@ __all__ = [
     "find_ensemble",
     "paper_ensemble",
     "pool",
+    "tier_label",
     "tier_queries",
     "violations",
 ]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool.catalogue import MAX_QUERIES, TARGETS, check_run
+from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
 from advfrontier.pool.constraints import violations
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
 TIERS = (4000, 8000, 12000)  # the paper's 4k, 8k and 12k
-CHECKPOINT = 10  # distances are recorded every so many queries, so a run is never cut finer
 
 
 @dataclass(frozen=True)
@@ -150,9 +149,10 @@ class Ensemble:
         """Refuse runs that do not exist in this norm, and raises whose order breaks the rules C on the way."""
         for run, queries in self.queries.items():
             check_run(Run.parse(run), self.norm, classes)
-            if queries % 10 or not 0 < queries <= MAX_QUERIES:
+            if queries % CHECKPOINT or not 0 < queries <= MAX_QUERIES:
                 raise FrontierError(
-                    f"ensemble {self.name} gives {run} {queries} queries: expected a multiple of 10 up to {MAX_QUERIES}"
+                    f"ensemble {self.name} gives {run} {queries} queries: expected a multiple of {CHECKPOINT} up "
+                    f"to {MAX_QUERIES}"
                 )
         reached: dict[Run, int] = {}
         for move in self.moves:
@@ -216,6 +216,11 @@ def tier_queries(tier: str | int) -> int:
     if not number.isdecimal() or int(number) == 0:
         raise FrontierError(f"{tier!r} is not a budget: expected a number of queries such as 4k, 12k or 6500")
     return int(number) * factor
+
+
+def tier_label(queries: int) -> str:
+    """A budget by its short name: 4k, 12k, or the number."""
+    return f"{queries // 1000}k" if queries and queries % 1000 == 0 else str(queries)
 
 
 def _beyond(run: Run, classes: int) -> bool:

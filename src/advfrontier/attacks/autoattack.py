@@ -1,7 +1,7 @@
-"""The baseline: standard AutoAttack at several radii, with every pass through the model counted.
+"""Standard AutoAttack at one radius, with every pass through the model counted.
 
-AutoAttack answers one question, who is robust at this radius, and tells no distances; ten radii give a curve. It drops
-samples as it breaks them, so what it costs is counted row by row at the model, and told per sample.
+AutoAttack answers one question, who is robust at this radius, and tells no distances. It drops samples as it breaks
+them, so what it costs is counted row by row at the model, and told per sample.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -23,16 +23,13 @@ from torch import Tensor, nn
 
 from advfrontier.engine import Oracle
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.units import plain_data
-from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
-from advfrontier.progress import Progress, Silent
 from advfrontier.threat.names import norm_name
 from advfrontier.threat.norms import get_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
 NORMS = ("L1", "L2", "Linf")
 _LEAST_CLASSES = 4  # the targeted DLR loss looks at the four largest logits
@@ -46,9 +43,7 @@ class AtRadius:
     robust: NDArray[np.bool_]  # per sample: correct, and not broken
     forwards: NDArray[np.int64]  # passes of the attack per sample; copies of one image may share theirs unevenly
     backwards: NDArray[np.int64]
-    counts: Mapping[
-        str, int
-    ]  # all rows by purpose: attack, and checks (AutoAttack's own, and its final look at points)
+    counts: Mapping[str, int]  # rows by purpose: attack, and checks (AutoAttack's own, and its last look at points)
     seconds: float
     flags: tuple[str, ...] = ()
 
@@ -58,46 +53,19 @@ class AtRadius:
         return float(self.robust.mean())
 
 
-@dataclass(frozen=True, eq=False)
-class Baseline:
-    """AutoAttack at rising radii."""
+@dataclass(frozen=True)
+class KnownPoints:
+    """Robust accuracy at some radii, and the queries per sample that took: all that such an attack tells."""
 
-    norm: str
-    results: tuple[AtRadius, ...]
-    flags: tuple[str, ...] = field(init=False)
+    radii: tuple[float, ...]
+    accuracies: tuple[float, ...]
+    queries: tuple[float, ...]
+    flags: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        said = (f"AutoAttack at {result.radius:g}: {flag}" for result in self.results for flag in result.flags)
-        object.__setattr__(self, "flags", tuple(said))
-
-    @property
-    def radii(self) -> NDArray[np.float64]:
-        """Rising."""
-        return np.array([result.radius for result in self.results])
-
-    @property
-    def robust(self) -> NDArray[np.bool_]:
-        """(radius, sample)."""
-        return np.stack([result.robust for result in self.results])
-
-    @property
-    def accuracies(self) -> NDArray[np.float64]:
-        """Robust accuracy at each radius."""
-        return np.asarray(self.robust.mean(axis=1), dtype=np.float64)
-
-    @property
-    def queries(self) -> NDArray[np.float64]:
-        """Forward plus backward passes of the attack at each radius, on average per sample."""
-        return np.array([result.counts["attack"] / result.robust.size for result in self.results])
-
-    @property
-    def average_queries(self) -> float:
-        """Queries per sample of one AutoAttack, on average over the radii; the whole curve cost `queries.sum()`."""
-        return float(self.queries.mean())
-
-    def aoi(self, frontier: ArrayLike, *, E: float | None = None) -> BaselineAOI:
-        """AOI against the frontier's distances on the same samples, by straight lines, with the bracket it proves."""
-        return baseline_aoi(self.radii, self.accuracies, frontier, E=E)
+    def at(self, radius: float) -> tuple[float, float] | None:
+        """Robust accuracy and queries at a radius it was run at; None at any other."""
+        where = np.flatnonzero(np.isclose(self.radii, radius, rtol=1e-9, atol=0))
+        return (self.accuracies[where[0]], self.queries[where[0]]) if where.size else None
 
 
 def check_norm(norm: str) -> str:
@@ -107,70 +75,28 @@ def check_norm(norm: str) -> str:
     return name
 
 
-def baseline(
+def attack_at(
     model: Callable[[Tensor], Tensor],
     images: Tensor,
     labels: Tensor,
     *,
     norm: str,
-    radii: Sequence[float],
+    radius: float,
     seed: int = 42,
     batch_size: int = 100,
     device: str | torch.device = "cpu",
-    finished: Mapping[float, AtRadius] | None = None,
-    done: Callable[[AtRadius], object] | None = None,
-    progress: bool = False,
-) -> Baseline:
-    """Run standard AutoAttack at every radius (`frontier.baseline_radii` gives the paper's ten).
-
-    `finished` holds radii that need not be run again, and `done` is told each new one, so that an interrupted baseline
-    goes on where it stopped.
-    """
-    images, labels = plain_data(images, labels)
-    norm, images, labels, seed = check_norm(norm), images.float(), labels.long(), int(seed)
+) -> AtRadius:
+    """Run standard AutoAttack at one radius, on images as they are attacked elsewhere: floats in [0, 1]."""
     if images.ndim != 4:
         raise FrontierError(f"images have shape {tuple(images.shape)}: AutoAttack expects (samples, channels, h, w)")
-    wanted = sorted({float(radius) for radius in radii})
-    if not wanted or not (wanted[0] > 0 and np.isfinite(wanted[-1])):
-        raise FrontierError(f"radii {wanted}: expected at least one, each of them finite and above 0")
-    attack = _autoattack()
-    results = dict(finished or {})
-    with Oracle(model, device=device) as oracle, Progress(len(wanted), unit="radii") if progress else Silent() as bar:
-        for radius in wanted:
-            bar.show(f"AutoAttack in {norm} at {radius:g}")
-            if radius not in results:
-                ledger = _Ledger(oracle.model, images, labels)
-                results[radius] = _at_radius(
-                    attack, ledger, norm=norm, radius=radius, seed=seed, batch_size=batch_size, device=oracle.device
-                )
-                if done is not None:
-                    done(results[radius])
-            bar.advance(1)
-    return Baseline(norm, tuple(results[radius] for radius in wanted))
-
-
-def _autoattack() -> Any:
-    try:
-        return import_module("pyautoattack").AutoAttack
-    except ImportError as error:
-        raise FrontierError("AutoAttack is not installed: type pip install 'advfrontier[autoattack]'") from error
-
-
-def _at_radius(
-    attack: Any, ledger: _Ledger, *, norm: str, radius: float, seed: int, batch_size: int, device: torch.device
-) -> AtRadius:
-    began = time.monotonic()
-    with torch.no_grad():
-        classes = ledger(ledger.images[:1].to(device)).shape[1]
-    if classes < _LEAST_CLASSES:
-        raise FrontierError(f"the model has {classes} classes: AutoAttack's targeted loss needs at least 4")
-    with _apart(device) as warned:
-        auto = attack(ledger, norm=norm, eps=radius, seed=seed, version="standard", device=device)
-        for part in (auto.apgd_targeted, auto.fab):
-            part.n_target_classes = min(part.n_target_classes, classes - 1)
-        for part in (auto.apgd, auto.apgd_targeted, auto.fab, auto.square):
-            ledger.follow(part)
-        points, predictions = auto.run_standard_evaluation(ledger.images, ledger.labels, batch_size=batch_size)
+    if not (radius > 0 and np.isfinite(radius)):
+        raise FrontierError(f"a radius of {radius}: expected one that is finite and above 0")
+    began, attack = time.monotonic(), _autoattack()
+    with Oracle(model, device=device) as oracle:
+        ledger = _Ledger(oracle.model, images.float(), labels.long())
+        points, predictions, warned = _attacked(
+            attack, ledger, norm=check_norm(norm), radius=radius, seed=seed, batch_size=batch_size, device=oracle.device
+        )
     distances = get_norm(norm).distance(points.flatten(1).double(), ledger.images.flatten(1).double())
     if outside := int((distances > radius * (1 + 1e-4)).sum()):
         warned.append(f"{outside} points lie outside the ball, at up to {float(distances.max()):g}")
@@ -186,6 +112,31 @@ def _at_radius(
         seconds=time.monotonic() - began,
         flags=tuple(warned),
     )
+
+
+def _attacked(
+    attack: Any, ledger: _Ledger, *, norm: str, radius: float, seed: int, batch_size: int, device: torch.device
+) -> tuple[Tensor, Tensor, list[str]]:
+    """AutoAttack's points and their classes, and what it warned of."""
+    with torch.no_grad():
+        classes = ledger(ledger.images[:1].to(device)).shape[1]
+    if classes < _LEAST_CLASSES:
+        raise FrontierError(f"the model has {classes} classes: AutoAttack's targeted loss needs at least 4")
+    with _apart(device) as warned:
+        auto = attack(ledger, norm=norm, eps=radius, seed=seed, version="standard", device=device)
+        for part in (auto.apgd_targeted, auto.fab):
+            part.n_target_classes = min(part.n_target_classes, classes - 1)
+        for part in (auto.apgd, auto.apgd_targeted, auto.fab, auto.square):
+            ledger.follow(part)
+        points, predictions = auto.run_standard_evaluation(ledger.images, ledger.labels, batch_size=batch_size)
+    return points, predictions, warned
+
+
+def _autoattack() -> Any:
+    try:
+        return import_module("pyautoattack").AutoAttack
+    except ImportError as error:
+        raise FrontierError("AutoAttack is not installed: type pip install 'advfrontier[autoattack]'") from error
 
 
 @contextmanager

@@ -1,0 +1,359 @@
+"""One evaluation as its record tells it: what was found, sample by sample, and what it took. It only reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.samples import sample_names
+from advfrontier.flags import Flag, Kind
+from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
+from advfrontier.jobs.units import UnitPart, UnitTask
+from advfrontier.pool import CHECKPOINT
+from advfrontier.record import Record, below, open_folder
+from advfrontier.record.identity import several_versions
+from advfrontier.record.units import DOUBTS, doubtful, unit_flags
+from advfrontier.threat.names import NORMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+    from advfrontier.execution import Machine
+    from advfrontier.frontier.measure import Measure
+    from advfrontier.jobs import Model, UnitJob
+    from advfrontier.pool import Ensemble
+    from advfrontier.record import StoredUnit, UnitName
+
+PURPOSES = ("checks", "setup", "attack", "verification")
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What one pass over the units gives."""
+
+    distances: NDArray[np.float64]
+    winners: tuple[str | None, ...]
+    trajectories: dict[str, NDArray[np.float64]]
+    spent: Counter[str]
+    doubts: Counter[tuple[Kind, str]]
+    seconds: float
+
+
+class Evaluation:
+    """One model in one norm. Reads lazily from its record, and of that only what is asked for.
+
+    Where an extension was interrupted it tells the last ensemble that is complete, with a flag that says so.
+    """
+
+    def __init__(self, record: Record, job: UnitJob | None = None) -> None:
+        self.record = record
+        self._job = job
+        header = record.header
+        if header.ensemble is None:
+            raise FrontierError(
+                f"the evaluation in {record.place} is not finished: no unit is done; {header.how_to_go_on}"
+            )
+        working_towards = header.ensemble.ensemble()
+        done, units = record.finished(working_towards.queries)
+        self.finished = done == units  # whether every unit of the last ensemble asked for is done
+        self.ensemble: Ensemble = working_towards  # how many queries each run was given
+        self._interrupted: tuple[Flag, ...] = ()
+        if not self.finished and header.finished is not None:
+            self.ensemble = header.finished.ensemble()
+            text = (
+                f"an extension to {working_towards.total} queries was interrupted ({done} of {units} units are done): "
+                f"these are the figures of the {self.ensemble.total} before; {header.how_to_go_on}"
+            )
+            self._interrupted = (Flag(Kind.INTERRUPTED, text),)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Open a record."""
+        record = Record.find(path)
+        if record is None:
+            folder = open_folder(path)
+            found = [norm for norm in NORMS if Record.find(below(folder.place, norm)) is not None]
+            if found:
+                raise FrontierError(
+                    f"{folder.place} holds no evaluation: it holds {', '.join(found)}: open {folder.place}/{found[0]}"
+                )
+        return cls(Record.open(path, "evaluation"))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Copy the record to a folder that is new or empty."""
+        self.record.copy(path)
+
+    def extend(
+        self,
+        ensemble: Ensemble | str | int,
+        *,
+        model: Model | Callable[[Tensor], Tensor] | str | None = None,
+        machine: Machine | str | None = None,
+        progress: bool = False,
+    ) -> Evaluation:
+        """Go on to a larger ensemble that holds this one, and return the evaluation with it.
+
+        No query is repeated where states were kept. Killed at any moment, the same call continues.
+
+        Args:
+            ensemble: A tier, any number of queries, an `Ensemble` or the path of its file.
+            model: The model, where the record does not name a source that can be loaded without running code.
+            machine: Workers and the like; device, threads and batches are those the record began with.
+            progress: Show a progress bar.
+        """
+        from advfrontier.evaluation.evaluate import extend  # noqa: PLC0415  # which makes evaluations
+
+        return extend(self, ensemble, model=model, machine=machine, progress=progress)
+
+    @property
+    def worked_with(self) -> Model | None:
+        """The model this evaluation was just made with."""
+        return None if self._job is None else self._job.model
+
+    # What it is of
+
+    @property
+    def place(self) -> str:
+        """The folder of its record."""
+        return self.record.place
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self.record.header.model.name
+
+    @property
+    def data(self) -> str:
+        """The data's name."""
+        return self.record.header.data.name
+
+    @property
+    def norm(self) -> str:
+        """The norm distances are measured in."""
+        return self.record.header.terms.norm
+
+    @property
+    def seed(self) -> int:
+        """The seed of the base runs; restart k has k more."""
+        return self.record.header.terms.seed
+
+    @cached_property
+    def samples(self) -> tuple[str, ...]:
+        """Content ids."""
+        return sample_names(self.record.clean.ids)
+
+    @property
+    def labels(self) -> Tensor:
+        """The true classes."""
+        return self.record.clean.labels
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Where the data source knows them."""
+        return self.record.header.data.class_names or None
+
+    @property
+    def clean_logits(self) -> Tensor:
+        """Of the unperturbed images."""
+        return self.record.clean.logits
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """What the record was made with."""
+        return self.record.header.versions.model_dump()
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """All that was typed to make the record, in order."""
+        return self.record.header.commands
+
+    # What was found
+
+    @property
+    def distances(self) -> NDArray[np.float64]:
+        """Per sample: 0 where it is misclassified anyway, inf where it was never broken."""
+        return self._found.distances
+
+    @property
+    def winners(self) -> tuple[str | None, ...]:
+        """The run that found each sample's point; None where there is none to find, or none was found."""
+        return self._found.winners
+
+    def images(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
+        """The unperturbed images of these samples, or of all; only the shards they lie in are read."""
+        return self.record.samples().read(self._rows(rows))
+
+    def points(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
+        """The nearest misclassified points of these samples, or of all; the image itself where there is none.
+
+        Only the units that found them are read, one after the other.
+        """
+        chosen = self._rows(rows)
+        points = self.images(chosen).to(getattr(torch, self.record.header.terms.dtype))
+        for where, own, stored in self._winning(chosen, "best_point"):
+            points[where] = stored[own].view(-1, *points.shape[1:])
+        return points
+
+    @cached_property
+    def originals(self) -> Tensor:
+        """All unperturbed images."""
+        return self.images()
+
+    @cached_property
+    def adversarials(self) -> Tensor:
+        """The points of all samples."""
+        return self.points()
+
+    @cached_property
+    def predictions(self) -> Tensor:
+        """The class each adversarial point is taken for; that of the image itself where there is none."""
+        classes = self.clean_logits.argmax(1)
+        for where, own, stored in self._winning(torch.arange(len(classes)), "classes"):
+            classes[where] = stored[own]
+        return classes
+
+    def by_run(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Of every run, one after the other: its name, its nearest points, and the classes they are taken for."""
+        points, classes, name = self.originals.clone(), self.clean_logits.argmax(1), ""
+        for unit, rows, stored in self._units(("best_point", "classes")):
+            if name and unit.run != name:
+                yield name, points, classes
+                points, classes = self.originals.clone(), self.clean_logits.argmax(1)
+            name = unit.run
+            points[rows] = stored.tensors["best_point"].view(-1, *points.shape[1:]).to(points)
+            found = stored.tensors["classes"]
+            classes[rows] = torch.where(found >= 0, found, classes[rows])
+        if name:
+            yield name, points, classes
+
+    @property
+    def trajectories(self) -> dict[str, NDArray[np.float64]]:
+        """Run → (checkpoint, sample): the best distance after 10, 20, … queries of that run."""
+        return self._found.trajectories
+
+    def distances_at(self, budget: int) -> NDArray[np.float64]:
+        """What the first `budget` queries of the ensemble found."""
+        best = np.where(self.record.clean.correct.numpy(), np.inf, 0.0)
+        for run, queries in self.ensemble.at(budget).queries.items():
+            best = np.minimum(best, self.trajectories[run][queries // CHECKPOINT - 1])
+        return best
+
+    def robust_accuracy(self, epsilon: float) -> float:
+        """The share of samples that no perturbation of size ≤ ε was found for; `curve().at` takes many ε."""
+        return robust_accuracy(self.distances, epsilon)
+
+    def __repr__(self) -> str:
+        spent = f"{self.ensemble.total} queries{'' if self.finished else ', unfinished'}"
+        return f"<Evaluation of {self.model} in {self.norm}, {len(self.samples)} samples, {spent}>"
+
+    def curve(self) -> Curve:
+        """Robust accuracy against ε."""
+        return Curve.of(self.distances)
+
+    def aurec(self, E: float | None = None) -> Measure:
+        """The area under the curve up to E."""
+        return aurec(self.distances, E=E)
+
+    # What it took
+
+    @property
+    def queries(self) -> NDArray[np.int64]:
+        """Attack queries per sample: the ensemble's total, or 0 for those misclassified anyway."""
+        self._require()
+        return np.where(self.record.clean.correct.numpy(), self.ensemble.total, 0).astype(np.int64)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows passed through the model, forward plus backward, by purpose."""
+        spent = self.record.spent() + self._found.spent
+        return {key: spent[key] for key in PURPOSES}
+
+    @property
+    def seconds(self) -> float:
+        """Time that the units took, all processes together."""
+        return self._found.seconds
+
+    @cached_property
+    def flags(self) -> tuple[Flag, ...]:
+        """What may make these distances too large, or too good."""
+        header = self.record.header
+        flags = [*header.flags, *unit_flags(self._found.doubts), *several_versions(header), *self._interrupted]
+        if unbroken := int(np.isinf(self.distances).sum()):
+            flags.append(Flag(Kind.UNBROKEN, f"{unbroken} samples were never broken by any run"))
+        return tuple(flags)
+
+    # How it is read
+
+    def _require(self) -> None:
+        """Refuse figures of a record that was never finished: they would be of no ensemble at all."""
+        if self.finished or self._interrupted:
+            return
+        done, units = self.record.finished(self.ensemble.queries)
+        raise FrontierError(
+            f"the evaluation in {self.place} with {self.ensemble.name} ({self.ensemble.total} queries per sample) is "
+            f"not finished: {done} of {units} units are done; {self.record.header.how_to_go_on}"
+        )
+
+    def _heal(self, unit: UnitName, queries: int) -> None:
+        """Do a unit again from the start: its file was lost or damaged, or is of another record."""
+        assert self._job is not None  # noqa: S101  # only given where there is one
+        self._job(UnitTask((UnitPart(unit, queries),)))
+
+    def _units(
+        self, names: Sequence[str], only: Callable[[UnitName, Tensor], bool] | None = None
+    ) -> Iterator[tuple[UnitName, Tensor, StoredUnit]]:
+        """Of every unit, or of some, the tensors named."""
+        self._require()
+        queries = self.ensemble.queries
+        heal = None if self._job is None else self._heal
+        for unit, rows, stored in self.record.read_units(queries, names, heal=heal, only=only):
+            if stored.queries > queries[unit.run] and "trajectory" not in names and not self._interrupted:
+                raise FrontierError(
+                    f"{self.place} was extended since it was opened: open it again to see the points it holds now"
+                )
+            yield unit, rows, stored
+
+    def _winning(self, chosen: Tensor, name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Of every unit that won any of the chosen rows: their places among these and in the unit, and its tensor."""
+        won_by = np.array([self.winners[row] or "" for row in chosen.tolist()])
+
+        def won(unit: UnitName, rows: Tensor) -> NDArray[np.bool_]:
+            return np.asarray((won_by == unit.run) & np.isin(chosen.numpy(), rows.numpy()))
+
+        for unit, rows, stored in self._units((name,), only=lambda unit, rows: bool(won(unit, rows).any())):
+            where = torch.from_numpy(np.flatnonzero(won(unit, rows)))
+            yield where, torch.searchsorted(rows, chosen[where]), stored.tensors[name]
+
+    @cached_property
+    def _found(self) -> _Found:
+        n = len(self.labels)
+        distances = np.where(self.record.clean.correct.numpy(), np.inf, 0.0)
+        winners: list[str | None] = [None] * n
+        trajectories = {run: np.zeros((queries // CHECKPOINT, n)) for run, queries in self.ensemble.queries.items()}
+        spent: Counter[str] = Counter()
+        doubts: Counter[tuple[Kind, str]] = Counter()
+        seconds = 0.0
+        for unit, rows, stored in self._units(("trajectory", *DOUBTS)):
+            where, table = rows.numpy(), trajectories[unit.run]
+            table[:, where] = stored.tensors["trajectory"][: len(table)].numpy()
+            better = table[-1, where] < distances[where]
+            distances[where] = np.minimum(distances[where], table[-1, where])
+            for row in where[better].tolist():
+                winners[row] = unit.run
+            spent += stored.spent
+            doubts += doubtful(unit.run, stored.queries, stored.tensors)
+            seconds += float(stored.words["seconds"])
+        return _Found(distances, tuple(winners), trajectories, spent, doubts, seconds)
+
+    def _rows(self, rows: Sequence[int] | Tensor | None) -> Tensor:
+        return torch.arange(len(self.labels)) if rows is None else torch.as_tensor(rows, dtype=torch.int64)

@@ -1,0 +1,57 @@
+"""Where and how work is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from advfrontier.errors import FrontierError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A device, and the processes that share the work.
+
+    Args:
+        device: Where the model runs: `cpu`, `cuda`, `cuda:1`, `mps`.
+        dtype: `float32` or `float64`.
+        threads: Threads of each process; by default those PyTorch has here. Results depend on them in the last bits.
+        workers: Worker processes; 0 works in this process.
+        ray: A Ray cluster: `auto`, an address, or `local` for one on this machine with `workers` slots.
+        pack: How many runs share a batch. More than 1 helps where there are few samples; results are then equal up to
+            rounding only.
+        keep_state: Whether units keep what is needed to extend them without repeating queries.
+        executor: What does the tasks instead, if given: called with the work and the tasks, it yields `Outcome`s.
+    """
+
+    device: str = "cpu"
+    dtype: str = "float32"
+    threads: int | None = None
+    workers: int = 0
+    ray: str | None = None
+    pack: int = 1
+    keep_state: bool = True
+    executor: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "device", str(self.device))
+        object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))
+        if self.dtype not in {"float32", "float64"}:
+            raise FrontierError(f"dtype is {self.dtype}: expected float32 or float64")
+        for name, least in (("workers", 0), ("threads", 1), ("pack", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise FrontierError(f"{name} is {value}: expected at least {least}")
+
+    @property
+    def here(self) -> bool:
+        """Whether the work is done in this process."""
+        return self.workers == 0 and self.ray is None
+
+
+def as_machine(machine: Machine | str | None) -> Machine:
+    """A machine, the device's name alone, or this process on the CPU."""
+    return machine if isinstance(machine, Machine) else Machine(device=str(machine or "cpu"))

@@ -1,0 +1,151 @@
+"""The AutoAttack job: radius by radius and shard by shard into a record, and only what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from advfrontier.attacks.autoattack import KnownPoints, attack_at, check_norm
+from advfrontier.errors import FrontierError
+from advfrontier.jobs.prepare import threads
+from advfrontier.record import Record, open_folder
+from advfrontier.record.identity import mark
+from advfrontier.record.images import VerifiedImages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from advfrontier.engine.data import Samples
+    from advfrontier.jobs.model import Model
+
+
+@dataclass(frozen=True)
+class RadiusTask:
+    """AutoAttack at one radius on one shard."""
+
+    radius: float
+    first: int
+    count: int
+
+    @property
+    def file(self) -> str:
+        """Its file in the record."""
+        return f"radii/{self.radius!r}/{self.first:05d}+{self.count:03d}.safetensors"
+
+    def belongs(self, record: Record) -> str:
+        """The mark of its file."""
+        return mark(record.header, self.file, record.header.data.digest)
+
+    def __str__(self) -> str:
+        return f"AutoAttack at {self.radius:g} on samples {self.first}–{self.first + self.count - 1}"
+
+
+@dataclass(frozen=True, eq=False)
+class AutoAttackJob:
+    """All that a process needs to do any of them. Calling it does one."""
+
+    model: Model
+    samples: Samples
+    radii: tuple[float, ...]
+    record: Record | None = None  # that it works on; set by `begin`, and opened anew in another process
+    tick: Callable[[int], object] | None = None  # told of every task, where the work is done in this process
+
+    counted = "units of AutoAttack"
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        assert self.record is not None  # noqa: S101  # a job is sent after `begin`
+        return state | {"record": None, "tick": None, "opened": (self.record.place, self.record.header)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        place, header = state.pop("opened")
+        self.__dict__.update(state, record=Record(open_folder(place), header))
+
+    def check(self, record: Record) -> None:
+        """Refuse norms that AutoAttack does not attack in."""
+        check_norm(record.header.terms.norm)
+
+    def missing(self, record: Record) -> list[RadiusTask]:
+        """What is still to be done, from the names of the files alone."""
+        return missing_radii(record, self.radii)
+
+    def begin(self, record: Record) -> AutoAttackJob:
+        """Write down the radii; returns the job, ready to be called."""
+        radii = tuple(sorted({*record.header.radii, *self.radii}))
+        record.change(lambda header: {"radii": radii, "commands": header.with_command()})
+        return replace(self, record=record)
+
+    def size(self, record: Record, task: RadiusTask) -> int:  # noqa: ARG002
+        """Every task counts as one."""
+        return 1
+
+    def labels(self, record: Record, tasks: Sequence[RadiusTask]) -> Callable[[RadiusTask, Any], str]:  # noqa: ARG002
+        """Which radius was just done."""
+        return lambda task, _: f"{record.header.terms.norm} AutoAttack at {task.radius:g}"
+
+    def following(self, tick: Callable[[int], object]) -> AutoAttackJob:
+        """The same job, which says when a task is done."""
+        return replace(self, tick=tick)
+
+    def __call__(self, task: RadiusTask) -> int:
+        """Attack, write, and return the rows that went through the model."""
+        record = self.record
+        assert record is not None  # noqa: S101  # a job is called after `begin`
+        terms, rows = record.header.terms, torch.arange(task.first, task.first + task.count)
+        if self.model.digest != record.header.model.digest:
+            raise FrontierError(
+                f"{self.model.source or self.model.name} is another model in this process than the one the record was "
+                "begun with: expected the same weights each time it is loaded"
+            )
+        images = VerifiedImages(self.samples.read, record.clean.ids, terms.shard, self.samples.name)
+        with threads(terms.threads):
+            found = attack_at(
+                self.model.oracle(terms).model,
+                images(rows),
+                record.clean.labels[rows],
+                norm=terms.norm,
+                radius=task.radius,
+                seed=terms.seed,
+                batch_size=terms.shard,
+                device=terms.device,
+            )
+        tensors = {name: torch.tensor(getattr(found, name)) for name in ("robust", "forwards", "backwards")}
+        words = {key: str(value) for key, value in found.counts.items()}
+        words |= {"seconds": f"{found.seconds:.3f}", "flags": json.dumps(found.flags)}
+        record.write_file(task.file, tensors, words, task.belongs(record))
+        if self.tick is not None:
+            self.tick(1)
+        return found.counts["attack"]
+
+
+def missing_radii(record: Record, radii: Sequence[float]) -> list[RadiusTask]:
+    """The tasks of these radii that a record lacks."""
+    done = set(record.folder.names("radii"))
+    tasks = (RadiusTask(radius, first, count) for radius in radii for first, count in record.shards)
+    return [task for task in tasks if task.file not in done]
+
+
+def read_points(record: Record) -> KnownPoints:
+    """What a finished record of AutoAttack tells. Raises if it is not finished."""
+    accuracies, queries = [], []
+    flags: Counter[str] = Counter()
+    for radius in record.header.radii:
+        robust, attack = [], 0
+        for first, count in record.shards:
+            task = RadiusTask(radius, first, count)
+            found = record.read_file(task.file, task.belongs(record))
+            if found is None:
+                why = f" ({record.damaged[-1]})" if record.damaged else ""
+                raise FrontierError(f"{record.place} lacks {task}{why}; {record.header.how_to_go_on}")
+            tensors, words = found
+            robust.append(tensors["robust"].numpy())
+            attack += int(words["attack"])
+            flags.update(json.loads(words["flags"]))
+        accuracies.append(float(np.concatenate(robust).mean()))
+        queries.append(attack / record.header.data.samples)
+    return KnownPoints(record.header.radii, tuple(accuracies), tuple(queries), tuple(flags))

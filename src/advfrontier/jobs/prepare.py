@@ -1,0 +1,199 @@
+"""Set a record up for work, or open the one that is there if it is of the same model, samples and terms."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from advfrontier.engine import CleanPass, check_data, check_model, clean_pass
+from advfrontier.errors import FrontierError
+from advfrontier.record import Header, Record
+from advfrontier.record.header import DataIdentity, ModelIdentity
+from advfrontier.record.identity import answers_as, code_digest, data_digest, solvers_of, versions
+from advfrontier.record.images import VerifiedImages, keep_images, stored_images, write_images
+from advfrontier.record.record import check_empty
+from advfrontier.record.units import shards_of
+from advfrontier.threat.norms import get_norm
+from advfrontier.threat.random import sample_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from advfrontier.engine import Oracle
+    from advfrontier.engine.data import Samples
+    from advfrontier.jobs.model import Model
+    from advfrontier.record import Terms
+    from advfrontier.record.header import Kind
+    from advfrontier.solvers import Solver
+
+_CHECKED = 16  # samples on which the model is tried before any are attacked
+
+
+def prepare(
+    place: str,
+    model: Model,
+    samples: Samples,
+    terms: Terms,
+    *,
+    kind: Kind,
+    gradients: bool = True,
+    store_images: bool = False,
+    solvers: Mapping[str, Solver] | None = None,
+) -> Record:
+    """A record whose clean pass is done, so that work can begin.
+
+    A new record costs a few queries on some samples to try the model, and 2 per sample for the clean pass. Opening it
+    again costs a forward pass on these few samples, which tells whether the model still answers as it did. A record of
+    the first samples of the same data is extended by the others.
+
+    Args:
+        place: The folder; a new record needs one that is empty or not there yet.
+        model: What is attacked.
+        samples: What it is attacked on.
+        terms: What else decides the bits of the results.
+        kind: What the record is for.
+        gradients: Whether any run will need them.
+        store_images: Whether the images are stored beside the record.
+        solvers: Solvers used instead of their attacks' own.
+    """
+    record = Record.find(place)
+    if record is None:
+        check_empty(place)  # before anything is loaded
+    ids = _identify(samples, terms.shard)
+    asked = _header(model, samples, ids, terms, kind, gradients=gradients)
+    if record is not None:
+        _check_same(record, asked, samples, ids, solvers or {})
+        terms = record.header.terms  # with its own number of threads, because bits depend on it
+    images = VerifiedImages(samples.read, ids, terms.shard, samples.name)
+    with threads(terms.threads), model.oracle(terms) as oracle:
+        known = None
+        if record is None:
+            few = few_rows(len(ids))
+            flags = check_model(oracle, images(few), samples.labels[few], gradients=gradients)
+            record = Record.begin(place, asked.model_copy(update={"flags": tuple(flags)}))
+        elif (known := record.read_clean()) is not None:
+            check_answers(record, oracle, images, known)
+        _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
+    return record
+
+
+def _identify(samples: Samples, shard: int) -> NDArray[np.uint64]:
+    """Content ids, shard by shard, so that the images never need to be in memory together; checked on the way."""
+    found = []
+    for first, count in shards_of(len(samples), shard):
+        rows = torch.arange(first, first + count)
+        images = check_data(samples.read(rows), samples.labels[rows])
+        found.append(sample_ids(images.float().numpy()))
+        keep_images(found[-1], images)
+    if not found:
+        raise FrontierError(f"{samples.name} holds no samples: expected at least one")
+    return np.concatenate(found)
+
+
+def _header(
+    model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Terms, kind: Kind, *, gradients: bool
+) -> Header:
+    header = Header(
+        kind=kind,
+        model=ModelIdentity(name=model.name, source=model.source, digest=model.digest),
+        data=DataIdentity(
+            name=samples.name,
+            samples=len(ids),
+            digest=data_digest(ids, samples.labels),
+            class_names=tuple(samples.class_names or ()),
+        ),
+        terms=terms,
+        gradients=gradients,
+        code=code_digest(),
+        versions=versions(),
+    )
+    return header.model_copy(update={"commands": header.with_command()})
+
+
+def _check_same(
+    record: Record, asked: Header, samples: Samples, ids: NDArray[np.uint64], solvers: Mapping[str, Solver]
+) -> None:
+    """Refuse to go on with a record of another model, other terms or solvers, or other samples than the first ones."""
+    asked = asked.model_copy(update={"solvers": solvers_of(record.header.solvers, solvers)})
+    if differences := record.header.differences(asked):
+        raise FrontierError(
+            f"{record.place} holds a record of {'; '.join(differences)}. Choose another folder, or remove this one"
+        )
+    n = record.header.data.samples
+    if n > len(ids) or data_digest(ids[:n], samples.labels[:n]) != record.header.data.digest:
+        raise FrontierError(
+            f"{record.place} holds a record of {n} other samples: expected the same ones, or more that begin with them "
+            f"({len(ids)} were given); choose another folder, or remove this one"
+        )
+
+
+def check_answers(record: Record, oracle: Oracle, images: VerifiedImages, known: CleanPass) -> None:
+    """A model is recognised by its logits too: its numbers, if it has any, do not tell what it does with them."""
+    rows = few_rows(len(known.labels))
+    answers = oracle.logits(images(rows).to(oracle.device, oracle.dtype))
+    if not answers_as(answers, known.logits[rows], record.header.flags):
+        raise FrontierError(
+            f"{record.place} holds a record of another model, which answers differently. Choose another folder, or "
+            "remove this one"
+        )
+
+
+def _complete(
+    record: Record, oracle: Oracle, labels: Tensor, images: VerifiedImages, known: CleanPass | None, *,
+    store_images: bool,
+) -> None:  # fmt: skip
+    """Take the clean pass of every shard that lacks it, and store images that are missing or damaged."""
+    terms = record.header.terms
+    done = set() if known is None else set(shards_of(len(known.labels), terms.shard))
+    parts = []
+    for first, count in shards_of(len(labels), terms.shard):
+        rows = torch.arange(first, first + count)
+        if known is not None and (first, count) in done:
+            parts.append(known.rows(rows))
+        else:
+            record.check_code()
+            parts.append(
+                clean_pass(
+                    oracle,
+                    images(rows),
+                    labels[rows],
+                    images.ids[first : first + count],
+                    get_norm(terms.norm),
+                    batch_size=terms.shard,
+                    gradients=record.header.gradients,
+                )
+            )
+        if store_images and not _is_stored(record, first, images(rows)):
+            write_images(record.folder, first, images(rows))
+    record.add_counts({"checks": oracle.counts.checks, "setup": oracle.counts.setup})
+    if known is None or len(known.labels) < len(labels):
+        record.write_clean(CleanPass.join(parts))
+    record.tidy()
+
+
+def _is_stored(record: Record, first: int, images: Tensor) -> bool:
+    """Whether these images lie beside the record, whole."""
+    there = stored_images(record.folder, first, len(images))
+    return there is not None and torch.equal(there, images.float().cpu())
+
+
+def few_rows(samples: int) -> Tensor:
+    """Rows on which the model is tried, and recognised later."""
+    return torch.linspace(0, samples - 1, min(_CHECKED, samples)).long()
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Compute with so many threads: sums are rounded differently with another number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

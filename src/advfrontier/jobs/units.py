@@ -1,0 +1,271 @@
+"""The unit job: bring every run of a list to its number of queries on every shard of a record.
+
+A unit is small enough that losing one costs minutes, and knows nothing of the others. Evaluating and tracing are this
+same job: they differ in which runs, and in what is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from advfrontier.engine import advance, classify, start_unit
+from advfrontier.errors import FrontierError
+from advfrontier.jobs.prepare import check_answers, threads
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run, check_run
+from advfrontier.record import Record, UnitName, open_folder
+from advfrontier.record.identity import code_digest, solver_words, solvers_of
+from advfrontier.record.images import VerifiedImages
+from advfrontier.record.units import SPENT
+from advfrontier.threat.norms import get_norm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from advfrontier.engine import Oracle, Unit
+    from advfrontier.engine.data import Samples
+    from advfrontier.jobs.model import Model
+    from advfrontier.record import StoredUnit
+    from advfrontier.solvers import Solver
+
+_STATE_LIMIT = 2**30  # bytes of state that the units of one run may keep; beyond it extension replays
+
+
+@dataclass(frozen=True)
+class UnitPart:
+    """Bring one unit to this many queries, from those it has spent before."""
+
+    unit: UnitName
+    queries: int
+    reached: int = 0
+
+
+@dataclass(frozen=True)
+class UnitTask:
+    """Units of one shard that are advanced together, in one batch: one unit, unless several are packed."""
+
+    parts: tuple[UnitPart, ...]
+
+    def __str__(self) -> str:
+        runs = ", ".join(part.unit.run for part in self.parts)
+        first = self.parts[0]
+        return f"{UnitName(runs, *first.unit.shard)}, {first.queries} queries"
+
+
+@dataclass(frozen=True, eq=False)
+class UnitJob:
+    """All that a process needs to do any unit of a record. Calling it does one task."""
+
+    model: Model
+    samples: Samples
+    wanted: Mapping[str, int]  # run → queries
+    solvers: Mapping[str, Solver] = field(default_factory=dict)
+    pack: int = 1
+    keep_points: bool = True
+    keep_state: bool = True
+    note: Mapping[str, Any] = field(default_factory=dict)  # what else the header is to say once work begins
+    record: Record | None = None  # that it works on; set by `begin`, and opened anew in another process
+    tick: Callable[[int], object] | None = None  # told of every step, where the work is done in this process
+
+    counted = "queries"  # what its progress is counted in
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return state | {"record": None, "tick": None, "opened": (self._record.place, self._record.header)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        place, header = state.pop("opened")
+        self.__dict__.update(state, record=Record(open_folder(place), header), unknown=True)
+
+    # What is to be done
+
+    def check(self, record: Record) -> None:
+        """Refuse runs that do not exist, and queries where no run can stop."""
+        for run, queries in self.wanted.items():
+            check_run(Run.parse(run), record.header.terms.norm, record.clean.classes)
+            if not 0 < queries <= MAX_QUERIES or queries % CHECKPOINT:
+                raise FrontierError(
+                    f"{run} cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to "
+                    f"{MAX_QUERIES}"
+                )
+        if not record.header.gradients and needs_gradients(self.wanted, record.header.terms.norm):
+            raise FrontierError(
+                f"{record.place} was begun for black-box runs alone, without a gradient of any sample: choose another "
+                "folder for runs that use gradients"
+            )
+
+    def begin(self, record: Record) -> UnitJob:
+        """Write down which runs the record is to hold, and with which solvers; returns the job, ready to be called."""
+        attacks = solvers_of({Run.parse(run).attack: None for run in self.wanted}, self.solvers)
+        record.change(
+            lambda header: {
+                "runs": header.runs | {run: max(q, header.runs.get(run, 0)) for run, q in self.wanted.items()},
+                "solvers": header.solvers | attacks,
+                "commands": header.with_command(),
+                **self.note,
+            }
+        )
+        return replace(self, record=record)
+
+    def missing(self, record: Record) -> list[UnitTask]:
+        """The units still to be done, in the order of the runs."""
+        done = record.units()
+        parts = [
+            UnitPart(unit, self.wanted[unit.run], done.get(unit, 0))
+            for unit, _ in record.layout(self.wanted)
+            if done.get(unit, 0) < self.wanted[unit.run]
+        ]
+        if self.pack == 1:
+            return [UnitTask((part,)) for part in parts]
+        shards: dict[tuple[int, int], list[UnitPart]] = {}
+        for part in parts:
+            shards.setdefault(part.unit.shard, []).append(part)
+        return [
+            UnitTask(tuple(together[k : k + self.pack]))
+            for together in shards.values()
+            for k in range(0, len(together), self.pack)
+        ]
+
+    def size(self, record: Record, task: UnitTask) -> int:
+        """Queries that a task spends, all its samples together."""
+        rows = len(record.clean.attacked(*task.parts[0].unit.shard))
+        return sum((part.queries - part.reached) * rows for part in task.parts)
+
+    def following(self, tick: Callable[[int], object]) -> UnitJob:
+        """The same job, which says how it gets on."""
+        return replace(self, tick=tick)
+
+    def labels(self, record: Record, tasks: Sequence[UnitTask]) -> Callable[[UnitTask, Mapping[str, Any]], str]:
+        """What to say after each task: which run, how many are finished, and how near the points are by now."""
+        left = Counter(part.unit.run for task in tasks for part in task.parts)
+        best = np.where(record.clean.correct.numpy(), np.inf, 0.0)
+
+        def label(task: UnitTask, result: Mapping[str, Any]) -> str:
+            rows = record.clean.attacked(*task.parts[0].unit.shard).numpy()
+            for run, distances in result.items():
+                best[rows] = np.minimum(best[rows], distances)
+                left[run] -= 1
+            finished, median = sum(not n for n in left.values()), float(np.median(best))
+            found = f", median distance {median:.4g}" if median < np.inf else ""
+            run = task.parts[0].unit.run
+            return f"{record.header.terms.norm} {run}, {finished} of {len(left)} runs{found}"
+
+        return label
+
+    # Doing it, in any process
+
+    def __call__(self, task: UnitTask) -> dict[str, NDArray[np.float64]]:
+        """Bring units further and store them; returns the distances of each run on the rows it attacked."""
+        began, record = time.perf_counter(), self._record
+        rows = record.clean.attacked(*task.parts[0].unit.shard)
+        with threads(record.header.terms.threads), self.model.oracle(record.header.terms) as oracle:
+            if self.__dict__.pop("unknown", False):
+                self._recognise(oracle)
+            units = [self._unit(oracle, part, rows) for part in task.parts]
+            before = [self._restored(part, unit) for part, unit in zip(task.parts, units, strict=True)]
+            started = [unit.queries for unit in units]
+            checks = oracle.counts.checks
+            advance(oracle, units, [part.queries for part in task.parts], tick=self.tick)
+            seconds = (time.perf_counter() - began) / len(units)
+            for part, unit, stored, first in zip(task.parts, units, before, started, strict=True):
+                spent = Counter(attack=(unit.queries - first) * len(rows), checks=checks)
+                checks = 0  # they are counted once, by the first unit
+                if stored is not None:
+                    spent += stored.spent
+                self._store(oracle, part, unit, spent, seconds + (float(stored.words["seconds"]) if stored else 0.0))
+        return {
+            part.unit.run: unit.trajectory[part.queries // CHECKPOINT - 1].numpy()
+            for part, unit in zip(task.parts, units, strict=True)
+        }
+
+    @property
+    def _record(self) -> Record:
+        assert self.record is not None  # noqa: S101  # a job is called after `begin`
+        return self.record
+
+    @cached_property
+    def _images(self) -> VerifiedImages:
+        terms = self._record.header.terms
+        return VerifiedImages(self.samples.read, self._record.clean.ids, terms.shard, self.samples.name)
+
+    def _unit(self, oracle: Oracle, part: UnitPart, rows: Tensor) -> Unit:
+        run, clean = Run.parse(part.unit.run), self._record.clean
+        return start_unit(
+            oracle,
+            run,
+            self._images(rows),
+            clean.labels[rows],
+            clean.rows(rows),
+            norm=get_norm(self._record.header.terms.norm),
+            seed=self._record.header.terms.seed,
+            ids=clean.ids[rows.numpy()],
+            solver=self.solvers.get(run.attack),
+        )
+
+    def _restored(self, part: UnitPart, unit: Unit) -> StoredUnit | None:
+        """Let a fresh unit go on where the stored one stopped, if its state was kept; returns what was stored."""
+        stored = self._record.read_unit(part.unit, part.reached) if part.reached else None
+        if stored is not None and "state.point" in stored.tensors:
+            whole: dict[str, Any] = dict(stored.tensors)
+            rest = unit.trajectory[stored.queries // CHECKPOINT :]
+            whole["trajectory"] = torch.cat([stored.tensors["trajectory"], rest])
+            unit.restore(whole)
+        return stored
+
+    def _store(self, oracle: Oracle, part: UnitPart, unit: Unit, spent: Counter[str], seconds: float) -> None:
+        """Verify the kept points in other batches, and write the unit's file; a shorter one then goes."""
+        looked = oracle.counts.verification
+        classes = classify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
+        spent["verification"] += oracle.counts.verification - looked
+        words = {"run": part.unit.run, "norm": self._record.header.terms.norm, "seconds": f"{seconds:.3f}"}
+        words |= {key: str(spent[key]) for key in SPENT}
+        belongs = self._record.unit_mark(part.unit, solver_words(unit.solver))
+        self._record.write_file(part.unit.file(part.queries), self._tensors(unit, classes), words, belongs)
+        if part.reached not in {0, part.queries}:
+            self._record.folder.remove(part.unit.file(part.reached))
+
+    def _tensors(self, unit: Unit, classes: Tensor) -> dict[str, Tensor]:
+        tensors = unit.tensors()
+        tensors["trajectory"] = tensors["trajectory"][: unit.queries // CHECKPOINT].clone()
+        tensors["classes"] = classes
+        tensors["held"] = classes != unit.problem.labels.cpu()
+        size = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("state."))
+        size = size * self._record.header.data.samples // max(unit.rows, 1)
+        if not self.keep_state or unit.queries >= MAX_QUERIES or size > _STATE_LIMIT:
+            tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("state.")}
+        if not self.keep_points and "state.point" not in tensors:
+            del tensors["best_point"]
+        return tensors
+
+    def _recognise(self, oracle: Oracle) -> None:
+        """Once per process that loaded the model itself: is it the record's model, and the record's code?"""
+        if code_digest() != self._record.header.code:
+            raise FrontierError(
+                f"this worker process runs other code of advfrontier ({code_digest()[:8]}, not "
+                f"{self._record.header.code[:8]}): install the same version on every machine, and leave its files alone while units are done"
+            )
+        try:
+            same = self.model.digest == self._record.header.model.digest
+            check_answers(self._record, oracle, self._images, self._record.clean)
+        except FrontierError:
+            same = False
+        if not same:
+            raise FrontierError(
+                f"{self.model.source or 'the model'} is another model in this worker process than the one the record "
+                "was begun with: expected the same weights and the same answers each time it is loaded; let its "
+                "factory load them from a file or set its seed, and leave its files alone while units are done"
+            )
+
+
+def needs_gradients(runs: Iterable[str], norm: str) -> bool:
+    """Whether any of these runs is more than black-box."""
+    return any(check_run(Run.parse(run), norm).step_queries > 1 for run in runs)

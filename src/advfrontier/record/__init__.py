@@ -1,0 +1,22 @@
+"""What a record is: a typed header, the clean pass, images, and one file per unit. Nothing here runs anything."""
+
+from advfrontier.record.find import find_records
+from advfrontier.record.folder import below, folder_name, open_folder, write_file, write_files
+from advfrontier.record.header import Header, Terms, typed
+from advfrontier.record.record import Record
+from advfrontier.record.units import StoredUnit, UnitName
+
+__all__ = [
+    "Header",
+    "Record",
+    "StoredUnit",
+    "Terms",
+    "UnitName",
+    "below",
+    "find_records",
+    "folder_name",
+    "open_folder",
+    "typed",
+    "write_file",
+    "write_files",
+]

@@ -1,0 +1,260 @@
+"""Where records lie: a local folder or any address that fsspec knows (`s3://…`, `gs://…`, `memory://…`).
+
+A file is there whole or not at all. Local files are written aside and renamed; object stores take whole objects. A
+folder's own files are plain files in plain folders: a link in it is refused, because it would lead to someone else's.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import secrets
+from abc import ABC, abstractmethod
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from advfrontier.errors import FrontierError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from os import PathLike
+    from typing import BinaryIO
+
+_ASIDE = re.compile(r"\..+\.advfrontier-\d+-[0-9a-f]{8}")  # what a file is called while it is being written
+
+
+class Folder(ABC):
+    """Whole files by name; names use `/`."""
+
+    place: str  # what opens it again, from anywhere
+
+    @abstractmethod
+    def open(self, name: str) -> BinaryIO | None:
+        """The file, to be closed by the caller, or None if there is no such file."""
+
+    def read(self, name: str) -> bytes | None:
+        """The content, or None if there is no such file."""
+        file = self.open(name)
+        if file is None:
+            return None
+        with file:
+            return file.read()
+
+    @abstractmethod
+    def write(self, name: str, content: bytes) -> None:
+        """Put a whole file there, in place of one that was."""
+
+    @abstractmethod
+    def names(self, under: str = "", depth: int | None = None) -> list[str]:
+        """The names of all files below a folder of this folder, or of those in at most `depth` folders below it."""
+
+    @abstractmethod
+    def entries(self) -> list[str]:
+        """Everything directly in the folder, hidden files and folders included."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Delete a file; it is no error if there is none."""
+
+    def state(self, name: str) -> object:  # noqa: ARG002
+        """Something that changes when the file is written; None where that cannot be known without reading it."""
+        return None
+
+
+class LocalFolder(Folder):
+    """A folder of this machine, or one that several machines share."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path).absolute()  # a worker, or a later step of the program, may be in another folder
+        self.place = str(self.path)
+
+    def open(self, name: str) -> BinaryIO | None:
+        """Open the file to read it."""
+        try:
+            return self._own(name).open("rb")
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write the file as a whole."""
+        target = self._own(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write_aside(target, content)
+
+    def names(self, under: str = "", depth: int | None = None) -> list[str]:
+        """All files below; hidden ones and those behind linked folders are not looked at."""
+        found, start = [], self.path / under
+        for root, folders, files in os.walk(start):
+            at = Path(root)
+            if depth is not None and len(at.relative_to(start).parts) == depth:
+                folders.clear()
+            inside = "".join(f"{part}/" for part in at.relative_to(self.path).parts)
+            found += [f"{inside}{file}" for file in files if not file.startswith(".")]
+        return sorted(found)
+
+    def entries(self) -> list[str]:
+        """All names in it, but for files that a killed process was writing."""
+        try:
+            return sorted(name for name in os.listdir(self.path) if not _ASIDE.fullmatch(name))  # noqa: PTH208
+        except FileNotFoundError:
+            return []
+
+    def remove(self, name: str) -> None:
+        """Delete it."""
+        self._own(name).unlink(missing_ok=True)
+
+    def remove_abandoned(self, under: str, older_than: float) -> None:
+        """Delete files that a killed process was writing directly in a folder, and last touched before that time."""
+        folder = self._own(under)
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if _ASIDE.fullmatch(path.name) and not path.is_symlink() and path.stat().st_mtime < older_than:
+                path.unlink(missing_ok=True)
+
+    def state(self, name: str) -> object:
+        """When it was written, its size and its number."""
+        try:
+            found = self._own(name).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _own(self, name: str) -> Path:
+        """The path of a file in this folder. A link on the way is refused: it would lead out of the folder."""
+        path = self.path
+        for part in PurePosixPath(name).parts:
+            path /= part
+            if part in {"..", "/"} or path.is_symlink():
+                raise FrontierError(
+                    f"{path} is a link or leads out of {self.place}: expected the folder's own files; put a copy in "
+                    "its place, or remove it"
+                )
+        return path
+
+
+class RemoteFolder(Folder):
+    """A folder behind an address that fsspec knows."""
+
+    def __init__(self, address: str, system: Any, root: str) -> None:
+        self.place = address
+        self._system, self._root = system, root.rstrip("/")
+
+    def open(self, name: str) -> BinaryIO | None:
+        """Fetch the file."""
+        try:
+            return io.BytesIO(self._system.cat_file(f"{self._root}/{name}"))
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write the file as a whole."""
+        path = f"{self._root}/{name}"
+        self._system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        self._system.pipe_file(path, content)
+
+    def names(self, under: str = "", depth: int | None = None) -> list[str]:
+        """All files below."""
+        self._system.invalidate_cache()  # other workers write too
+        deepest = None if depth is None else depth + 1
+        try:
+            found: list[Any] = self._system.find(f"{self._root}/{under}".rstrip("/"), maxdepth=deepest)
+        except FileNotFoundError:
+            return []
+        return sorted(str(path)[len(self._root) + 1 :] for path in found)
+
+    def entries(self) -> list[str]:
+        """All names in it."""
+        return sorted({name.split("/")[0] for name in self.names()})
+
+    def remove(self, name: str) -> None:
+        """Delete it."""
+        try:
+            self._system.rm_file(f"{self._root}/{name}")
+        except FileNotFoundError:
+            return
+
+
+def open_folder(place: str | PathLike[str]) -> Folder:
+    """A local path, or an address with `://`."""
+    if not isinstance(place, str) or "://" not in place:
+        return LocalFolder(place)
+    import fsspec  # noqa: PLC0415  # only who uses addresses pays for the import
+
+    try:
+        system, root = fsspec.core.url_to_fs(place)
+    except (ImportError, ValueError) as error:
+        raise FrontierError(f"cannot open {place}: {error}") from error
+    # A local folder is one however it is written: fsspec writes into a file, which a reader may see half done.
+    local = isinstance(system, fsspec.get_filesystem_class("file"))
+    return LocalFolder(root) if local else RemoteFolder(place, system, str(root))
+
+
+def below(folder: str | PathLike[str], *names: str) -> str:
+    """A path or an address with names behind it."""
+    text = os.fspath(folder) or "."
+    return (text if text.endswith("/") else f"{text}/") + "/".join(names) if names else text
+
+
+def folder_name(name: str) -> str:
+    """A folder for a model of this name: other names have other folders, and none is `.` or `..`.
+
+    What a folder name cannot hold everywhere is written as `%` and its number, as addresses do.
+    """
+    safe = "".join(c if c.isalnum() or c in "-_." else "".join(f"%{b:02x}" for b in c.encode()) for c in name)
+    return safe if safe.strip(".") else "%2e" * len(safe) or "%"
+
+
+def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") -> str:
+    """Write one whole file to a path or an address, and return which.
+
+    With a `mark`, a file that is there already must hold it: one that somebody else wrote is left alone.
+    """
+    text = os.fspath(path)
+    if "://" in text:
+        folder, _, name = text.rpartition("/")
+        open_folder(folder).write(name, content)
+        return text
+    target = Path(text).absolute()
+    if target.exists() and not target.is_file():
+        target.write_bytes(content)  # /dev/stdout, or a pipe: renaming would put a file in its place
+        return text
+    check_writable(target, mark)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _write_aside(target, content)
+    return text
+
+
+def check_writable(path: str | PathLike[str], mark: bytes = b"") -> None:
+    """Refuse a path that is a link, or a file that somebody else wrote: one that does not hold the mark."""
+    target = Path(path).absolute()
+    if target.is_symlink():
+        raise FrontierError(f"{target} is a link: expected a file or nothing there; remove it, or name another file")
+    if mark and target.is_file() and mark not in target.read_bytes():
+        raise FrontierError(f"{target} was not written by advfrontier: move it away, or name another file")
+
+
+def write_files(folder: str | PathLike[str], write: Callable[[Path], Iterable[Path]]) -> list[str]:
+    """Have files written to a folder of this machine, and put them into one that may be anywhere."""
+    target = open_folder(os.fspath(folder))
+    written = []
+    with TemporaryDirectory(prefix="advfrontier-") as aside:
+        for path in write(Path(aside)):
+            name = path.relative_to(aside).as_posix()
+            target.write(name, path.read_bytes())
+            path.unlink()
+            written.append(below(folder, name))
+    return written
+
+
+def _write_aside(target: Path, content: bytes) -> None:
+    """Write beside the target and rename, which is atomic; the name is nobody else's, even with two writers."""
+    aside = target.with_name(f".{target.name}.advfrontier-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # or the rename may survive a power cut that the content does not
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,202 @@
+"""`record.json`: what a record is of and what it holds, as one typed value.
+
+It is read and written only here. A checksum covers all of it: a file that was changed by hand or by accident is refused
+rather than believed.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from advfrontier.errors import FrontierError
+from advfrontier.flags import Flag  # noqa: TC001  # pydantic reads the annotations
+from advfrontier.pool import Ensemble, Move
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+SCHEMA = 3
+FILE = "record.json"
+Kind = Literal["evaluation", "trace", "baseline"]
+_COMMAND: ContextVar[str] = ContextVar("command", default="")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ModelIdentity(_Frozen):
+    """Which model a record is of."""
+
+    name: str
+    source: str | None  # what `load_model` takes; None if the model was given as an object
+    digest: str
+
+
+class DataIdentity(_Frozen):
+    """Which samples a record is of, in their order."""
+
+    name: str
+    samples: int = Field(ge=1)
+    digest: str  # of images and labels
+    class_names: tuple[str, ...] = ()
+
+
+class Terms(_Frozen):
+    """What decides the bits of every distance, besides the model, the data and the code."""
+
+    norm: Literal["L0", "L1", "L2", "Linf"]
+    seed: int = 42
+    shard: int = Field(default=100, ge=1)  # samples per unit, and so per batch
+    device: str = "cpu"
+    dtype: Literal["float32", "float64"] = "float32"
+    threads: int = Field(default=1, ge=1)
+
+
+class Versions(_Frozen):
+    """What computed a record: install these to see the same bits."""
+
+    python: str
+    platform: str
+    advfrontier: str
+    torch: str
+    numpy: str
+
+
+class MoveFile(_Frozen):
+    """A move of an ensemble."""
+
+    tier: int
+    raises: dict[str, int]
+
+
+class EnsembleFile(_Frozen):
+    """An ensemble as a record holds it."""
+
+    name: str
+    norm: str
+    moves: tuple[MoveFile, ...]
+    aoi: float | None = None
+    bound: float | None = None
+    flags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, ensemble: Ensemble) -> EnsembleFile:
+        """The stored form of an ensemble."""
+        moves = tuple(MoveFile(tier=move.tier, raises=dict(move.raises)) for move in ensemble.moves)
+        return cls(name=ensemble.name, norm=ensemble.norm, moves=moves, aoi=ensemble.aoi, bound=ensemble.bound,
+                   flags=ensemble.flags)  # fmt: skip
+
+    def ensemble(self) -> Ensemble:
+        """The ensemble."""
+        moves = tuple(Move(tuple(move.raises.items()), move.tier) for move in self.moves)
+        return Ensemble(self.name, self.norm, moves, self.aoi, self.bound, self.flags)
+
+
+class Header(_Frozen):
+    """All that `record.json` says."""
+
+    kind: Kind
+    model: ModelIdentity
+    data: DataIdentity
+    terms: Terms
+    gradients: bool  # whether the clean pass took them: without, only black-box runs are possible
+    code: str  # digest of the code that decides distances
+    versions: Versions
+    later: tuple[Versions, ...] = ()  # other versions that have worked on it since
+    solvers: dict[str, str] = {}  # attack → its solver with all parameters
+    runs: dict[str, int] = {}  # run → the most queries it was asked for
+    ensemble: EnsembleFile | None = None  # what an evaluation is working towards
+    finished: EnsembleFile | None = None  # the last one that was complete
+    radii: tuple[float, ...] = ()  # of a baseline
+    keep_state: bool = True
+    flags: tuple[Flag, ...] = ()  # of the model, when the record was begun
+    counts: dict[str, int] = {}  # passes through the model that no unit counts
+    replaced: dict[str, dict[str, int]] = {}  # what units cost whose shard has grown since
+    commands: tuple[str, ...] = ()  # typed, in order; the last one goes on with it
+
+    def to_bytes(self) -> bytes:
+        """The content of `record.json`."""
+        content = {"schema": SCHEMA, **self.model_dump(mode="json")}
+        return json.dumps({**content, "checksum": _checksum(content)}, indent=2, ensure_ascii=False).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, content: bytes, place: str) -> Header:
+        """Read what `to_bytes` wrote; `place` is named where that is not possible."""
+        try:
+            found: dict[str, Any] = json.loads(content)
+            schema, checksum = found.pop("schema"), found.pop("checksum", None)
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+            raise _damaged(place, f"{type(error).__name__}: {error}") from error
+        if schema != SCHEMA:
+            raise FrontierError(
+                f"{place} holds a record of schema {schema}: expected {SCHEMA}, which this version reads; evaluate "
+                "again in a new folder, or install the version that wrote it"
+            )
+        if checksum != _checksum({"schema": schema, **found}):
+            raise _damaged(place, "its checksum does not match: it was changed after it was written")
+        try:
+            header = cls.model_validate_json(json.dumps(found), strict=True)
+            for stored in (header.ensemble, header.finished):
+                if stored is not None:
+                    stored.ensemble()
+        except (ValidationError, FrontierError) as error:
+            text = error.errors()[0] if isinstance(error, ValidationError) else error
+            raise _damaged(place, str(text)) from error
+        return header
+
+    def differences(self, other: Header) -> list[str]:
+        """In words, what tells another record from this one, threads aside: a record keeps the number it began with."""
+        found = []
+        if self.model.digest != other.model.digest:
+            named = [f"{header.model.name} ({header.model.digest[:8]})" for header in (self, other)]
+            found.append(f"another model: {named[0]}, not {named[1]}")
+        pairs = {"kind": (self.kind, other.kind)} | {
+            name: (getattr(self.terms, name), getattr(other.terms, name)) for name in Terms.model_fields
+        }
+        del pairs["threads"]
+        found += [f"another {_SAID.get(name, name)}: {a}, not {b}" for name, (a, b) in pairs.items() if a != b]
+        for attack, solver in self.solvers.items():
+            if attack in other.solvers and other.solvers[attack] != solver:
+                found.append(f"another solver of {attack}: {solver}, not {other.solvers[attack]}")
+        return found
+
+    def with_command(self) -> tuple[str, ...]:
+        """The commands, with the one that was typed now."""
+        return tuple(dict.fromkeys((*self.commands, *filter(None, [_COMMAND.get()]))))
+
+    @property
+    def how_to_go_on(self) -> str:
+        """What continues unfinished work."""
+        return f"to go on, type {self.commands[-1]}" if self.commands else "the same call as before goes on"
+
+
+_SAID = {"shard": "batch size"}
+
+
+@contextmanager
+def typed(command: str) -> Iterator[None]:
+    """Inside, records that are worked on note this command."""
+    token = _COMMAND.set(command)
+    try:
+        yield
+    finally:
+        _COMMAND.reset(token)
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _damaged(place: str, reason: str) -> FrontierError:
+    return FrontierError(
+        f"{place}/{FILE} is damaged ({reason}): expected a record; put back a copy, or remove the folder and start "
+        "again"
+    )

@@ -1,0 +1,141 @@
+"""What tells records apart: three digests, of the model, of the samples, and of the code that computes distances.
+
+A unit's bits are decided by these, its solver and the terms of the record. Every file of a record carries a mark
+made of them, so that one which came into a record from elsewhere is not taken for its own.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from functools import lru_cache
+from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from advfrontier.flags import Flag, Kind
+from advfrontier.pool import Run
+from advfrontier.record.header import Header, Versions
+from advfrontier.solvers import solver_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from advfrontier.solvers import Solver
+
+_DECIDING = ("threat", "pool", "solvers", "engine")  # the folders of the package whose code decides a distance
+_ROUNDING = ("torch", "numpy")  # other versions of these round differently, and no more
+_SAME = 1e-3  # of the largest logit: what another machine may round differently
+
+
+def digest(*parts: bytes) -> str:
+    """Short enough to be shown, long enough to be unique."""
+    found = blake2b(digest_size=16)
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()
+
+
+def model_digest(model: Callable[[Tensor], Tensor]) -> str:
+    """Of an nn.Module its structure and all its numbers, else its name.
+
+    What a model computes with them cannot be seen: see `answers_as`.
+    """
+    if not isinstance(model, nn.Module):
+        return digest(
+            f"{getattr(model, '__module__', '')}.{getattr(model, '__qualname__', type(model).__name__)}".encode()
+        )
+    found = blake2b(str(model).encode(), digest_size=16)
+    for name, tensor in model.state_dict().items():
+        found.update(f"{name} {tuple(tensor.shape)}".encode())
+        found.update(tensor.detach().cpu().float().contiguous().numpy().tobytes())
+    return found.hexdigest()
+
+
+def data_digest(ids: NDArray[np.uint64], labels: Tensor) -> str:
+    """Of samples: their contents and labels, in order."""
+    return digest(ids.tobytes(), labels.long().numpy().tobytes())
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Of the installed code that decides the bits of a distance."""
+    found = blake2b(digest_size=16)
+    for folder in _DECIDING:
+        place = files("advfrontier").joinpath(folder)
+        for file in sorted((file for file in place.iterdir() if file.name.endswith(".py")), key=lambda f: f.name):
+            found.update(f"{folder}/{file.name}".encode())
+            found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def mark(header: Header, *more: str) -> str:
+    """What a file of a record carries: a digest of all that decides its content, `more` of its own included."""
+    terms = json.dumps(header.terms.model_dump(), sort_keys=True)
+    return digest("\0".join((header.model.digest, header.code, terms, *more)).encode())
+
+
+def answers_as(answers: Tensor, known: Tensor, flags: Iterable[Flag]) -> bool:
+    """Whether these logits are the known ones, up to rounding. A model whose logits vary cannot be told by them."""
+    if answers.shape != known.shape:
+        return False
+    if {flag.kind for flag in flags} & {Kind.RANDOM, Kind.BATCH}:
+        return True
+    scale = float(known.abs().max())
+    return torch.allclose(answers.cpu().to(known), known, rtol=_SAME, atol=_SAME * scale)
+
+
+def solver_words(solver: Solver) -> str:
+    """A solver with its parameters, in words that are the same in every process."""
+    kind = type(solver)
+    return f"{kind.__module__}.{kind.__qualname__}" if kind.__repr__ is object.__repr__ else repr(solver)
+
+
+def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[str, str]:
+    """Attack → its solver in words: the one given in its place, or its own; none that is not installed here."""
+    found = {}
+    for attack in attacks:
+        try:
+            found[attack] = solver_words(instead.get(attack) or solver_of(Run.parse(attack)))
+        except KeyError:
+            continue
+    return found
+
+
+def versions() -> Versions:
+    """Of this process."""
+    return Versions(
+        python=platform.python_version(),
+        platform=platform.machine(),
+        **{package: _version(package) for package in ("advfrontier", *_ROUNDING)},
+    )
+
+
+def several_versions(header: Header) -> tuple[Flag, ...]:
+    """A flag for a record that several versions of what rounds have worked on."""
+    flags = []
+    for package in _ROUNDING:
+        found = dict.fromkeys(getattr(each, package) for each in (header.versions, *header.later))
+        if len(found) > 1:
+            text = f"computed with several versions of {package} ({', '.join(found)}), which may round differently"
+            flags.append(Flag(Kind.VERSIONS, text))
+    return tuple(flags)
+
+
+def rounds_alike(one: Versions, two: Versions) -> bool:
+    """Whether the libraries that round have the same versions."""
+    return all(getattr(one, package) == getattr(two, package) for package in _ROUNDING)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,318 @@
+"""A record: `record.json`, `clean.safetensors`, the images, and one file per unit of work.
+
+Who only reads a record changes nothing, whatever state it is in. Who works on it deletes nothing but files of the names
+it writes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import fields
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+
+from advfrontier.engine import CleanPass
+from advfrontier.engine.data import Samples
+from advfrontier.errors import FrontierError
+from advfrontier.pool import Run
+from advfrontier.record.folder import LocalFolder, open_folder
+from advfrontier.record.header import FILE, Header
+from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
+from advfrontier.record.images import FOLDER as IMAGES
+from advfrontier.record.images import StoredImages, VerifiedImages, image_file
+from advfrontier.record.tensors import Damaged, pack, unpack_parts
+from advfrontier.record.units import FOLDER as UNITS
+from advfrontier.record.units import StoredUnit, UnitName, shards_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from os import PathLike
+    from typing import Any
+
+    from torch import Tensor
+
+    from advfrontier.record.folder import Folder
+    from advfrontier.record.header import Kind
+
+_CLEAN = "clean.safetensors"
+_ABANDONED = 3600  # seconds after which a file that was being written is taken for what a kill left
+COMMANDS = {"evaluation": "evaluate", "trace": "trace", "baseline": "baseline"}
+
+
+class Record:
+    """The files of one record, and its header as it was last read or written."""
+
+    def __init__(self, folder: Folder, header: Header) -> None:
+        self.folder, self.header = folder, header
+        self.damaged: list[str] = []  # files found damaged or foreign, each with the reason
+        self._state = folder.state(FILE)
+
+    @property
+    def place(self) -> str:
+        """What opens it again."""
+        return self.folder.place
+
+    # Opening
+
+    @classmethod
+    def find(cls, place: str | PathLike[str]) -> Record | None:
+        """The record in a folder, if there is one."""
+        folder = open_folder(place)
+        content = folder.read(FILE)
+        return None if content is None else cls(folder, Header.from_bytes(content, folder.place))
+
+    @classmethod
+    def open(cls, place: str | PathLike[str], kind: Kind) -> Record:
+        """The record of a kind in a folder. Raises if there is none."""
+        record = cls.find(place)
+        if record is None or record.header.kind != kind:
+            found = "nothing" if record is None else f"a record of the kind {record.header.kind}"
+            raise FrontierError(
+                f"{place} holds no {kind}: found {found}, expected a folder that `advfrontier {COMMANDS[kind]} --out` "
+                "has written"
+            )
+        return record
+
+    @classmethod
+    def begin(cls, place: str | PathLike[str], header: Header) -> Record:
+        """Start a record in a folder that does not exist yet, or is empty."""
+        record = cls(check_empty(place), header)
+        record._write(header)
+        return record
+
+    # The header
+
+    def change(self, changes: Callable[[Header], Mapping[str, Any]]) -> None:
+        """Write what the function makes of the header as it is now: others may work on the record too."""
+        if (state := self.folder.state(FILE)) is None or state != self._state:
+            self.header = Header.from_bytes(self.folder.read(FILE) or b"", self.place)
+        changed = self.header.model_copy(update=dict(changes(self.header)))
+        if changed != self.header:
+            self._write(changed)
+
+    def _write(self, header: Header) -> None:
+        self.folder.write(FILE, header.to_bytes())
+        self.header, self._state = header, self.folder.state(FILE)
+
+    def check_code(self) -> None:
+        """Before more is computed: note other versions that round, and refuse to mix the distances of two codes."""
+        header, here = self.header, versions()
+        if header.code != code_digest():
+            raise FrontierError(
+                f"{self.place} was computed by other code: advfrontier {header.versions.advfrontier} with the mark "
+                f"{header.code[:8]}; here is {here.advfrontier} with {code_digest()[:8]}. Distances of both do not "
+                "belong in one record: choose a new folder, or install that version to go on; what the record holds "
+                "can still be read"
+            )
+        if not any(rounds_alike(here, known) for known in (header.versions, *header.later)):
+            self.change(lambda header: {"later": (*header.later, here)})
+
+    # The clean pass
+
+    @cached_property
+    def clean(self) -> CleanPass:
+        """The clean pass. Raises if it is missing or damaged."""
+        found = self.read_clean()
+        if found is None:
+            why = f" ({self.damaged[-1]})" if self.damaged else ""
+            raise FrontierError(f"{self.place} lacks its clean pass{why}; {self.header.how_to_go_on}")
+        return found
+
+    def read_clean(self) -> CleanPass | None:
+        """The clean pass, if it has been done and belongs to this record."""
+        found = self.read_file(_CLEAN, self._clean_mark())
+        if found is None:
+            return None
+        tensors = dict(found[0])
+        try:
+            clean = CleanPass(ids=tensors.pop("ids").numpy().view("uint64"), **tensors)
+        except TypeError:  # tensors of another version of this file
+            return None
+        return clean if data_digest(clean.ids, clean.labels) == self.header.data.digest else None
+
+    def write_clean(self, clean: CleanPass) -> None:
+        """Store the clean pass of all samples: those of the header, or more after them."""
+        data = {"samples": len(clean.labels), "digest": data_digest(clean.ids, clean.labels)}
+        self.change(lambda header: {"data": header.data.model_copy(update=data)})
+        tensors = {field.name: getattr(clean, field.name) for field in fields(clean) if field.name != "ids"}
+        tensors["ids"] = torch.from_numpy(clean.ids.view("int64").copy())
+        self.write_file(_CLEAN, tensors, {}, self._clean_mark())
+        self.__dict__["clean"] = clean
+
+    def add_counts(self, counts: Mapping[str, int]) -> None:
+        """Count passes through the model that belong to no unit."""
+        self.change(lambda header: {"counts": {key: header.counts.get(key, 0) + n for key, n in counts.items()}})
+
+    def _clean_mark(self) -> str:
+        return mark(self.header, "clean", self.header.data.digest)
+
+    def samples(self) -> Samples:
+        """The samples, read from the images beside the record."""
+        terms, data = self.header.terms, self.header.data
+        read = StoredImages(self.place, terms.shard, len(self.clean.labels))
+        images = VerifiedImages(read, self.clean.ids, terms.shard, f"{self.place}/{IMAGES}")
+        return Samples(data.name, self.clean.labels, images, data.class_names or None)
+
+    # Units
+
+    @property
+    def shards(self) -> list[tuple[int, int]]:
+        """First row and number of rows of each shard."""
+        return shards_of(self.header.data.samples, self.header.terms.shard)
+
+    def layout(self, runs: Iterable[str]) -> Iterator[tuple[UnitName, Tensor]]:
+        """The units of these runs that have anything to attack, and the rows they attack."""
+        for run in runs:
+            for first, count in self.shards:
+                unit = UnitName(run, first, count)
+                if len(rows := self.clean.attacked(first, count)):
+                    yield unit, rows
+
+    def unit_files(self) -> list[tuple[UnitName, int]]:
+        """All of them: also the shorter of two that a kill has left of one unit."""
+        return [found for name in self.folder.names(UNITS) if (found := UnitName.of_file(name)) is not None]
+
+    def units(self) -> dict[UnitName, int]:
+        """How far every unit has come, from the names of the files alone."""
+        longest: dict[UnitName, int] = {}
+        for unit, queries in self.unit_files():
+            longest[unit] = max(queries, longest.get(unit, 0))
+        return longest
+
+    def finished(self, wanted: Mapping[str, int]) -> tuple[int, int]:
+        """How many units of these queries per run are done, and how many there are."""
+        done = self.units()
+        found = [done.get(unit, 0) >= wanted[unit.run] for unit, _ in self.layout(wanted)]
+        return sum(found), len(found)
+
+    def unit_mark(self, unit: UnitName, solver: str) -> str:
+        """The mark of a unit of this record: the samples of its shard, and its solver in words, decide it too."""
+        rows = slice(unit.first, unit.first + unit.count)
+        return mark(self.header, unit.run, solver, data_digest(self.clean.ids[rows], self.clean.labels[rows]))
+
+    def read_unit(self, unit: UnitName, queries: int, names: Collection[str] | None = None) -> StoredUnit | None:
+        """A unit at exactly these queries, or some of its tensors; None if it is missing, damaged or foreign.
+
+        Points and states are large and the rest is small: who needs only some tensors should name them.
+        """
+        solver = self.header.solvers.get(Run.parse(unit.run).attack, "")
+        found = self.read_file(unit.file(queries), self.unit_mark(unit, solver), names)
+        return None if found is None else StoredUnit(queries, *found)
+
+    def read_units(
+        self,
+        wanted: Mapping[str, int],
+        names: Collection[str],
+        *,
+        heal: Callable[[UnitName, int], None] | None = None,
+        only: Callable[[UnitName, Tensor], bool] | None = None,
+    ) -> Iterator[tuple[UnitName, Tensor, StoredUnit]]:
+        """Every unit of these runs, or only some, with the rows it attacked and the tensors named.
+
+        One that is missing, damaged or of another record is computed again where `heal` can.
+        """
+        done = self.units()
+        for unit, rows in self.layout(wanted):
+            if only is not None and not only(unit, rows):
+                continue
+            queries, known = max(wanted[unit.run], done.get(unit, 0)), len(self.damaged)
+            stored = self.read_unit(unit, queries, names)
+            if stored is None and heal is not None:
+                heal(unit, queries)
+                stored = self.read_unit(unit, queries, names)
+            if stored is None:
+                reason = f" ({self.damaged[-1]})" if len(self.damaged) > known else ""
+                raise FrontierError(
+                    f"{self.place} lacks {unit}{reason}: type the command that made the record to compute it again"
+                )
+            yield unit, rows, stored
+
+    def spent(self) -> Counter[str]:
+        """Passes through the model that no unit counts: setting the record up, and shards that grew since."""
+        return sum((Counter(counts) for counts in self.header.replaced.values()), Counter(self.header.counts))
+
+    # Files
+
+    def copy(self, place: str | PathLike[str]) -> None:
+        """Copy the record to a folder that is new or empty; the header last: without it nothing counts."""
+        target = check_empty(place)
+        for name in (*self.folder.names(UNITS), *self.folder.names(IMAGES), *self.folder.names("radii"), _CLEAN, FILE):
+            content = self.folder.read(name)
+            if content is not None:
+                target.write(name, content)
+
+    def read_file(
+        self, name: str, belongs: str, names: Collection[str] | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+        """A tensor file that carries this mark, or some of its tensors; None if it is missing, damaged or foreign."""
+        file = self.folder.open(name)
+        if file is None:
+            return None
+        with closing(file):
+            try:
+                tensors, words = unpack_parts(file, names)
+            except Damaged as error:
+                self.damaged.append(f"{name}: {error}")
+                return None
+        if words.pop("belongs", None) != belongs:
+            self.damaged.append(f"{name} belongs to another record: of another model, other samples or terms")
+            return None
+        return tensors, words
+
+    def write_file(self, name: str, tensors: Mapping[str, Tensor], words: Mapping[str, str], belongs: str) -> None:
+        """Write a tensor file with its mark."""
+        self.folder.write(name, pack(tensors, {**words, "belongs": belongs}))
+
+    def tidy(self) -> None:
+        """Remove what kills have left, and files of shards that have grown since."""
+        longest, layout = self.units(), set(self.shards)
+        replaced = {}
+        for unit, queries in self.unit_files():
+            if unit.shard not in layout:
+                stored = self._foreign_spent(unit, queries)
+                replaced[unit.file(queries)] = stored
+        if replaced:  # their passes were spent: write that down before they go
+            self.change(lambda header: {"replaced": {**header.replaced, **replaced}})
+        for unit, queries in self.unit_files():
+            if unit.shard not in layout or queries < longest[unit]:
+                self.folder.remove(unit.file(queries))
+        wanted = {image_file(first, count) for first, count in layout}
+        for name in self.folder.names(IMAGES):
+            if name not in wanted and _is_image_file(name):
+                self.folder.remove(name)
+        if isinstance(self.folder, LocalFolder):
+            runs = {f"{UNITS}/{unit.run.replace(':', '.')}" for unit in longest}
+            for under in ("", IMAGES, *runs):  # others may be writing to the same record just now
+                self.folder.remove_abandoned(under, time.time() - _ABANDONED)
+
+    def _foreign_spent(self, unit: UnitName, queries: int) -> dict[str, int]:
+        """What a unit of another layout cost; nothing is known of one that is damaged."""
+        file = self.folder.open(unit.file(queries))
+        if file is None:
+            return {}
+        with closing(file):
+            try:
+                return dict(StoredUnit(queries, *unpack_parts(file, ())).spent)
+            except (Damaged, KeyError, ValueError):
+                return {}
+
+
+def check_empty(place: str | PathLike[str]) -> Folder:
+    """A folder that a record may be started in: one that is not there, or is empty."""
+    folder = open_folder(place)
+    if entries := folder.entries():
+        others = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+        raise FrontierError(
+            f"{folder.place} holds {entries[0]}{others}, but no {FILE}: expected an empty folder or a new name, "
+            f"because a record is never started among other files; type another one, such as --out {folder.place}/record"
+        )
+    return folder
+
+
+def _is_image_file(name: str) -> bool:
+    parts = UnitName.of_file(name.replace(f"{IMAGES}/", f"{UNITS}/x/").replace(".safetensors", "-0.safetensors"))
+    return parts is not None
