@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from advfrontier.errors import FrontierError
     from advfrontier.evaluation.comparing import compare
     from advfrontier.evaluation.evaluate import evaluate
-    from advfrontier.evaluation.ranking import rank
     from advfrontier.evaluation.evaluation import Evaluation
+    from advfrontier.evaluation.ranking import rank
     from advfrontier.evaluation.trace import Traces, trace
     from advfrontier.execution import Machine
     from advfrontier.frontier.allocation import allocate

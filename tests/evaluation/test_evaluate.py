@@ -11,16 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support.faults import failing, noting
 from support.models import Watch, conv_net, samples
 from torch import nn
 
-from advfrontier import Ensemble, Evaluation, FrontierError, compare, evaluate, rank
+from advfrontier import Ensemble, Evaluation, FrontierError, Machine, compare, evaluate, rank
 from advfrontier.autoattack_api import AutoAttack
 from advfrontier.evaluation.export import export
-from advfrontier.evaluation.units import UnitWork
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import find_ensemble, paper_ensemble
-from advfrontier.store import Store
 from advfrontier.threat.norms import get_norm
 
 SHAPE = (1, 6, 6)
@@ -94,7 +93,7 @@ def test_extending_equals_running_at_once_and_repeats_no_query(problem, tmp_path
     watch = Watch.on(model)
     short = evaluate(model, images, labels, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a")
     first = watch.total
-    short.extend(LARGER)
+    short = short.extend(LARGER)
     spent = short.counts
     assert watch.total == sum(spent.values())
     assert spent["attack"] == 10 * LARGER.total
@@ -111,8 +110,7 @@ def test_the_three_tiers_extended_equal_the_largest_at_once(norm, tmp_path):
     images, labels = samples(model, 3, (1, 4, 4), seed=2)
     watch = Watch.on(model)
     grown = evaluate(model, images, labels, norm=norm, ensemble="4k", out=tmp_path / "a")
-    grown.extend("8k")
-    grown.extend("12k")
+    grown = grown.extend("8k").extend("12k")
     others = sum(grown.counts[key] for key in ("checks", "setup", "verification"))
     assert watch.total - others == 3 * 12_000
     assert grown.counts["attack"] == 3 * 12_000
@@ -131,10 +129,11 @@ def test_fewer_classes_have_fewer_targets_and_the_total_says_so(tmp_path):
 
 
 def test_without_states_extension_replays_to_the_same_result(problem, tmp_path):
-    short = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a", keep_state=False)
-    for unit, queries in short.store.units().items():
-        assert not [name for name in short.store.read_unit(unit, queries).tensors if name.startswith("state.")]
-    short.extend(LARGER)
+    short = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a",
+                     machine=Machine(keep_state=False))  # fmt: skip
+    for unit, queries in short.record.units().items():
+        assert not [name for name in short.record.read_unit(unit, queries).tensors if name.startswith("state.")]
+    short = short.extend(LARGER)
     same(short, evaluate(*problem, norm="L2", ensemble=LARGER, batch_size=4))
     assert short.counts["attack"] > 10 * LARGER.total  # what was repeated is counted
 
@@ -156,8 +155,8 @@ def test_more_samples_after_the_same_first_ones_are_added(problem, tmp_path):
     evaluate(model, images[:8], labels[:8], out=tmp_path / "a", **options)
     watch = Watch.on(model)
     grown = evaluate(model, images, labels, out=tmp_path / "a", **options)
-    # The three new ones, and beside their attack a look at the 8 old, a clean pass over all, and verification.
-    assert watch.total == 3 * SMALL.total + 8 + 22 + 3 * len(SMALL.runs)
+    # The three new ones, and beside their attack a look at the 8 old, their clean pass, and verification.
+    assert watch.total == 3 * SMALL.total + 8 + 6 + 3 * len(SMALL.runs)
     same(grown, evaluate(model, images, labels, **options))
 
 
@@ -170,8 +169,8 @@ def test_two_workers_give_the_same_bits(problem, tmp_path, evaluation):
         f"def net():\n    return conv_net({SHAPE}, classes=10, seed=5)\n"
     )
     _, images, labels = problem
-    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "threads": 1}
-    parallel = evaluate(f"{script}:net", images, labels, out=tmp_path / "a", workers=2, **options)
+    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "machine": Machine(threads=1, workers=2)}
+    parallel = evaluate(f"{script}:net", images, labels, out=tmp_path / "a", **options)
     same(parallel, evaluation)
     assert parallel.counts == {**evaluation.counts, "checks": evaluation.counts["checks"] + 2 * 11}  # one per worker
 
@@ -182,7 +181,7 @@ def refusals():
         ("another model: Sequential", lambda _, x, y: (other, x, y), {}),
         ("another seed: 42, not 7", lambda m, x, y: (m, x, y), {"seed": 7}),
         ("another norm: L2, not Linf", lambda m, x, y: (m, x, y), {"norm": "Linf", "ensemble": "4k"}),
-        ("another shard: 4, not 5", lambda m, x, y: (m, x, y), {"batch_size": 5}),
+        ("another batch size: 4, not 5", lambda m, x, y: (m, x, y), {"batch_size": 5}),
         ("11 other samples", lambda m, x, y: (m, 1 - x, y), {}),
         ("11 other samples", lambda m, x, y: (m, x, (y + 1) % 10), {}),
         ("11 other samples.*10 were given", lambda m, x, y: (m, x[:10], y[:10]), {}),
@@ -191,11 +190,11 @@ def refusals():
 
 @pytest.mark.parametrize(("message", "change", "options"), refusals())
 def test_a_record_of_something_else_is_refused(problem, evaluation, message, change, options):
-    before = {path: path.stat().st_mtime_ns for path in Path(evaluation.store.place).rglob("*")}
-    asked = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": evaluation.store.place} | options
+    before = {path: path.stat().st_mtime_ns for path in Path(evaluation.place).rglob("*")}
+    asked = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": evaluation.place} | options
     with pytest.raises(FrontierError, match=message):
         evaluate(*change(*problem), **asked)
-    assert {path: path.stat().st_mtime_ns for path in Path(evaluation.store.place).rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in Path(evaluation.place).rglob("*")} == before
 
 
 def test_a_folder_that_is_removed_and_used_again_starts_afresh(problem, tmp_path):
@@ -209,18 +208,18 @@ def test_a_folder_that_is_removed_and_used_again_starts_afresh(problem, tmp_path
 
 def test_an_ensemble_that_does_not_go_further_is_refused(problem, evaluation):
     with pytest.raises(FrontierError, match="expected an ensemble that goes further"):
-        evaluate(*problem, norm="L2", ensemble=SMALL.at(100), batch_size=4, out=evaluation.store.place)
+        evaluate(*problem, norm="L2", ensemble=SMALL.at(100), batch_size=4, out=evaluation.place)
 
 
 def test_a_record_can_be_saved_loaded_and_extended_with_the_model(problem, evaluation, tmp_path):
     evaluation.save(tmp_path / "copy")
-    with pytest.raises(FrontierError, match="holds a record already"):
+    with pytest.raises(FrontierError, match="a record is never started among other files"):
         evaluation.save(tmp_path / "copy")
     copy = Evaluation.load(tmp_path / "copy")
     same(copy, evaluation)
     with pytest.raises(FrontierError, match=r"given as an object.*model=model"):
         copy.extend(LARGER)
-    copy.extend(LARGER, model=problem[0])
+    copy = copy.extend(LARGER, model=problem[0])
     same(copy, evaluate(*problem, norm="L2", ensemble=LARGER, batch_size=4))
 
 
@@ -245,28 +244,17 @@ def test_a_unit_damaged_under_the_hands_of_an_evaluation_is_done_again(problem, 
     same(held, evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4))
 
 
-def test_an_unfinished_record_says_how_far_it_is(problem, tmp_path, monkeypatch):
-    calls = []
-    original = UnitWork.__call__
-
-    def failing(self, task):
-        calls.append(task)
-        if len(calls) == 4:
-            raise MemoryError("no room for this one")
-        return original(self, task)
-
-    monkeypatch.setattr(UnitWork, "__call__", failing)
+def test_an_unfinished_record_says_how_far_it_is(problem, tmp_path):
+    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": tmp_path / "a"}
     with pytest.raises(FrontierError, match=r"1 of 15 units failed.*MemoryError: no room for this one"):
-        evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a")
-    assert len(calls) == 15  # the others went on
+        evaluate(*problem, machine=failing(lambda k, _: k == 3), **options)
     half = Evaluation.load(tmp_path / "a")
     assert not half.finished
     for figure in ("distances", "winners", "adversarials", "predictions", "trajectories", "counts", "queries", "flags"):
         with pytest.raises(FrontierError, match=r"small \(500 queries per sample\) is not finished: 14 of 15 units"):
             getattr(half, figure)
-    calls[:] = [None] * 4
-    evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a")
-    assert len(calls) == 5
+    evaluate(*problem, machine=noting(tasks := []), **options)
+    assert len(tasks) == 1
 
 
 KILLED = """
@@ -336,7 +324,6 @@ sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 from support.models import conv_net
 from advfrontier import Evaluation
-from advfrontier.store import Store
 from advfrontier.threat.norms import get_norm
 found = Evaluation.load({out!r})
 model = conv_net({shape}, classes=10, seed=5)
@@ -354,16 +341,16 @@ assert (measured == found.distances).all()
 
 
 def test_every_stored_point_is_what_the_record_says_in_a_new_process(evaluation):
-    code = RELOADED.format(tests=str(Path(__file__).parent.parent), shape=SHAPE, out=evaluation.store.place)
+    code = RELOADED.format(tests=str(Path(__file__).parent.parent), shape=SHAPE, out=evaluation.place)
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603
 
 
 def test_a_record_can_be_read_with_json_and_safetensors_alone(evaluation):
     from safetensors.numpy import load_file  # noqa: PLC0415
 
-    place = Path(evaluation.store.place)
+    place = Path(evaluation.place)
     record = json.loads((place / "record.json").read_text())
-    assert record["norm"] == "L2"
+    assert record["terms"]["norm"] == "L2"
     best = np.where(load_file(place / "clean.safetensors")["correct"], np.inf, 0.0)
     correct = load_file(place / "clean.safetensors")["correct"]
     for path in (place / "units").rglob("*.safetensors"):
@@ -470,14 +457,16 @@ def test_trajectories_of_an_evaluation_obey_the_rules(evaluation):
 
 def test_stored_images_come_back_in_any_order(problem, evaluation):
     rows = torch.tensor([9, 0, 4, 4, 10, 1, 3, 0])
-    assert torch.equal(evaluation._samples.images(rows), problem[1][rows])
+    assert torch.equal(evaluation.images(rows), problem[1][rows])
 
 
 def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):
+    from safetensors.torch import load_file  # noqa: PLC0415
+
     model, images, _ = problem
     images = (images * 255).round() / 255
     done = evaluate(model, images, model(images).argmax(1), norm="L2", ensemble=20, out=tmp_path / "a")
-    stored = Store(tmp_path / "a").read("originals/00000+011")[0]["images"]
+    stored = load_file(tmp_path / "a" / "images" / "00000+011.safetensors")["images"]
     assert stored.dtype == torch.uint8
     assert torch.equal(done.originals, images)
 

@@ -13,7 +13,7 @@ from support.runs import Bench
 from torch import nn
 
 import advfrontier
-from advfrontier import FrontierError, Traces, trace
+from advfrontier import FrontierError, Machine, Traces, trace
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import pool
 from advfrontier.solvers import Fmn, Pdpgd
@@ -62,7 +62,7 @@ def test_distances_are_those_of_single_units(problem):
 def test_without_runs_the_whole_pool_is_traced(norm, name):
     model = tanh_mlp(hidden=8, classes=3)
     images, labels = samples(model, 3)
-    traces = trace(model, images, labels, norm=norm, pool=name, queries=10)
+    traces = trace(model, images, labels, norm=norm, runs=name, queries=10)
     assert traces.runs == tuple(str(run) for run in pool(norm, classes=3, name=name))
 
 
@@ -73,8 +73,8 @@ def test_packing_changes_nothing_but_rounding(problem):
         "runs": ["fmn", "square_min", "pdpgd", "apgd_min-ce:restart1", "fmn:target4"],
         "queries": 60,
     }
-    alone = trace(model.double(), images, labels, dtype=torch.float64, **options)
-    packed = trace(model, images, labels, dtype=torch.float64, pack=3, **options)
+    alone = trace(model.double(), images, labels, machine=Machine(dtype=torch.float64), **options)
+    packed = trace(model, images, labels, machine=Machine(dtype="float64", pack=3), **options)
     np.testing.assert_allclose(packed.distances, alone.distances, rtol=1e-6)
     assert packed.counts == alone.counts
 
@@ -98,7 +98,8 @@ def test_copies_of_an_image_are_told_apart_and_fare_alike(problem):
     model, images, labels = problem
     rows = [0, 1, 0, 2, 0, 1]
     traces = trace(
-        model.double(), images[rows], labels[rows], norm="L2", runs=["fmn:restart1"], queries=100, dtype=torch.float64
+        model.double(), images[rows], labels[rows], norm="L2", runs=["fmn:restart1"], queries=100,
+        machine=Machine(dtype=torch.float64),
     )
     first = traces.samples[0]
     assert traces.samples[2] == f"{first}-2"
@@ -118,10 +119,14 @@ def test_budgets_that_are_refused_before_anything_is_spent(problem, queries):
     assert watch.total == 0
 
 
-@pytest.mark.parametrize("option", ["batch_size", "pack"])
-def test_sizes_that_are_refused(problem, option):
-    with pytest.raises(FrontierError, match=f"{option} is 0: expected at least 1"):
-        trace(*problem, norm="L2", runs=["fmn"], **{option: 0})
+def test_sizes_that_are_refused(problem):
+    with pytest.raises(FrontierError, match="batch_size is 0: expected at least 1"):
+        trace(*problem, norm="L2", runs=["fmn"], batch_size=0)
+    with pytest.raises(FrontierError, match="no runs were named: expected some, or a pool"):
+        trace(*problem, norm="L2", runs=[])
+    for option in ("pack", "threads"):
+        with pytest.raises(FrontierError, match=f"{option} is 0: expected at least 1"):
+            Machine(**{option: 0})
 
 
 def test_a_run_cannot_be_asked_for_twice(problem):
@@ -192,7 +197,7 @@ def test_points_that_flip_back_are_flagged(monkeypatch):
     labels = net(images).argmax(1)
     assert len(set(labels.tolist())) == 1
     traces = trace(Company(), images, labels, norm="L2", runs=["fmn"], queries=100, batch_size=6)
-    assert "fmn: 6 kept points were classified correctly in another batch" in traces.flags
+    assert "fmn: 6 kept points were classified correctly in another batch" in [flag.text for flag in traces.flags]
 
 
 def test_the_public_names():

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.faults import failing
 from support.models import Watch, conv_net, samples
 
 from advfrontier import FrontierError, allocate, trace
-from advfrontier.evaluation.trace import load_traces, trace_to
-from advfrontier.evaluation.units import UnitWork
-from advfrontier.sources import as_samples
-from advfrontier.store import Store
+from advfrontier.evaluation.trace import load_traces
+from advfrontier.record import Record
 
 SHAPE = (1, 6, 6)
 RUNS = ["fmn", "ddn", "fmn:restart1", "alma:target1"]
@@ -32,7 +31,7 @@ def problem():
 
 def traced(place, model, images, labels, **options):
     options = {"norm": "L2", "runs": RUNS, "queries": 60, "batch_size": 4} | options
-    return trace_to(str(place), model, as_samples(images, labels), **options)
+    return trace(model, images, labels, out=place, **options)
 
 
 def marks(place):
@@ -41,8 +40,6 @@ def marks(place):
 
 def test_a_record_tells_what_memory_tells(problem, tmp_path):
     model, images, labels = problem
-    rows = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 4]  # the misclassified one last, so that both attack the same batches
-    images, labels = images[rows], labels[rows]
     record = traced(tmp_path / "a", model, images, labels)
     memory = trace(model, images, labels, norm="L2", runs=RUNS, queries=60, batch_size=4)
     assert record.runs == memory.runs
@@ -89,17 +86,12 @@ def test_a_model_without_gradients_can_be_traced_by_black_box_runs_alone(problem
         traced(tmp_path / "b", closed, images, labels, **options | {"runs": ["square_min", "fmn"]})
 
 
-def test_runs_that_are_not_finished_are_named(problem, tmp_path, monkeypatch):
-    original = UnitWork.__call__
+def test_runs_that_are_not_finished_are_named(problem, tmp_path):
+    def wrong(_, task):
+        return task.parts[0].unit.run == "ddn" and task.parts[0].unit.first == 8
 
-    def failing(self, task):
-        if task.unit.run == "ddn" and task.unit.first == 8:
-            raise MemoryError("no room")
-        return original(self, task)
-
-    monkeypatch.setattr(UnitWork, "__call__", failing)
     with pytest.raises(FrontierError, match="1 of 12 units failed"):
-        traced(tmp_path / "a", *problem)
+        traced(tmp_path / "a", *problem, machine=failing(wrong))
     assert load_traces(str(tmp_path / "a")).runs == ("fmn", "fmn:restart1", "alma:target1")
     with pytest.raises(FrontierError, match=r"not finished in .*a: ddn \(3 runs are\)"):
         load_traces(str(tmp_path / "a"), runs=["fmn", "ddn"])
@@ -107,12 +99,12 @@ def test_runs_that_are_not_finished_are_named(problem, tmp_path, monkeypatch):
 
 def test_traces_keep_no_points_and_no_state(problem, tmp_path):
     traced(tmp_path / "a", *problem)
-    store = Store(tmp_path / "a")
-    for unit, queries in store.units().items():
-        names = set(store.read_unit(unit, queries).tensors)
+    record = Record.find(tmp_path / "a")
+    for unit, queries in record.units().items():
+        names = set(record.read_unit(unit, queries).tensors)
         assert "trajectory" in names
         assert not {name for name in names if name.startswith("state.")} | (names & {"best_point"})
-    assert not (tmp_path / "a" / "originals").exists()
+    assert not (tmp_path / "a" / "images").exists()
 
 
 def test_another_solver_runs_its_own_units_and_no_others(problem, tmp_path):
@@ -141,7 +133,7 @@ def test_more_samples_run_their_own_shards(problem, tmp_path):
     files = marks(tmp_path / "a")
     watch = Watch.on(model)
     grown = traced(tmp_path / "a", model, images, labels)
-    assert watch.total == 8 + 3 * 60 * len(RUNS) + 2 * 11 + 3 * len(RUNS)
+    assert watch.total == 8 + 3 * 60 * len(RUNS) + 2 * 3 + 3 * len(RUNS)
     assert {path: mark for path, mark in marks(tmp_path / "a").items() if path in files} == files
     assert (grown.distances == traced(tmp_path / "b", model, images, labels).distances).all()
 
@@ -172,14 +164,13 @@ import sys
 sys.path.insert(0, {tests!r})
 import torch
 from support.models import conv_net, samples
-from advfrontier.evaluation.trace import trace_to
-from advfrontier.sources import as_samples
+from advfrontier import Machine, trace
 
 if __name__ == "__main__":
     model = conv_net({shape}, classes=10, seed=5)
     images, labels = samples(model, 24, {shape}, seed=5)
-    trace_to(sys.argv[1], model, as_samples(images, labels), norm="L2", runs={runs}, queries=1000, batch_size=4,
-             workers=int(sys.argv[2]), threads=1)
+    trace(model, images, labels, norm="L2", runs={runs}, queries=1000, batch_size=4, out=sys.argv[1],
+          machine=Machine(workers=int(sys.argv[2]), threads=1))
 """
 
 

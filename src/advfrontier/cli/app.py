@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from cyclopts import App, CycloptsError
 
 from advfrontier import __version__
+from advfrontier.command import typed
 from advfrontier.errors import FrontierError
-from advfrontier.record.header import typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,6 +15,7 @@ from torch import Tensor
 from advfrontier.engine.checks import check_labels
 from advfrontier.pool import TARGETS
 from advfrontier.threat.losses import margin
+from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,11 +78,11 @@ def clean_pass(
     oracle: Oracle,
     images: Tensor,
     labels: Tensor,
-    ids: NDArray[np.uint64],
     norm: Norm,
     *,
     batch_size: int,
     gradients: bool = True,
+    ids: NDArray[np.uint64] | None = None,
 ) -> CleanPass:
     """Evaluate every clean sample once: 2 queries each, charged to setup.
 
@@ -107,4 +108,5 @@ def clean_pass(
         wrong = z.scatter(1, y[:, None], -torch.inf)
         targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices
         parts.append(tuple(t.cpu() for t in (z, z.argmax(1) == y, targets, boundary)))
+    ids = sample_ids(images.float().cpu().numpy()) if ids is None else ids
     return CleanPass(labels.long().cpu(), ids, *(torch.cat(column) for column in zip(*parts, strict=True)))

@@ -1,8 +1,8 @@
 """Durable work: what a record lacks, and how to have it done."""
 
-from advfrontier.jobs.drive import drive
+from advfrontier.jobs.driver import drive
 from advfrontier.jobs.model import Model
-from advfrontier.jobs.prepare import prepare
+from advfrontier.jobs.setup import prepare
 from advfrontier.jobs.units import UnitJob, needs_gradients
 
 __all__ = ["Model", "UnitJob", "drive", "needs_gradients", "prepare"]

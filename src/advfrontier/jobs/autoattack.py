@@ -12,7 +12,7 @@ import torch
 
 from advfrontier.attacks.autoattack import KnownPoints, attack_at, check_norm
 from advfrontier.errors import FrontierError
-from advfrontier.jobs.prepare import threads
+from advfrontier.jobs.setup import threads
 from advfrontier.record import Record, open_folder
 from advfrontier.record.identity import mark
 from advfrontier.record.images import VerifiedImages

@@ -17,7 +17,7 @@ import torch
 
 from advfrontier.engine import advance, classify, start_unit
 from advfrontier.errors import FrontierError
-from advfrontier.jobs.prepare import check_answers, threads
+from advfrontier.jobs.setup import check_answers, threads
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run, check_run
 from advfrontier.record import Record, UnitName, open_folder
 from advfrontier.record.identity import code_digest, solver_words, solvers_of

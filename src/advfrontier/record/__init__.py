@@ -2,7 +2,7 @@
 
 from advfrontier.record.find import find_records
 from advfrontier.record.folder import below, folder_name, open_folder, write_file, write_files
-from advfrontier.record.header import Header, Terms, typed
+from advfrontier.record.header import Header, Terms
 from advfrontier.record.record import Record
 from advfrontier.record.units import StoredUnit, UnitName
 
@@ -16,7 +16,6 @@ __all__ = [
     "find_records",
     "folder_name",
     "open_folder",
-    "typed",
     "write_file",
     "write_files",
 ]

@@ -7,25 +7,19 @@ rather than believed.
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
-from contextvars import ContextVar
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from advfrontier.command import current_command
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag  # noqa: TC001  # pydantic reads the annotations
 from advfrontier.pool import Ensemble, Move
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
 SCHEMA = 3
 FILE = "record.json"
 Kind = Literal["evaluation", "trace", "baseline"]
-_COMMAND: ContextVar[str] = ContextVar("command", default="")
 
 
 class _Frozen(BaseModel):
@@ -170,7 +164,7 @@ class Header(_Frozen):
 
     def with_command(self) -> tuple[str, ...]:
         """The commands, with the one that was typed now."""
-        return tuple(dict.fromkeys((*self.commands, *filter(None, [_COMMAND.get()]))))
+        return tuple(dict.fromkeys((*self.commands, *filter(None, [current_command()]))))
 
     @property
     def how_to_go_on(self) -> str:
@@ -179,16 +173,6 @@ class Header(_Frozen):
 
 
 _SAID = {"shard": "batch size"}
-
-
-@contextmanager
-def typed(command: str) -> Iterator[None]:
-    """Inside, records that are worked on note this command."""
-    token = _COMMAND.set(command)
-    try:
-        yield
-    finally:
-        _COMMAND.reset(token)
 
 
 def _checksum(content: dict[str, Any]) -> str:

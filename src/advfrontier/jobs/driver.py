@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from advfrontier.record import Record
 
 T = TypeVar("T")
+J = TypeVar("J", bound="Job[Any]")
 
 
 class Job(Protocol[T]):
@@ -44,7 +45,7 @@ class Job(Protocol[T]):
         """Do a task and store what comes out of it."""
 
 
-def drive(record: Record, job: Job[T], machine: Machine, *, progress: bool = False) -> Job[T]:
+def drive(record: Record, job: J, machine: Machine, *, progress: bool = False) -> J:
     """Do all that is missing. A task that fails is named at the end, when all others are done.
 
     Returns the job, ready to do a task again whose file is lost later.

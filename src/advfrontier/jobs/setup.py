@@ -163,10 +163,10 @@ def _complete(
                     oracle,
                     images(rows),
                     labels[rows],
-                    images.ids[first : first + count],
                     get_norm(terms.norm),
                     batch_size=terms.shard,
                     gradients=record.header.gradients,
+                    ids=images.ids[first : first + count],
                 )
             )
         if store_images and not _is_stored(record, first, images(rows)):

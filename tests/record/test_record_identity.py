@@ -1,28 +1,28 @@
 """A record is of one model, one set of samples and one code; whatever else comes to it is refused or done again."""
 
-import json
 import os
+import pickle
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from support.faults import interrupted
 from support.models import Watch, conv_net, samples
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from advfrontier import Ensemble, Evaluation, FrontierError, evaluate, trace
-from advfrontier.evaluation import identity
-from advfrontier.evaluation.ranking import doubts
-from advfrontier.evaluation.trace import trace_to
-from advfrontier.evaluation.units import UnitWork
+from advfrontier import Ensemble, Evaluation, FrontierError, Machine, evaluate, trace
+from advfrontier.command import typed
+from advfrontier.engine.data import Samples
+from advfrontier.flags import Kind, doubts
+from advfrontier.jobs.units import UnitPart, UnitTask
+from advfrontier.record import Header, Record, identity, images, units
 from advfrontier.solvers import Fmn
-from advfrontier.sources import as_samples, load_model
-from advfrontier.store import Store
+from advfrontier.sources import load_model
 
 SHAPE = (1, 6, 6)
 SMALL = Ensemble.of("small", "L2", {"fmn": 20, "ddn": 20})
@@ -85,84 +85,71 @@ def same(one, two):
     assert one.winners == two.winners
 
 
-def interrupt(monkeypatch, after):
-    """Ctrl-C in the middle of the unit after so many."""
-    original, calls = UnitWork.__call__, []
-
-    def interrupted(self, task):
-        calls.append(task)
-        if len(calls) > after:
-            raise KeyboardInterrupt
-        return original(self, task)
-
-    monkeypatch.setattr(UnitWork, "__call__", interrupted)
-    return lambda: monkeypatch.setattr(UnitWork, "__call__", original)
-
-
 # Interrupted
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
-def test_an_interrupted_extend_goes_on(problem, tmp_path, monkeypatch, after):
+def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_path, after):
     model, images, labels = problem
     watch = Watch.on(model)
     held = evaluate(model, images, labels, out=tmp_path / "a", **OPTIONS)
     before = held.distances
-    release = interrupt(monkeypatch, after)
-    with pytest.raises(KeyboardInterrupt):
-        held.extend(LARGER, command="advfrontier extend a --tier 8k")
-    release()
-    for half in (held, Evaluation.load(tmp_path / "a")):
-        assert not half.finished
-        done = f"larger .* is not finished: {after} of 6 units are done; to go on, type advfrontier extend a --tier 8k"
-        with pytest.raises(FrontierError, match=done):
-            half.distances  # noqa: B018
-    assert Evaluation.load(tmp_path / "a").extend(LARGER, model=model).finished
-    whole = Evaluation.load(tmp_path / "a")
+    with typed("advfrontier extend a --tier 8k"), pytest.raises(KeyboardInterrupt):
+        held.extend(LARGER, machine=interrupted(after))
+    half = Evaluation.load(tmp_path / "a")
+    assert not half.finished
+    assert half.ensemble == SMALL
+    assert half.distances.tobytes() == before.tobytes()
+    (flag,) = half.flags
+    assert flag.kind == Kind.INTERRUPTED
+    assert not flag.doubtful
+    assert f"to 100 queries was interrupted ({after} of 6 units are done): these are the figures of the 40" in flag.text
+    assert "to go on, type advfrontier extend a --tier 8k" in flag.text
+    with torch.no_grad():  # the points may be nearer by now, and are misclassified all the same
+        assert (model(half.adversarials).argmax(1) != labels).all()
+    whole = half.extend(LARGER, model=model)
+    assert whole.finished
+    assert whole.flags == ()
     assert whole.counts["attack"] == 8 * LARGER.total
-    assert watch.total == sum(whole.counts.values())
+    assert watch.total - 8 == sum(whole.counts.values())  # the points were looked at above
     same(whole, evaluate(*problem, **OPTIONS | {"ensemble": LARGER}))
     assert (whole.distances <= before).all()
 
 
-def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_path, monkeypatch):
-    evaluate(*problem, out=tmp_path / "a", command="advfrontier evaluate", **OPTIONS)
-    release = interrupt(monkeypatch, 1)
+def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_path):
+    evaluate(*problem, out=tmp_path / "a", **OPTIONS)
     with pytest.raises(KeyboardInterrupt):
-        Evaluation.load(tmp_path / "a").extend(LARGER, model=problem[0])
-    release()
+        Evaluation.load(tmp_path / "a").extend(LARGER, model=problem[0], machine=interrupted(1))
     with pytest.raises(FrontierError, match=r"holds 100 queries per sample, unfinished \(the same call.*which the"):
         evaluate(*problem, out=tmp_path / "a", **OPTIONS)
     done = evaluate(*problem, out=tmp_path / "a", **OPTIONS | {"ensemble": LARGER})
     same(done, evaluate(*problem, **OPTIONS | {"ensemble": LARGER}))
 
 
-def test_an_extend_that_did_nothing_yet_can_be_taken_back(problem, tmp_path, monkeypatch):
+def test_an_extend_that_did_nothing_yet_can_be_taken_back(problem, tmp_path):
     held = evaluate(*problem, out=tmp_path / "a", **OPTIONS)
-    release = interrupt(monkeypatch, 0)
     with pytest.raises(KeyboardInterrupt):
-        held.extend(LARGER)
-    release()
+        held.extend(LARGER, machine=interrupted(0))
     same(evaluate(*problem, out=tmp_path / "a", **OPTIONS), evaluate(*problem, **OPTIONS))
     assert Evaluation.load(tmp_path / "a").ensemble == SMALL
 
 
 def test_all_commands_that_made_a_record_are_kept(problem, tmp_path):
-    held = evaluate(*problem, out=tmp_path / "a", command="advfrontier evaluate", **OPTIONS)
-    held.extend(LARGER, command="advfrontier extend a")
-    again = Evaluation.load(tmp_path / "a").extend(LARGER, model=problem[0], command="advfrontier extend a")
+    with typed("advfrontier evaluate"):
+        held = evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    with typed("advfrontier extend a"):
+        held.extend(LARGER)
+        again = Evaluation.load(tmp_path / "a").extend(LARGER, model=problem[0])
     assert again.commands == ("advfrontier evaluate", "advfrontier extend a")
 
 
-def test_an_interrupted_evaluate_says_its_command(problem, tmp_path, monkeypatch):
-    release = interrupt(monkeypatch, 1)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(*problem, out=tmp_path / "a", command="advfrontier evaluate net", **OPTIONS)
-    release()
+def test_an_interrupted_evaluate_says_its_command(problem, tmp_path):
+    with typed("advfrontier evaluate net"), pytest.raises(KeyboardInterrupt):
+        evaluate(*problem, out=tmp_path / "a", machine=interrupted(1), **OPTIONS)
     with pytest.raises(FrontierError, match="1 of 4 units are done; to go on, type advfrontier evaluate net"):
         Evaluation.load(tmp_path / "a").aurec()
     evaluate(*problem, out=tmp_path / "a", **OPTIONS)
-    assert Evaluation.load(tmp_path / "a").command == "advfrontier evaluate net"
+    assert Evaluation.load(tmp_path / "a").commands == ("advfrontier evaluate net",)
 
 
 def test_points_of_a_record_that_was_extended_meanwhile_are_not_shown_for_the_shorter_ones(problem, tmp_path):
@@ -243,7 +230,7 @@ def test_a_module_that_does_something_else_with_the_same_numbers_is_refused(prob
 def test_double_precision_goes_on(problem, tmp_path):
     _, images, labels = problem
     double = conv_net(SHAPE, classes=10, seed=5).double()
-    options = {"out": tmp_path / "a", "dtype": "float64", **OPTIONS}
+    options = {"out": tmp_path / "a", "machine": Machine(dtype="float64"), **OPTIONS}
     one = evaluate(lambda x: double(x) + 0, images, labels, **options)
     two = evaluate(lambda x: double(x) + 0, images, labels, **options)
     assert one.adversarials.dtype == torch.float64
@@ -274,8 +261,9 @@ def test_workers_that_load_another_model_say_so(problem, nets, tmp_path, factory
     torch.manual_seed(0)
     message = rf"4 of 4 units failed.*nets.py:{factory} is another model in this worker process.*set its seed"
     with pytest.raises(FrontierError, match=message):
-        evaluate(f"{nets}:{factory}", images, labels, out=tmp_path / "a", workers=1, threads=1, **OPTIONS)
-    assert Store(tmp_path / "a").units() == {}
+        evaluate(f"{nets}:{factory}", images, labels, out=tmp_path / "a", machine=Machine(workers=1, threads=1),
+                 **OPTIONS)  # fmt: skip
+    assert Record.find(tmp_path / "a").units() == {}
 
 
 # Units of another record
@@ -286,7 +274,7 @@ def test_units_without_their_record_are_refused(problem, tmp_path):
     (tmp_path / "a" / "record.json").unlink()
     other = conv_net(SHAPE, classes=10, seed=6)
     refused(
-        r"holds 4 files such as units/ddn.*but no record\.json",
+        r"holds clean.safetensors and 2 more, but no record\.json: expected an empty folder",
         tmp_path / "a",
         lambda: evaluate(other, *problem[1:], out=tmp_path / "a", **OPTIONS),
     )
@@ -299,7 +287,10 @@ def foreign(problem):
         "another model": ((other, images, other(images).argmax(1)), {}),
         "other images": ((model, 1 - images, model(1 - images).argmax(1)), {}),
         "another seed": (problem, {"seed": 7}),
-        "another precision": ((conv_net(SHAPE, classes=10, seed=5).double(), images, labels), {"dtype": "float64"}),
+        "another precision": (
+            (conv_net(SHAPE, classes=10, seed=5).double(), images, labels),
+            {"machine": Machine(dtype="float64")},
+        ),
     }
 
 
@@ -361,53 +352,67 @@ class Augmented(Dataset):
         return (image + 0.05 * torch.randn(image.shape)).clamp(0, 1), int(self.labels[place])
 
 
-def test_data_that_is_other_each_time_is_refused(problem, tmp_path):
-    model, images, labels = problem
-    loader = DataLoader(Augmented(images, labels), batch_size=4)
-    with pytest.raises(FrontierError, match=r"gives other images each time it is read.*take random transforms out"):
+def test_data_that_is_other_each_time_is_read_once_and_then_kept(problem, tmp_path):
+    model, pixels, labels = problem
+    torch.manual_seed(1)
+    loader = DataLoader(Augmented(pixels, labels), batch_size=4)
+    done = evaluate(model, loader, out=tmp_path / "a", **OPTIONS)
+    with torch.no_grad():
+        assert torch.equal(done.clean_logits, model(done.originals))
+    with pytest.raises(FrontierError, match="holds a record of 8 other samples"):
         evaluate(model, loader, out=tmp_path / "a", **OPTIONS)
+    same(Evaluation.load(tmp_path / "a"), done)
+    assert done.extend(LARGER).finished
 
 
-@dataclass(eq=False)
-class Turning:
-    """Samples that change after so many reads."""
+@pytest.mark.parametrize("reads", [2, 3, 4])
+def test_data_that_changes_later_is_noticed_by_whoever_reads_it(problem, tmp_path, reads, monkeypatch):
+    model, images_, labels = problem
+    monkeypatch.setattr(images, "_LIMIT", 0)  # nothing stays in memory, so every unit reads again
+    left = iter(range(reads))
 
-    pixels: torch.Tensor
-    labels: torch.Tensor
-    left: int
-    name: str = "turning"
-    class_names: None = None
+    def read(rows):
+        return images_[rows] if next(left, None) is not None else 1 - images_[rows]
 
-    def __len__(self):
-        return len(self.labels)
-
-    def images(self, rows):
-        self.left -= 1
-        return self.pixels[rows] if self.left >= 0 else 1 - self.pixels[rows]
+    with pytest.raises(FrontierError, match="turning gives other images than when the record was begun"):
+        trace(model, Samples("turning", labels, read), out=tmp_path / "a", norm="L2", runs=["fmn"], batch_size=4)
 
 
-@pytest.mark.parametrize("reads", [2, 3, 4, 5, 6])
-def test_data_that_changes_later_is_noticed_by_whoever_reads_it(problem, tmp_path, reads):
-    model, images, labels = problem
-    with pytest.raises(FrontierError, match="turning gives other images each time"):
-        evaluate(model, Turning(images, labels, reads), out=tmp_path / "a", **OPTIONS)
-    done = Store(tmp_path / "a").units()
-    assert len(done) == max(0, reads - 5)  # two reads for ids, one to try the model, two for the clean pass
+def test_an_evaluation_reads_its_header_once_and_hashes_every_image_once(problem, tmp_path, monkeypatch):
+    read, hashed = [], []
+    from_bytes, sample_ids = Header.from_bytes, images.sample_ids
+    monkeypatch.setattr(Header, "from_bytes", lambda *a: [read.append(1), from_bytes(*a)][1])
+    for module in ("advfrontier.record.images", "advfrontier.jobs.setup", "advfrontier.engine.clean"):
+        monkeypatch.setattr(f"{module}.sample_ids", lambda x: [hashed.append(len(x)), sample_ids(x)][1])
+    ensemble = Ensemble.of("nine", "L2", {"fmn": 20, "ddn": 20, "alma": 20, "fmn:restart1": 20, "ddn:target1": 20})
+    done = evaluate(*problem, norm="L2", ensemble=ensemble, batch_size=4, out=tmp_path / "a")
+    assert len(done.distances) == 8
+    assert torch.equal(done.originals, problem[1])
+    assert len(done.record.units()) == 10
+    assert sum(read) <= 1
+    assert sum(hashed) == 8
 
 
 # Other code
 
 
 def edit_record(place, **changes):
-    path = Path(place) / "record.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    """Write another header, with the checksum that belongs to it."""
+    record = Record.find(place)
+    record.change(lambda _: changes)
+    return record
 
 
 def test_other_code_is_not_mixed_in_but_its_record_can_be_read(problem, tmp_path):
     evaluate(*problem, out=tmp_path / "a", **OPTIONS)
-    edit_record(tmp_path / "a", sources="0" * 32)
-    for unit, queries in Store(tmp_path / "a").units().items():  # as that code would have marked them
-        mark_again(tmp_path / "a", unit, queries)
+    old = Record.find(tmp_path / "a")
+    contents_of = {unit: old.read_unit(unit, queries) for unit, queries in old.units().items()}
+    clean = old.clean
+    record = edit_record(tmp_path / "a", code="0" * 32)
+    for unit, stored in contents_of.items():  # as that code would have marked them
+        solver = record.header.solvers[unit.run]
+        record.write_clean(clean)
+        record.write_file(unit.file(stored.queries), stored.tensors, stored.words, record.unit_mark(unit, solver))
     own = evaluate(*problem, **OPTIONS)
     same(Evaluation.load(tmp_path / "a"), own)
     same(evaluate(*problem, out=tmp_path / "a", **OPTIONS), own)  # nothing is to be computed
@@ -422,70 +427,60 @@ def test_other_code_is_not_mixed_in_but_its_record_can_be_read(problem, tmp_path
     same(Evaluation.load(tmp_path / "a"), own)
 
 
-def mark_again(place, unit, queries):
-    store = Store(place, writing=True)
-    record, stored = store.record(), store.read_unit(unit, queries)
-    evaluation = Evaluation.load(place)
-    of = identity.basis(record, {key: record[key] for key in ("norm", "seed", "shard", "device", "dtype", "threads")})
-    mark = evaluation._clean.unit_mark(of, record["solvers"][unit.run], unit)
-    store.write_unit(unit, queries, stored.tensors, {**stored.words, "belongs": mark})
-
-
 def test_the_digest_of_the_code_is_that_of_its_files(tmp_path, monkeypatch):
     package = Path(identity.__file__).parent.parent
     shutil.copytree(package, tmp_path / "advfrontier", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(identity, "files", lambda _: tmp_path / "advfrontier")
-    digest = identity.sources.__wrapped__
-    assert digest() == identity.sources()
+    digest = identity.code_digest.__wrapped__
+    assert digest() == identity.code_digest()
     (tmp_path / "advfrontier" / "report" / "page.py").write_text("")
-    assert digest() == identity.sources()
-    edited = tmp_path / "advfrontier" / "solvers" / "fmn.py"
-    edited.write_text(edited.read_text() + "\n")
-    assert digest() != identity.sources()
+    assert digest() == identity.code_digest()
+    for deciding in ("solvers/fmn.py", "pool/catalogue.py", "engine/unit.py", "threat/norms.py"):
+        edited = tmp_path / "advfrontier" / deciding
+        before = edited.read_text()
+        edited.write_text(before + "\n")
+        assert digest() != identity.code_digest()
+        edited.write_text(before)
 
 
 def test_a_worker_with_other_code_says_so(problem, tmp_path, monkeypatch):
-    store = evaluate(*problem, out=tmp_path / "a", **OPTIONS)
-    work = store._session._work(elsewhere=True)
-    monkeypatch.setattr("advfrontier.evaluation.units.sources", lambda: "1" * 32)
+    done = evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    work = pickle.loads(pickle.dumps(done._job))  # noqa: S301  # as a worker gets it
+    monkeypatch.setattr("advfrontier.jobs.units.code_digest", lambda: "1" * 32)
     with pytest.raises(FrontierError, match=r"other code of advfrontier \(11111111, not"):
-        work(store._session.missing({"alma": 20})[0])
+        work(UnitTask((UnitPart(units.UnitName("alma", 0, 4), 20),)))
 
 
 def test_solvers_with_other_parameters_are_refused_and_used_ones_recorded(problem, tmp_path):
-    model, images, labels = problem
-    data = as_samples(images, labels)
-    options = {"norm": "L2", "queries": 20, "batch_size": 4}
-    trace_to(str(tmp_path / "a"), model, data, runs=["ddn", "fmn:restart1"], **options)
-    held = Store(tmp_path / "a").record()["solvers"]
+    options = {"norm": "L2", "queries": 20, "batch_size": 4, "out": tmp_path / "a"}
+    trace(*problem, runs=["ddn", "fmn:restart1"], **options)
+    held = Record.find(tmp_path / "a").header.solvers
     assert set(held) == {"ddn", "fmn"}
     assert held["fmn"] == repr(Fmn())
     refused(
         r"another solver of fmn: Fmn\(alpha=None.*, not Fmn\(alpha=1",
         tmp_path / "a",
-        lambda: trace_to(str(tmp_path / "a"), model, data, runs=["fmn"], solvers={"fmn": Fmn(alpha=1.0)}, **options),
+        lambda: trace(*problem, runs=["fmn"], solvers={"fmn": Fmn(alpha=1.0)}, **options),
     )
     edit_record(tmp_path / "a", solvers=held | {"fmn": "Fmn(alpha=7)"})
     refused(
         r"another solver of fmn: Fmn\(alpha=7\), not Fmn\(alpha=None",
         tmp_path / "a",
-        lambda: trace_to(str(tmp_path / "a"), model, data, runs=["ddn"], **options),
+        lambda: trace(*problem, runs=["ddn"], **options),
     )
 
 
 def test_another_version_of_what_rounds_is_a_flag(problem, tmp_path):
     evaluate(*problem, out=tmp_path / "a", **OPTIONS)
-    versions = json.loads((tmp_path / "a" / "record.json").read_text())["versions"]
-    edit_record(tmp_path / "a", versions=versions | {"torch": "1.0"})
+    edit_record(tmp_path / "a", versions=identity.versions().model_copy(update={"torch": "1.0"}))
     assert evaluate(*problem, out=tmp_path / "a", **OPTIONS).flags == ()  # nothing was computed by the newer one
     done = evaluate(*problem, out=tmp_path / "a", **OPTIONS | {"ensemble": LARGER})
-    assert done.flags == (
-        f"computed with several versions of torch (1.0, {torch.__version__}), which may round differently",
-    )
-    assert doubts(done) == ()  # which is no reason to rank it in brackets
+    text = f"computed with several versions of torch (1.0, {torch.__version__}), which may round differently"
+    assert [flag.text for flag in done.flags] == [text]
+    assert doubts(done.flags) == ()  # which is no reason to rank it in brackets
     again = evaluate(*problem, out=tmp_path / "a", **OPTIONS | {"ensemble": LARGER})
     assert again.flags == done.flags
-    assert len(again.record["also"]) == 1
+    assert len(again.record.header.later) == 1
 
 
 # What is ordinary
@@ -525,7 +520,7 @@ def test_samples_added_to_a_trace_lose_no_count(problem, tmp_path):
     watch = Watch.on(model)
     options = {"norm": "L2", "runs": ["fmn", "ddn"], "queries": 20, "batch_size": 4}
     for count in (6, 8):
-        done = trace_to(str(tmp_path / "a"), model, as_samples(images[:count], labels[:count]), **options)
+        done = trace(model, images[:count], labels[:count], out=tmp_path / "a", **options)
     assert watch.total == sum(done.counts.values())
 
 
@@ -533,21 +528,43 @@ def test_samples_added_to_a_trace_lose_no_count(problem, tmp_path):
 def test_what_fails_without_a_folder_leaves_none(problem, tmp_path, monkeypatch, wrong):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     model, images, labels = problem
-    if wrong == "interrupted":
-        interrupt(monkeypatch, 1)
     with pytest.raises((FrontierError, KeyboardInterrupt)):
-        evaluate(model if wrong == "interrupted" else nn.Flatten(0), images, labels, **OPTIONS)
+        evaluate(model if wrong == "interrupted" else nn.Flatten(0), images, labels, machine=interrupted(1), **OPTIONS)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_images_that_are_lost_are_written_again(problem, tmp_path):
+@pytest.mark.parametrize("damage", ["lost", "cut", "changed", "of another record"])
+def test_images_that_are_damaged_are_healed_when_the_images_are_at_hand(problem, tmp_path, damage):
+    model, pixels, labels = problem
     evaluate(*problem, out=tmp_path / "a", **OPTIONS)
-    lost = tmp_path / "a" / "originals" / "00004+004.safetensors"
-    lost.unlink()
-    with pytest.raises(FrontierError, match=r"images of samples 4–7.*remove originals/00004\+004.safetensors if"):
+    evaluate(model, 1 - pixels, labels, out=tmp_path / "b", **OPTIONS)
+    victim, right = tmp_path / "a" / "images" / "00004+004.safetensors", None
+    right = victim.read_bytes()
+    if damage == "lost":
+        victim.unlink()
+    elif damage == "cut":
+        victim.write_bytes(right[:-7])
+    elif damage == "changed":
+        victim.write_bytes(right[:-7] + bytes([right[-7] ^ 1]) + right[-6:])
+    else:
+        shutil.copy(tmp_path / "b" / "images" / victim.name, victim)
+    images._KEPT.clear()
+    with pytest.raises(FrontierError, match="does not hold the images of samples 4–7|gives other images"):
         Evaluation.load(tmp_path / "a").adversarials  # noqa: B018
     evaluate(*problem, out=tmp_path / "a", **OPTIONS)
-    assert torch.equal(Evaluation.load(tmp_path / "a").originals, problem[1])
+    assert victim.stat().st_size == len(right)
+    images._KEPT.clear()
+    assert torch.equal(Evaluation.load(tmp_path / "a").originals, pixels)
+
+
+def test_a_clean_pass_of_another_record_is_not_taken_for_its_own(problem, tmp_path):
+    model, pixels, labels = problem
+    own = evaluate(*problem, out=tmp_path / "a", **OPTIONS)
+    evaluate(model, 1 - pixels, model(1 - pixels).argmax(1), out=tmp_path / "b", **OPTIONS)
+    shutil.copy(tmp_path / "b" / "clean.safetensors", tmp_path / "a" / "clean.safetensors")
+    with pytest.raises(FrontierError, match="lacks its clean pass .*belongs to another record"):
+        Evaluation.load(tmp_path / "a").distances  # noqa: B018
+    same(evaluate(*problem, out=tmp_path / "a", **OPTIONS), own)
 
 
 # What is read
@@ -567,14 +584,14 @@ def test_figures_do_not_read_points_or_states(tmp_path, monkeypatch):
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
     images, labels = samples(model, 8, (3, 32, 32), seed=1)
     evaluate(model, images, labels, out=tmp_path / "a", **OPTIONS)
-    read, original = [], Store.read_unit
+    read, original = [], Record.read_unit
 
     def noted(self, unit, queries, names=None):
         found = original(self, unit, queries, names)
         read.append(sum(tensor.nbytes for tensor in found.tensors.values()))
         return found
 
-    monkeypatch.setattr(Store, "read_unit", noted)
+    monkeypatch.setattr(Record, "read_unit", noted)
     held = Evaluation.load(tmp_path / "a")
     assert held.curve().at(0) == 1
     assert held.counts["attack"] == 8 * SMALL.total
