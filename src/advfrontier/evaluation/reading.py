@@ -86,7 +86,7 @@ def doubtful(run: str, queries: int, tensors: Mapping[str, Tensor]) -> Counter[t
     samples = {
         "kept points were classified correctly in another batch": ~tensors["held"],
         "samples had no gradient on most steps": 2 * tensors["zero_gradients"] > steps,
-        "samples had gradients that are not finite": tensors["bad_gradients"] > 0,
+        "samples had logits or gradients that are not finite": tensors["bad_gradients"] > 0,
     }
     return Counter({(what, run): count for what, rows in samples.items() if (count := int(rows.sum()))})
 

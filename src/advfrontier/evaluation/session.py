@@ -267,7 +267,7 @@ def open_session(
             few = few_rows(len(labels))
             images = samples.images(few)
             check_ids(samples, few, images, ids[few.numpy()])
-            flags = check_model(oracle, images, labels[few], gradients=gradients)
+            flags = [flag.text for flag in check_model(oracle, images, labels[few], gradients=gradients)]
         elif clean is not None:
             refuse_other_answers(store.place, held, oracle, samples, clean)
         if clean is None or len(clean.labels) < len(labels):

@@ -100,7 +100,7 @@ def trace(
     ids = sample_ids(images.float().numpy())
     few = few_rows(len(images))
     with Oracle(model, device=device, dtype=dtype) as oracle:
-        flags = check_model(oracle, images[few], labels[few], gradients=gradients)
+        flags = [flag.text for flag in check_model(oracle, images[few], labels[few], gradients=gradients)]
         clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=gradients)
         members = named if named is not None else pool_of(threat.name, classes=clean.classes, name=pool)
         for run in members:
