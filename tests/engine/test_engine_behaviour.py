@@ -8,7 +8,7 @@ from torch import nn
 
 from advfrontier import FrontierError, trace
 from advfrontier.engine import advance
-from advfrontier.engine.unit import robustly_misclassified
+from advfrontier.engine import robustly_misclassified
 from advfrontier.pool import CATALOGUE
 
 ALL = catalogue("restart1", "target1")
@@ -121,7 +121,7 @@ def test_unbreakable_models_are_flagged(logits):
     assert (traces.distances == torch.inf).all()
     runs = "pdpgd, pdpgd:restart1, pdpgd:restart2 and 50 other runs"
     assert f"{runs}: up to 3 samples had no gradient on most steps" in traces.flags
-    not_finite = f"{runs}: up to 3 samples had gradients that are not finite"
+    not_finite = f"{runs}: up to 3 samples had logits or gradients that are not finite"
     assert (not_finite in traces.flags) == (logits is poisoned)
 
 

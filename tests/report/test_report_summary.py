@@ -84,7 +84,7 @@ def test_standing_counts_the_trusted_models():
 
 def test_a_doubtful_model_stands_in_brackets_but_train_mode_is_no_doubt():
     evaluation = record()
-    evaluation.flags = (TRAINING,)
+    evaluation.flags = (TRAINING.text,)
     assert not summarise(evaluation, radii=(), reference=pool()).standing.bracketed
     evaluation.flags = ("the model is random: two passes over the same images differ, and so will distances",)
     standing = summarise(evaluation, radii=(), reference=pool()).standing

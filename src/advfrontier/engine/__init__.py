@@ -2,6 +2,9 @@
 
 from advfrontier.engine.checks import check_data, check_model
 from advfrontier.engine.clean import CleanPass, clean_pass
+from advfrontier.engine.evidence import accuracy_flag, beaten, noise_check
+from advfrontier.engine.fingerprint import fingerprint
+from advfrontier.engine.margins import robustly_misclassified
 from advfrontier.engine.oracle import Counts, Oracle, find_device
 from advfrontier.engine.unit import Unit, advance, classify, start_unit, verify
 
@@ -10,12 +13,17 @@ __all__ = [
     "Counts",
     "Oracle",
     "Unit",
+    "accuracy_flag",
     "advance",
+    "beaten",
     "check_data",
     "check_model",
     "classify",
     "clean_pass",
     "find_device",
+    "fingerprint",
+    "noise_check",
+    "robustly_misclassified",
     "start_unit",
     "verify",
 ]

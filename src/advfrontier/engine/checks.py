@@ -7,23 +7,28 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from advfrontier.engine.gradients import check_gradients
+from advfrontier.engine.margins import spread
 from advfrontier.errors import FrontierError
+from advfrontier.flags import Flag, Kind
 from advfrontier.threat.losses import margin
-from advfrontier.threat.norms import TINY
 
 if TYPE_CHECKING:
     from advfrontier.engine.oracle import Oracle
 
 _TOLERANCE = 1e-6  # how far an input may stand outside [0, 1] before it is more than rounding
 
-TRAINING = "the model was in train mode: evaluated in eval mode, and set back afterwards"
-PROBABILITIES = "the model returns probabilities, not logits: gradients vanish where it is sure; remove the softmax"
-RANDOM = "the model is random: two passes over the same images differ, and so will distances"
-BATCH_DEPENDENT = "the model's answer for an image depends on the other images of the batch"
-ZERO_GRADIENTS = (
-    "the margin has no gradient on {share:.0%} of the checked samples: gradient attacks will overrate the model"
+# One rounding of the logits over the margin at the clean images, from where on it is told: a distance is too large by
+# about this share. Ordinary nets are below 1e-5; an offset of 1e4 on logits of order one comes to 1e-3.
+_COARSE = 5e-4
+
+TRAINING = Flag(Kind.TRAINING, "the model was in train mode: evaluated in eval mode, and set back afterwards")
+PROBABILITIES = Flag(
+    Kind.PROBABILITIES,
+    "the model returns probabilities, not logits: gradients vanish where it is sure; remove the softmax",
 )
-BAD_GRADIENTS = "the margin's gradient is not finite on {share:.0%} of the checked samples: taken for zero"
+RANDOM = Flag(Kind.RANDOM, "the model is random: two passes over the same images differ, and so will distances")
+BATCH_DEPENDENT = Flag(Kind.BATCH, "the model's answer for an image depends on the other images of the batch")
 
 
 def check_data(images: Tensor, labels: Tensor) -> Tensor:
@@ -51,41 +56,39 @@ def check_data(images: Tensor, labels: Tensor) -> Tensor:
     return images.clamp(0, 1) if low < 0 or high > 1 else images
 
 
-def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool = True) -> list[str]:
-    """Try the model on a few samples, up to 5 queries each, charged to checks; `gradients` if any run needs them."""
+def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool = True) -> list[Flag]:
+    """Try the model on a few samples, up to 9 queries each, charged to checks; `gradients` if any run needs them."""
     oracle.purpose = "checks"
-    flags = [TRAINING] if getattr(oracle, "was_training", False) else []
-    x = images.to(oracle.device, oracle.dtype)
-    y = labels.to(oracle.device).long()
-    try:
-        logits = oracle.logits(x)
-    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
-        raise FrontierError(
-            f"the model cannot take images of shape {tuple(x.shape)} ({type(error).__name__}: {error}): expected one "
-            "from such images, (samples, channels, height, width) in [0, 1], to logits"
-        ) from error
-    _check_logits(logits, len(x), y)
+    flags = [TRAINING] if oracle.was_training else []
+    x, y = oracle.images(images).detach(), oracle.labels(labels)
+    logits = oracle.logits(x)
+    check_finite(logits)
+    check_labels(y, logits.shape[1])
     again = oracle.logits(x)
     alone = oracle.logits(x.flip(0)[: (len(x) + 1) // 2])  # in other company: half of the batch, in reverse
     if _looks_like_probabilities(logits):
         flags.append(PROBABILITIES)
-    scale = logits.abs().amax()
-    if not torch.equal(logits, again):
+    rounding = torch.finfo(oracle.logits_dtype).eps * logits.abs().amax()
+    allowed = torch.maximum(1e-3 * spread(logits).amax(), 4 * rounding)
+    random = not torch.equal(logits, again)
+    mixed = not random and bool((alone - logits.flip(0)[: len(alone)]).abs().amax() > allowed)
+    if random:
         flags.append(RANDOM)
-    elif (alone - logits.flip(0)[: len(alone)]).abs().amax() > 1e-3 * scale:
+    elif mixed:
         flags.append(BATCH_DEPENDENT)
-    return flags + (_check_gradients(oracle, x, y) if gradients else [])
+    flags += _check_precision(logits, y, oracle.logits_dtype)
+    # A change of the margin tells nothing about the gradient where it changes by itself.
+    return flags + (check_gradients(oracle, x, y, steady=not (random or mixed)) if gradients else [])
 
 
-def _check_logits(logits: Tensor, rows: int, labels: Tensor) -> None:
-    if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
-        found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+def check_finite(logits: Tensor, first: int | None = None) -> None:
+    """Refuse logits of clean images that are not finite; `first` is the number of the first sample, if known."""
+    bad = (~logits.isfinite().all(1)).nonzero().squeeze(1)
+    if len(bad):
+        where = "" if first is None else f" (sample {first + int(bad[0])} is the first)"
         raise FrontierError(
-            f"the model returned {found} for {rows} images: expected logits of shape ({rows}, classes ≥ 2)"
+            f"the model returned logits that are not finite on clean images{where}: expected finite ones"
         )
-    if not logits.isfinite().all():
-        raise FrontierError("the model returned logits that are not finite on clean images: expected finite ones")
-    check_labels(labels, logits.shape[1])
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
@@ -102,21 +105,20 @@ def _looks_like_probabilities(logits: Tensor) -> bool:
     return bool((logits >= 0).all() and (logits <= 1).all() and ((total - 1).abs() < 1e-3).all())
 
 
-def _check_gradients(oracle: Oracle, x: Tensor, y: Tensor) -> list[str]:
-    probe = x.clone().requires_grad_()
-    logits = oracle.logits(probe)
-    with torch.enable_grad():
-        gap = margin(logits, y)
-    if not gap.requires_grad:
-        raise FrontierError(
-            "the model's logits have no gradient with respect to the images: gradient attacks cannot run; "
-            "remove torch.no_grad() or .detach() from the model, or ask for black-box runs only (square_min)"
+def _check_precision(logits: Tensor, labels: Tensor, dtype: torch.dtype) -> list[Flag]:
+    """A flag if the logits are rounded so coarsely that a point counts as misclassified late."""
+    rounding = float(torch.finfo(dtype).eps * logits.abs().amax(1).median())
+    gap = float(margin(logits, labels).abs().median())
+    if dtype.itemsize < torch.float32.itemsize:
+        text = (
+            f"the model returns {dtype} logits, rounded to {rounding:.1g} where the margin is {gap:.2g}: distances may "
+            "be too large; let it compute in float32"
         )
-    length = torch.linalg.vector_norm(oracle.gradient(gap, probe).flatten(1), 2, dim=1)
-    finite = length.isfinite()
-    flags = []
-    if not finite.all():
-        flags.append(BAD_GRADIENTS.format(share=float((~finite).float().mean())))
-    if (length < TINY).any():
-        flags.append(ZERO_GRADIENTS.format(share=float((length < TINY).float().mean())))
-    return flags
+    elif rounding > _COARSE * gap:
+        text = (
+            f"the logits are rounded to {rounding:.1g} where the margin is {gap:.2g}, as they share a large offset: "
+            "distances may be too large; subtract it, or let the model compute in float64"
+        )
+    else:
+        return []
+    return [Flag(Kind.PRECISION, text)]

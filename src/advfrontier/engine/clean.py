@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advfrontier.engine.checks import check_labels
+from advfrontier.engine.checks import check_finite, check_labels
+from advfrontier.engine.margins import margin_to_go
 from advfrontier.pool import TARGETS
 from advfrontier.threat.losses import margin
 from advfrontier.threat.random import sample_ids
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
 
     from advfrontier.engine.oracle import Oracle
     from advfrontier.threat.norms import Norm
-
-# A kept point must be misclassified by more than another batch layout can move its logits (measured: 1.5e-6 of the
-# largest in float32), or it may flip back when it is looked at again.
-_SAFETY = {torch.float64: 1e-12}
-_SAFETY_DEFAULT = 1e-5
 
 
 @dataclass(frozen=True)
@@ -64,16 +60,6 @@ class CleanPass:
         return cls(labels, np.concatenate([part.ids for part in parts]), *others)
 
 
-def safety(logits: Tensor) -> Tensor:
-    """The margin of each row that another batch layout cannot undo."""
-    return _SAFETY.get(logits.dtype, _SAFETY_DEFAULT) * logits.abs().amax(1)
-
-
-def margin_to_go(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """How far the margin has to fall: on a tie not to zero, but to where the point counts as misclassified."""
-    return margin(logits, labels, targets).abs().clamp(min=2 * safety(logits))
-
-
 def clean_pass(
     oracle: Oracle,
     images: Tensor,
@@ -93,10 +79,11 @@ def clean_pass(
     parts = []
     for start in range(0, len(images), batch_size):
         rows = slice(start, start + batch_size)
-        x = images[rows].to(oracle.device, oracle.dtype).requires_grad_(gradients)
-        y = labels[rows].to(oracle.device).long()
+        x = oracle.images(images[rows]).detach().requires_grad_(gradients)
+        y = oracle.labels(labels[rows])
         logits = oracle.logits(x)
         check_labels(y, logits.shape[1])
+        check_finite(logits, first=start)
         with torch.set_grad_enabled(gradients):
             gap = margin(logits, y)
         flat = x.detach().flatten(1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
 
+from advfrontier.engine.fingerprint import check_parameters
 from advfrontier.errors import FrontierError
 
 if TYPE_CHECKING:
@@ -37,13 +38,16 @@ def find_device(name: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError) as error:  # the latter is how a torch without CUDA says so
         reason = str(error).split("\n", maxsplit=1)[0]
         raise FrontierError(f"the device {name} cannot be used here ({reason}): expected one such as cpu") from error
+    if device.type == "meta":
+        raise FrontierError("the device meta computes no numbers: expected one such as cpu")
     return device
 
 
 class Oracle(AbstractContextManager["Oracle"]):
     """A model on a device. Inside its `with` block the model is in eval mode with frozen parameters, then as it was.
 
-    `purpose` names the counter that passes are charged to.
+    Inference mode and autocast of the caller are switched off inside the block: attacks need gradients, and margins
+    need the precision that autocast takes away. `purpose` names the counter that passes are charged to.
     """
 
     def __init__(
@@ -53,41 +57,143 @@ class Oracle(AbstractContextManager["Oracle"]):
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
+        if dtype not in (torch.float32, torch.float64):
+            raise FrontierError(f"cannot attack in {dtype}: expected torch.float32 or torch.float64")
         self.model, self.device, self.dtype = model, find_device(device), dtype
         self.counts = Counts()
         self.purpose = "checks"
-        self._restore: list[Callable[[], object]] = []
+        self.was_training = False
+        self.logits_dtype = dtype  # as the model returned them last
+        self._undo = ExitStack()
 
     def __enter__(self) -> Self:
-        if isinstance(self.model, nn.Module):
-            for module in self.model.modules():
-                self._restore.append(_setter(module, "training", module.training))
-            for parameter in self.model.parameters():
-                self._restore.append(_setter(parameter, "requires_grad", parameter.requires_grad))
-            self.was_training = self.model.training
-            self.model.eval().requires_grad_(requires_grad=False)
+        with ExitStack() as undo:  # if anything fails here, what was done is undone
+            if torch.is_inference_mode_enabled():
+                undo.enter_context(torch.inference_mode(mode=False))
+            for kind in {"cpu", self.device.type}:
+                if torch.is_autocast_enabled(kind):
+                    undo.enter_context(torch.autocast(kind, enabled=False))
+            if isinstance(self.model, nn.Module):
+                self._prepare(self.model, undo)
+            self._undo = undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for restore in reversed(self._restore):
-            restore()
-        self._restore.clear()
+        self._undo.close()
+
+    def _prepare(self, model: nn.Module, undo: ExitStack) -> None:
+        check_parameters(model)
+        self.was_training = model.training
+        for module in model.modules():
+            undo.callback(setattr, module, "training", module.training)
+        model.eval()
+        for parameter in model.parameters():
+            # Tensors made in inference mode never get gradients, and cannot be told to ask for them again.
+            if parameter.requires_grad and not parameter.is_inference():
+                undo.callback(setattr, parameter, "requires_grad", True)  # noqa: FBT003
+                parameter.requires_grad = False
+
+    def images(self, images: Tensor) -> Tensor:
+        """Images as they are attacked: on the device, in the working precision, free of inference mode."""
+        return _usable(images.to(self.device, self.dtype))
+
+    def labels(self, labels: Tensor) -> Tensor:
+        """Labels beside them."""
+        return _usable(labels.to(self.device).long())
 
     def logits(self, images: Tensor) -> Tensor:
         """One forward pass. Gradients can be taken if `images` asks for them, whatever mode the caller is in."""
         self._charge(len(images))
+        return self.answer(images)
+
+    def answer(self, images: Tensor) -> Tensor:
+        """A forward pass that the caller counts. The model gets memory of its own, which it may overwrite.
+
+        Without a copy, a model that normalises its input in place would move the point that is being attacked. Half
+        precision is widened, so that margins and losses are not rounded once more.
+        """
         with torch.set_grad_enabled(images.requires_grad):
-            return self.model(images)
+            try:
+                logits = self.model(images.clone())
+            except FrontierError:
+                raise
+            except (Exception, SystemExit) as error:
+                raise FrontierError(
+                    f"the model cannot take images of shape {tuple(images.shape)} ({_named(error)}): expected one from "
+                    f"such images, (samples, channels, height, width) in [0, 1] as {images.dtype}, to logits"
+                    f"{_advice(self.model)}"
+                ) from error
+            _check_answer(logits, len(images))
+            self.logits_dtype = logits.dtype
+            if logits.dtype.itemsize < torch.float32.itemsize:
+                logits = logits.float()
+            if logits.device != images.device:
+                logits = logits.to(images.device)
+            # A model may answer with a buffer that it overwrites next time.
+            return logits if logits.requires_grad else logits.clone()
 
     def gradient(self, value: Tensor, images: Tensor) -> Tensor:
         """One backward pass: the gradient of the summed value, contiguous and owned by the caller."""
         self._charge(len(images))
-        (gradient,) = torch.autograd.grad(value, images, torch.ones_like(value))
+        if not value.requires_grad:
+            raise FrontierError(_NO_GRADIENT)
+        try:
+            (gradient,) = torch.autograd.grad(value, images, torch.ones_like(value), allow_unused=True)
+        except FrontierError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise FrontierError(
+                f"the model's backward pass failed ({_named(error)}): expected logits that can be differentiated with "
+                f"respect to the images{_advice(self.model)}; or ask for black-box runs only (square_min)"
+            ) from error
+        if gradient is None:
+            raise FrontierError(_NO_GRADIENT)
         return gradient.contiguous()
 
     def _charge(self, rows: int) -> None:
         setattr(self.counts, self.purpose, getattr(self.counts, self.purpose) + rows)
 
 
-def _setter(owner: object, name: str, value: object) -> Callable[[], None]:
-    return lambda: setattr(owner, name, value)
+_NO_GRADIENT = (
+    "the model's logits have no gradient with respect to the images: gradient attacks cannot run; "
+    "remove torch.no_grad() or .detach() from the model, or ask for black-box runs only (square_min)"
+)
+
+
+def _usable(tensor: Tensor) -> Tensor:
+    return tensor.clone() if tensor.is_inference() else tensor
+
+
+def _named(error: BaseException) -> str:
+    """The kind of an error and the first line of what it says."""
+    said = str(error).strip().split("\n", maxsplit=1)[0]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _advice(model: object) -> str:
+    """What is known to be odd about a model that failed."""
+    parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
+    if any(parameter.is_inference() for parameter in parameters):
+        return ". It was made in torch.inference_mode(): make it outside, or attack copy.deepcopy(model)"
+    kinds = sorted({str(p.dtype) for p in parameters if p.is_floating_point()} - {"torch.float32"})
+    return f". Its parameters are {', '.join(kinds)}: try model.float()" if kinds else ""
+
+
+def _check_answer(logits: object, rows: int) -> None:
+    if not isinstance(logits, Tensor):
+        raise FrontierError(
+            f"the model returned {type(logits).__name__} for {rows} images: expected a tensor of logits; "
+            "wrap it in a function that returns only these"
+        )
+    if logits.is_nested or logits.layout != torch.strided or logits.is_meta:
+        raise FrontierError(
+            f"the model returned a tensor without plain numbers ({logits.layout}, {logits.device}): expected a dense "
+            "one of logits"
+        )
+    if logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
+        raise FrontierError(
+            f"the model returned {tuple(logits.shape)} for {rows} images: expected logits of shape ({rows}, "
+            "classes ≥ 2)"
+        )
+    if not logits.is_floating_point():
+        raise FrontierError(f"the model returned {logits.dtype}: expected logits as floating-point numbers")

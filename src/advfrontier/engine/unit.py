@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from advfrontier.engine.clean import margin_to_go, safety
+from advfrontier.engine.margins import margin_to_go, safety, spread
 from advfrontier.errors import FrontierError
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES
 from advfrontier.solvers import Answer, Problem, Solver, solver_of
@@ -44,7 +44,8 @@ class Unit:
     best_distance: Tensor  # in working precision: steers the search; what is recorded is measured on the point
     trajectory: Tensor  # (checkpoints, n) float64 on the CPU: best distance after 10, 20, … queries
     zero_gradients: Tensor  # steps on which the sample's gradient vanished
-    bad_gradients: Tensor  # … or was not finite, and taken for zero
+    bad_gradients: Tensor  # … or its logits or gradient were not finite, and taken for zero
+    clean_spread: Tensor  # of the logits at the inputs: by this scale a margin counts or not
     queries: int = 0  # spent on every sample so far
 
     @property
@@ -95,14 +96,14 @@ def start_unit(
 ) -> Unit:
     """Set a run up on a shard of correctly classified samples; `clean` holds the same rows. No queries are spent."""
     solver = solver or solver_of(run)
-    x = images.to(oracle.device, oracle.dtype).flatten(1).contiguous()
+    x = oracle.images(images).detach().flatten(1).contiguous()
     boundary = clean.boundary.to(x)
     run_seed = seed + (run.index if run.variant == "restart" else 0)
     restart = run.variant == "restart"
     targets = clean.targets[:, run.index - 1] if run.variant == "target" else None
     problem = Problem(
         inputs=x,
-        labels=labels.to(oracle.device).long(),
+        labels=oracle.labels(labels),
         targets=targets.to(oracle.device) if targets is not None else None,
         norm=norm,
         steps=horizon // solver.facts.step_queries,
@@ -125,6 +126,7 @@ def start_unit(
         trajectory=torch.full((horizon // CHECKPOINT, len(x)), torch.inf, dtype=torch.float64),
         zero_gradients=counter,
         bad_gradients=counter.clone(),
+        clean_spread=spread(clean.logits).to(x.device),
     )
 
 
@@ -180,11 +182,12 @@ def _step(oracle: Oracle, units: list[Unit], cost: int) -> None:
 def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
     """Keep the point if it is the best so far, and let the solver move on."""
     point, problem, i = unit.state.point, unit.problem, unit.queries // unit.solver.facts.step_queries
-    size, gradient = _inspect(unit, gradient)
+    needed = safety(logits, unit.clean_spread)
+    size, gradient = _inspect(unit, gradient, needed)
     loss = loss.nan_to_num(0, 0, 0)  # a model that fails at one point must not poison the solver's state
     own = problem.targets is None and unit.solver.loss(i) in ("margin", None)
     gap = loss if own else margin(logits, problem.labels).nan_to_num_(0, 0, 0)
-    wrong = robustly_misclassified(logits, gap)
+    wrong = gap < -needed
     distance = problem.norm.distance(point, problem.inputs)
     # Nearer by more than rounding, so that distances measured in float64 never rise along a trajectory.
     improved = wrong & (distance < (1 - 8 * torch.finfo(distance.dtype).eps) * unit.best_distance)
@@ -192,11 +195,11 @@ def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
     rows = improved.nonzero().squeeze(1)
     unit.best_point.index_copy_(0, rows, point.index_select(0, rows))
     answer = Answer(
-        logits=logits,
-        loss=loss,
+        logits=logits.to(point.dtype),  # a model may answer in float64, and is judged in it
+        loss=loss.to(point.dtype),
         gradient=gradient,
         length=size,
-        margin=gap,
+        margin=gap.to(point.dtype),
         misclassified=wrong,
         distance=distance,
         improved=improved,
@@ -206,24 +209,24 @@ def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
     unit.solver.step(problem, unit.state, i, answer)
 
 
-def _inspect(unit: Unit, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Length and gradient; rows that vanish or are not finite are counted, and the latter set to zero."""
+def _inspect(unit: Unit, gradient: Tensor, needed: Tensor) -> tuple[Tensor, Tensor]:
+    """Length and gradient; rows that vanish or are not finite are counted, and the latter set to zero.
+
+    `needed` is the margin that would count: not finite where any logit is not.
+    """
+    sound = needed.isfinite()
     if not gradient.shape[1]:
+        unit.bad_gradients += ~sound
         return gradient.sum(1), gradient
     size = length(gradient)
     low, high = torch.aminmax(size)
-    if not (float(low) > TINY and float(high) < torch.inf):  # also when one of them is NaN
+    if not (bool(sound.all()) and float(low) > TINY and float(high) < torch.inf):  # also when one of them is NaN
         finite = size.isfinite()
-        unit.bad_gradients += ~finite
+        unit.bad_gradients += ~(finite & sound)
         gradient = torch.where(finite[:, None], gradient, 0)
         size = length(gradient)
         unit.zero_gradients += size <= TINY
     return size, gradient
-
-
-def robustly_misclassified(logits: Tensor, gap: Tensor) -> Tensor:
-    """Misclassified by a margin that another batch layout cannot undo. Logits that are not finite never count."""
-    return gap < -safety(logits)
 
 
 def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from advfrontier.engine import CHECKPOINT, Oracle, clean_pass
-from advfrontier.engine.unit import robustly_misclassified
+from advfrontier.engine.margins import robustly_misclassified
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import Traces, sample_names
 from advfrontier.evaluation.units import plain_data

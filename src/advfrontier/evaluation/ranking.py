@@ -152,7 +152,7 @@ def own_flags(evaluation: Evaluation) -> tuple[str, ...]:
 
 def doubts(evaluation: Evaluation) -> tuple[str, ...]:
     """The flags that say its distances may be too large; train mode and other rounding are none of them."""
-    return tuple(flag for flag in own_flags(evaluation) if flag != TRAINING and not flag.startswith(SEVERAL))
+    return tuple(flag for flag in own_flags(evaluation) if flag != TRAINING.text and not flag.startswith(SEVERAL))
 
 
 def enter(pool: ReferencePool, evaluation: Evaluation) -> ReferencePool:

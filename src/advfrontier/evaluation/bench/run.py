@@ -255,6 +255,6 @@ def _subject(
         {budget: ensemble.for_classes(record["classes"]) for budget, ensemble in ensembles.items()},
         paper={budget: ensemble.for_classes(record["classes"]) for budget, ensemble in bench.paper(norm).items()},
         known=known,
-        doubts=[flag for flag in record["flags"] if flag != TRAINING],
+        doubts=[flag for flag in record["flags"] if flag != TRAINING.text],
         samples=[f"row {row}" for row in range(len(traces.samples))] if apart else None,
     )

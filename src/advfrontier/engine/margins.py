@@ -1,0 +1,46 @@
+"""When a point counts as misclassified: by a margin that rounding cannot undo."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from advfrontier.threat.losses import margin
+
+# A kept point must be misclassified by more than another batch layout can move its logits, or it may flip back when it
+# is looked at again. Sums of the size of the logits are moved by up to 1.5e-6 of them in float32 (12 roundings); an
+# offset that all logits share is added at the end, and costs one rounding of the whole: on thirteen nets with offsets
+# of 1e3 to 1e6 the margin moved by one unit in the last place, never by two. A margin of more than eps·max|z| is two.
+_SAFETY = {torch.float64: 1e-12}
+_SAFETY_DEFAULT = 1e-5
+
+
+def spread(logits: Tensor) -> Tensor:
+    """Largest minus smallest logit of each row: their scale, whatever offset they share."""
+    low, high = torch.aminmax(logits, dim=1)
+    return high - low
+
+
+def safety(logits: Tensor, clean_spread: Tensor | None = None) -> Tensor:
+    """The margin of each row that another batch layout cannot undo.
+
+    It is measured by the logits' size, but no more of it than their spread: an offset that all logits share says
+    nothing about the margin. Near the boundary of few classes the spread itself vanishes, and the spread at the
+    unperturbed image, `clean_spread`, has to do.
+    """
+    low, high = torch.aminmax(logits, dim=1)
+    size, scale = torch.maximum(high, -low), high - low
+    if clean_spread is not None:
+        scale = torch.maximum(scale, clean_spread.to(scale))
+    factor = _SAFETY.get(logits.dtype, _SAFETY_DEFAULT)
+    return torch.maximum(factor * torch.minimum(size, scale), torch.finfo(logits.dtype).eps * size)
+
+
+def robustly_misclassified(logits: Tensor, gap: Tensor, clean_spread: Tensor | None = None) -> Tensor:
+    """Misclassified by a margin that another batch layout cannot undo. Logits that are not finite never count."""
+    return gap < -safety(logits, clean_spread)
+
+
+def margin_to_go(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
+    """How far the margin has to fall: on a tie not to zero, but to where the point counts as misclassified."""
+    return margin(logits, labels, targets).abs().clamp(min=2 * safety(logits))
