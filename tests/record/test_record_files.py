@@ -8,14 +8,16 @@ import time
 
 import pytest
 import torch
+from support.models import conv_net, samples
 
-from advfrontier.errors import FrontierError
-from advfrontier.store import Damaged, Store, UnitName, pack, unpack
-from advfrontier.store.folder import LocalFolder
-from advfrontier.store.packing import unpack_parts
+from advfrontier import Ensemble, FrontierError, evaluate
+from advfrontier.record import Header, Record, UnitName, folder_name, open_folder
+from advfrontier.record.folder import LocalFolder, write_file
+from advfrontier.record.tensors import Damaged, pack, unpack, unpack_parts
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([True, False]), "c": torch.tensor(7)}
-UNIT = UnitName("fmn:target1", 200, 100)
+UNIT = UnitName("fmn", 0, 4)
+SHAPE = (1, 6, 6)
 
 
 def test_what_is_packed_comes_back():
@@ -86,96 +88,134 @@ def test_a_pickle_is_not_loaded(tmp_path):
 
 
 @pytest.fixture(params=["local", "remote"])
-def store(request, tmp_path):
-    place = tmp_path / "record" if request.param == "local" else f"memory://{tmp_path.name}/record"
-    yield Store(place, writing=True)
+def record(request, tmp_path):
+    """A record with two units of one run."""
+    place = str(tmp_path / "record") if request.param == "local" else f"memory://{tmp_path.name}/record"
+    model = conv_net(SHAPE, classes=10, seed=5)
+    images, labels = samples(model, 8, SHAPE, seed=5)
+    ensemble = Ensemble.of("small", "L2", {"fmn": 40})
+    yield evaluate(model, images, labels, norm="L2", ensemble=ensemble, batch_size=4, out=place).record
     if request.param == "remote":
         import fsspec  # noqa: PLC0415
 
         fsspec.filesystem("memory").store.clear()
 
 
-def test_a_unit_is_named_by_run_shard_and_queries(store):
-    store.write_unit(UNIT, 270, TENSORS, {"run": "fmn:target1"})
-    assert store.folder.names("units") == ["units/fmn.target1/00200+100-0270.safetensors"]
-    assert store.units() == {UNIT: 270}
-    stored = store.read_unit(UNIT, 270)
-    assert stored.queries == 270
-    assert torch.equal(stored.tensors["a"], TENSORS["a"])
-    assert store.read_unit(UNIT, 280) is None
+def write_unit(record, unit, queries, tensors):
+    words = {"seconds": "0", "checks": "0", "attack": "0", "verification": "0"}
+    record.write_file(unit.file(queries), tensors, words, record.unit_mark(unit, record.header.solvers["fmn"]))
 
 
-def test_extending_replaces_the_shorter_file(store):
-    store.write_unit(UNIT, 270, TENSORS, {})
-    store.write_unit(UNIT, 1000, TENSORS, {}, instead=270)
-    assert store.folder.names("units") == ["units/fmn.target1/00200+100-1000.safetensors"]
+def test_a_unit_is_named_by_run_shard_and_queries(record):
+    assert UnitName("fmn:target1", 200, 100).file(270) == "units/fmn.target1/00200+100-0270.safetensors"
+    assert UnitName.of_file("units/fmn.target1/00200+100-0270.safetensors") == (UnitName("fmn:target1", 200, 100), 270)
+    assert UnitName.of_file("units/fmn.target1/notes.txt") is None
+    assert record.units() == {UNIT: 40, UnitName("fmn", 4, 4): 40}
+    assert record.read_unit(UNIT, 40).queries == 40
+    assert record.read_unit(UNIT, 50) is None
 
 
-def test_what_a_kill_between_writing_and_removing_leaves_is_tidied(store):
-    store.write_unit(UNIT, 270, TENSORS, {})
-    store.write_unit(UNIT, 1000, TENSORS, {})
-    assert store.units() == {UNIT: 1000}
-    store.tidy()
-    assert len(store.folder.names("units")) == 1
-    assert store.units() == {UNIT: 1000}
+def test_what_a_kill_between_writing_and_removing_leaves_is_tidied(record):
+    write_unit(record, UNIT, 270, TENSORS)
+    assert record.units()[UNIT] == 270
+    assert len(record.unit_files()) == 3
+    record.tidy()
+    assert len(record.unit_files()) == 2
+    assert record.units()[UNIT] == 270
 
 
-def test_a_damaged_unit_is_named_and_removed_and_the_shorter_one_counts(store):
-    store.write_unit(UNIT, 270, TENSORS, {})
-    store.write_unit(UNIT, 1000, TENSORS, {})
-    name = UNIT.file(1000)
-    store.folder.write(name, store.folder.read(name)[:-3])
-    assert store.read_unit(UNIT, 1000) is None
-    assert len(store.damaged) == 1
-    assert store.damaged[0].startswith(name)
-    assert store.units() == {UNIT: 270}
+def test_a_damaged_unit_is_named_and_who_reads_removes_nothing(record):
+    name = UNIT.file(40)
+    record.folder.write(name, record.folder.read(name)[:-3])
+    assert record.read_unit(UNIT, 40) is None
+    assert record.damaged[0].startswith(name)
+    assert record.folder.read(name) is not None
 
 
-def test_who_only_reads_removes_nothing(store):
-    store.write_unit(UNIT, 270, TENSORS, {})
-    name = UNIT.file(270)
-    store.folder.write(name, store.folder.read(name)[:-3])
-    reader = Store(store.folder)
-    assert reader.read_unit(UNIT, 270) is None
-    assert reader.damaged[0].startswith(name)
-    assert store.folder.names("units") == [name]
+def test_some_tensors_of_a_unit(record):
+    stored = record.read_unit(UNIT, 40, ("trajectory",))
+    assert set(stored.tensors) == {"trajectory"}
+    assert stored.words["run"] == "fmn"
+    assert record.read_unit(UNIT, 40, ()).tensors == {}
 
 
-def test_some_tensors_of_a_unit(store):
-    store.write_unit(UNIT, 270, TENSORS, {"run": "fmn:target1"})
-    stored = store.read_unit(UNIT, 270, ("b",))
-    assert set(stored.tensors) == {"b"}
-    assert stored.words == {"run": "fmn:target1"}
-    assert store.read_unit(UNIT, 270, ()).tensors == {}
+def test_a_record_can_be_copied_to_a_new_folder_only(record, tmp_path):
+    record.copy(tmp_path / "copy")
+    assert Record.find(tmp_path / "copy").read_unit(UNIT, 40) is not None
+    with pytest.raises(FrontierError, match="never started among other files"):
+        record.copy(tmp_path / "copy")
 
 
-def test_files_left_aside_by_a_kill_are_removed_an_hour_later(tmp_path):
-    store = Store(tmp_path, writing=True)
-    store.write_unit(UNIT, 270, TENSORS, {})
-    folder = (tmp_path / UNIT.file(270)).parent
-    left, being_written = folder / ".a.safetensors.4711-0badcafe", folder / ".b.safetensors.4712-0badcafe"
-    for path in (left, being_written):
+def test_the_header_is_json_with_a_schema_and_a_checksum(record):
+    content = json.loads(record.folder.read("record.json"))
+    assert content["schema"] == 3
+    assert content["model"]["name"] == "Sequential"
+    assert Header.from_bytes(record.folder.read("record.json"), "here") == record.header
+    for change in ({"schema": 99}, {"schema": None}):
+        record.folder.write("record.json", json.dumps(content | change).encode())
+        with pytest.raises(FrontierError, match=r"a record of schema (99|None): expected 3"):
+            Record.find(record.place)
+    for change in ({"flags": []}, {"runs": {}}, {"checksum": "0"}, {"keep_state": False}):
+        record.folder.write("record.json", json.dumps(content | change).encode())
+        if json.loads(record.folder.read("record.json")) != content:
+            with pytest.raises(FrontierError, match="checksum does not match: it was changed after it was written"):
+                Record.find(record.place)
+    record.folder.write("record.json", b"{")
+    with pytest.raises(FrontierError, match=r"record\.json is damaged .*: expected a record; put back a copy"):
+        Record.find(record.place)
+
+
+def test_a_header_that_others_have_changed_is_read_again_before_it_is_written(record):
+    other = Record.find(record.place)
+    other.change(lambda header: {"runs": {**header.runs, "ddn": 20}})
+    record.change(lambda header: {"runs": {**header.runs, "alma": 30}})
+    assert Record.find(record.place).header.runs == {"fmn": 40, "ddn": 20, "alma": 30}
+
+
+def test_files_left_by_a_kill_are_removed_an_hour_later_and_no_others(tmp_path):
+    model = conv_net(SHAPE, classes=10, seed=5)
+    images, labels = samples(model, 4, SHAPE, seed=5)
+    ensemble = Ensemble.of("small", "L2", {"fmn": 40})
+    record = evaluate(model, images, labels, norm="L2", ensemble=ensemble, batch_size=4, out=tmp_path / "a").record
+    folder = tmp_path / "a" / "units" / "fmn"
+    left = folder / ".x.safetensors.advfrontier-4711-0badcafe"
+    being_written = folder / ".y.safetensors.advfrontier-4712-0badcafe"
+    foreign = [tmp_path / "a" / name for name in (".env.prod-eu", ".hidden", "notes.x-1")]
+    foreign += [folder / ".x.y-z", tmp_path / "a" / "images" / "picture.png"]
+    for path in (left, being_written, *foreign):
         path.write_bytes(b"half")
-    (tmp_path / ".hidden").write_text("of the user")
-    os.utime(left, (time.time() - 4000,) * 2)
-    os.utime(tmp_path / ".hidden", (time.time() - 4000,) * 2)
-    store.tidy()
+        if path != being_written:
+            os.utime(path, (time.time() - 4000,) * 2)
+    record.tidy()
     assert not left.exists()
     assert being_written.exists()
-    assert (tmp_path / ".hidden").exists()
-    assert store.units() == {UNIT: 270}
+    assert all(path.read_bytes() == b"half" for path in foreign)
+    assert record.units() == {UNIT: 40}
 
 
-def test_the_record_is_json_and_versioned(store):
-    assert store.record() is None
-    store.write_record({"norm": "L2", "model": {"name": "ß"}})
-    assert store.record() == {"schema": 2, "norm": "L2", "model": {"name": "ß"}}
-    store.folder.write("record.json", json.dumps({"schema": 99}).encode())
-    with pytest.raises(FrontierError, match="schema 99: this version reads schema 2"):
-        store.record()
-    store.folder.write("record.json", b"{")
-    with pytest.raises(FrontierError, match=r"record\.json is damaged .*: expected a record; put back a copy"):
-        store.record()
+def test_folders_of_models_are_apart_and_never_above(tmp_path):
+    names = ["..", ".", "", "a/b", "a-b", "a b", "zoo:F3", "zoo-F3", "é", "x" * 9, "...", "/etc"]
+    folders = [folder_name(name) for name in names]
+    assert len(set(folders)) == len(names)
+    for folder in folders:
+        (tmp_path / folder).mkdir()
+        assert (tmp_path / folder).resolve().parent == tmp_path
+        assert "/" not in folder
+    assert folder_name("robust-net_1.0") == "robust-net_1.0"
+
+
+def test_a_file_that_somebody_else_wrote_is_not_replaced(tmp_path):
+    (tmp_path / "report.html").write_text("mine")
+    with pytest.raises(FrontierError, match="was not written by advfrontier: move it away, or name another file"):
+        write_file(tmp_path / "report.html", b"<new>", mark=b"<new")
+    assert (tmp_path / "report.html").read_text() == "mine"
+    write_file(tmp_path / "own.html", b"<new>", mark=b"<new")
+    write_file(tmp_path / "own.html", b"<newer>", mark=b"<new")
+    assert (tmp_path / "own.html").read_bytes() == b"<newer>"
+    (tmp_path / "link.html").symlink_to(tmp_path / "own.html")
+    with pytest.raises(FrontierError, match="is a link"):
+        write_file(tmp_path / "link.html", b"x")
+    assert (tmp_path / "own.html").read_bytes() == b"<newer>"
 
 
 def test_nothing_half_written_is_ever_seen(tmp_path, monkeypatch):
@@ -194,17 +234,20 @@ def test_nothing_half_written_is_ever_seen(tmp_path, monkeypatch):
 
 
 def test_ten_thousand_units_are_listed_in_two_seconds(tmp_path):
-    store = Store(tmp_path)
+    model = conv_net(SHAPE, classes=10, seed=5)
+    images, labels = samples(model, 4, SHAPE, seed=5)
+    ensemble = Ensemble.of("small", "L2", {"ddn": 20})
+    record = evaluate(model, images, labels, norm="L2", ensemble=ensemble, out=tmp_path / "a").record
     for run in range(100):
-        folder = tmp_path / "units" / f"fmn.target{run}"
+        folder = tmp_path / "a" / "units" / f"fmn.target{run}"
         folder.mkdir(parents=True)
         for shard in range(100):
             (folder / f"{100 * shard:05d}+100-1000.safetensors").touch()
     started = time.process_time()
-    assert len(store.units()) == 10_000
+    assert len(record.units()) == 10_001
     assert time.process_time() - started < 2
 
 
 def test_an_address_nobody_knows():
     with pytest.raises(FrontierError, match="cannot open nowhere://x"):
-        Store("nowhere://x")
+        open_folder("nowhere://x")

@@ -85,7 +85,7 @@ class LocalFolder(Folder):
 
     def names(self, under: str = "", depth: int | None = None) -> list[str]:
         """All files below; hidden ones and those behind linked folders are not looked at."""
-        found, start = [], self.path / under
+        found, start = [], self._own(under)
         for root, folders, files in os.walk(start):
             at = Path(root)
             if depth is not None and len(at.relative_to(start).parts) == depth:
