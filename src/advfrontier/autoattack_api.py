@@ -6,12 +6,14 @@
     x_adv = adversary.run_standard_evaluation(x, y, bs=250)
 
 The points that come back lie within ε, where any were found; the others are the images themselves. Unlike with one ε,
-the whole curve is known afterwards: `adversary.evaluation`.
+the whole curve is known afterwards: `adversary.evaluation`. Where the model's gradients fail a check, the runs that
+need none are run too, and their queries counted apart: `adversary.black_box`.
 """
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,9 @@ from torch import Tensor
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
-from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.flags import Kind, doubts
+from advfrontier.pool import MAX_QUERIES, Ensemble, check_run, pool
+from advfrontier.record import below
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +33,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from advfrontier.evaluation.evaluation import Evaluation
+
 VERSIONS = {"standard": "4k", "plus": "12k"}  # AutoAttack's versions, and the tiers that stand in for them
+_FAILED = {Kind.ZERO_GRADIENTS, Kind.BAD_GRADIENTS, Kind.MISLEADING_GRADIENTS, Kind.BEATEN, Kind.PROBABILITIES}
 
 
 class AutoAttack:
@@ -58,6 +65,7 @@ class AutoAttack:
         self.seed = 42 if seed is None else seed
         self.version, self.verbose, self.log_path = version, verbose, log_path
         self.evaluation: Evaluation | None = None  # of the last call
+        self.black_box: Evaluation | None = None  # of the last call, where gradients failed a check
 
     def run_standard_evaluation(
         self,
@@ -67,26 +75,24 @@ class AutoAttack:
         return_labels: bool = False,  # noqa: FBT001, FBT002
         state_path: str | None = None,
     ) -> Any:
-        """Attack all samples; `state_path` is a folder to go on from after a crash."""
-        found = evaluate(
-            self.model,
-            x_orig.detach().cpu().float(),
-            y_orig.detach().cpu(),
-            norm=self.norm,
-            ensemble=VERSIONS[self.version],
-            seed=self.seed,
-            out=state_path,
-            batch_size=bs,
-            machine=str(self.device),
-            progress=self.verbose,
-        )
-        self.evaluation = found
+        """Attack all samples; `state_path` is a new or empty folder to go on from after a crash."""
+        found = self._evaluate(VERSIONS[self.version], "standard", x_orig, y_orig, bs, state_path)
+        self.evaluation, self.black_box = found, None
         points, labels = _within(self.eps, found, found.distances, found.adversarials, found.predictions)
+        robust, cost = found.distances > self.eps, f"{found.ensemble.total} queries per sample"
+        if {flag.kind for flag in found.flags} & _FAILED:
+            other = self._evaluate(_black_box(found.norm), "black-box", x_orig, y_orig, bs, state_path)
+            self.black_box = other
+            nearer = _within(self.eps, other, other.distances, other.adversarials, other.predictions)
+            more = torch.from_numpy(robust & (other.distances <= self.eps))
+            points[more], labels[more] = nearer[0][more], nearer[1][more]
+            robust &= other.distances > self.eps
+            cost += f", and {other.ensemble.total} of black-box runs, because gradients failed a check"
         self._log(
             f"initial accuracy: {found.robust_accuracy(0):.2%}\n"
-            f"robust accuracy at {found.norm} {self.eps:g}: {found.robust_accuracy(self.eps):.2%} "
-            f"({found.ensemble.total} queries per sample)"
+            f"robust accuracy at {found.norm} {self.eps:g}: {robust.mean():.2%} ({cost})"
         )
+        self._tell_flags()
         points = points.to(x_orig.device)
         return (points, labels.to(y_orig.device)) if return_labels else points
 
@@ -110,6 +116,32 @@ class AutoAttack:
             for x, y in zip(torch.split(x_orig, bs), torch.split(y_orig, bs), strict=True):
                 right += int((self.model(x.to(self.device)).argmax(1).cpu() == y.cpu()).sum())
         return right / len(x_orig)
+
+    def _evaluate(  # noqa: PLR0917  # as the method above has them
+        self, ensemble: Ensemble | str, part: str, x: Tensor, y: Tensor, batch_size: int, state_path: str | None
+    ) -> Evaluation:
+        return evaluate(
+            self.model,
+            x.detach().cpu().float(),
+            y.detach().cpu(),
+            norm=self.norm,
+            ensemble=ensemble,
+            seed=self.seed,
+            out=None if state_path is None else below(state_path, part),
+            batch_size=batch_size,
+            machine=str(self.device),
+            progress=self.verbose,
+        )
+
+    def _tell_flags(self) -> None:
+        """Print and warn what makes the result doubtful."""
+        told = {}
+        for evaluation in (self.evaluation, self.black_box):
+            told |= {} if evaluation is None else {flag.text: flag for flag in evaluation.flags}
+        for text in told:
+            self._log(f"note: {text}")
+        if doubtful := doubts(told.values()):
+            warnings.warn("; ".join(flag.text for flag in doubtful), stacklevel=3)
 
     def _log(self, text: str) -> None:
         if self.verbose:
@@ -152,6 +184,12 @@ class ByRun(Mapping[str, Any]):
                     return points, classes
             self._reading = self._found.by_run()
         return self._found.originals, self._found.clean_logits.argmax(1)  # nothing was left to attack
+
+
+def _black_box(norm: str) -> Ensemble:
+    """All runs of a norm that use no gradient, to their end."""
+    runs = [run for run in pool(norm, name="extended") if check_run(run, norm).step_queries == 1]
+    return Ensemble.of("black-box", norm, {str(run): MAX_QUERIES for run in runs})
 
 
 def _within(

@@ -98,7 +98,12 @@ def test_copies_of_an_image_are_told_apart_and_fare_alike(problem):
     model, images, labels = problem
     rows = [0, 1, 0, 2, 0, 1]
     traces = trace(
-        model.double(), images[rows], labels[rows], norm="L2", runs=["fmn:restart1"], queries=100,
+        model.double(),
+        images[rows],
+        labels[rows],
+        norm="L2",
+        runs=["fmn:restart1"],
+        queries=100,
         machine=Machine(dtype=torch.float64),
     )
     first = traces.samples[0]

@@ -12,14 +12,12 @@ from advfrontier.engine.margins import robustly_misclassified
 from advfrontier.flags import Flag, Kind
 from advfrontier.threat.losses import margin
 from advfrontier.threat.norms import get_norm
-from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
     from torch import Tensor
 
     from advfrontier.engine.oracle import Oracle
-    from advfrontier.threat.norms import Norm
 
 # Clean accuracy: 0 is told from so many samples on, accuracy that chance explains from so many.
 _NONE_RIGHT, _NEAR_CHANCE = 5, 20
@@ -72,37 +70,35 @@ def noise_check(
     oracle: Oracle,
     images: Tensor,
     labels: Tensor,
+    ids: NDArray[np.uint64],
     distances: ArrayLike,
-    norm: Norm | str,
-    seed: int,
     *,
+    norm: str,
+    seed: int,
     batch_size: int = 100,
 ) -> Flag | None:
-    """A flag if random noise, smaller by a tenth than the distances found, breaks a clear share of the samples.
+    """A flag if random noise, smaller by a tenth than the distances found, breaks a clear share of these samples.
 
-    It takes 4 forward passes for every sample with a distance, charged to verification. A single sample that noise
-    breaks proves its distance too large.
+    It takes 4 forward passes a sample, charged to verification. A single sample that noise breaks proves its distance
+    too large.
     """
     oracle.purpose = "verification"
-    threat, found = get_norm(norm), np.asarray(distances, dtype=np.float64)
-    rows = np.flatnonzero((found > 0) & (found < np.inf))
-    radius = _NEARER * found[rows]
-    radius = torch.from_numpy(np.floor(radius) if threat.name == "L0" else radius)
+    threat, radius = get_norm(norm), _NEARER * np.asarray(distances, dtype=np.float64)
+    radius = np.floor(radius) if threat.name == "L0" else radius
     broken = 0
-    for part in torch.arange(len(rows)).split(batch_size):
-        own = torch.from_numpy(rows)[part]
-        x, y = oracle.images(images[own]).detach(), oracle.labels(labels[own])
-        ids = sample_ids(images[own].float().cpu().numpy())
-        wrong = torch.zeros(len(own), dtype=torch.bool, device=x.device)
+    for part in torch.arange(len(radius)).split(batch_size):
+        x, y = oracle.images(images[part]).detach(), oracle.labels(labels[part])
+        size = torch.from_numpy(radius)[part]
+        wrong = torch.zeros(len(part), dtype=torch.bool, device=x.device)
         for draw in range(_DRAWS):
-            noisy = threat.random_start(x.flatten(1), radius[part], seed=seed + draw, ids=ids).view_as(x)
+            noisy = threat.random_start(x.flatten(1), size, seed=seed + draw, ids=ids[part.numpy()]).view_as(x)
             logits = oracle.logits(noisy)
             wrong |= robustly_misclassified(logits, margin(logits, y))
         broken += int(wrong.sum())
-    if broken < max(_LEAST, _SHARE_NOISE * len(rows)):
+    if broken < max(_LEAST, _SHARE_NOISE * len(radius)):
         return None
     return Flag(
         Kind.BEATEN,
-        f"random noise a tenth smaller than the distances found breaks {broken} of {len(rows)} samples: these distances "
-        "are too large, as are likely the others; the model's gradients mislead",
+        f"random noise a tenth smaller than the distances found breaks {broken} of {len(radius)} samples: these "
+        "distances are too large, as are likely the others; the model's gradients mislead",
     )

@@ -8,11 +8,16 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from advfrontier.engine import noise_check
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import as_data, as_model, as_terms
 from advfrontier.execution import as_machine
+from advfrontier.flags import Kind
 from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
+from advfrontier.jobs.setup import threads
 from advfrontier.pool import TARGETS, find_ensemble
 from advfrontier.record.header import EnsembleFile
 from advfrontier.sources import runs_code
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
     from advfrontier.jobs import Model
     from advfrontier.pool import Ensemble
     from advfrontier.record import Record
+
+_TRIED = 200  # samples on which noise is tried
 
 
 def evaluate(
@@ -143,9 +150,31 @@ def _reach(record: Record, model: Model, wanted: Ensemble, machine: Machine, *, 
         keep_state=machine.keep_state and header.keep_state,
         note={"ensemble": stored, "keep_state": machine.keep_state and header.keep_state},
     )
+    work_to_do = bool(job.missing(record))
     ready = drive(record, job, machine, progress=progress)
     record.change(lambda _: {"finished": stored})
+    if work_to_do:
+        _try_noise(Evaluation(record, ready), model)
     return Evaluation(record, ready)
+
+
+def _try_noise(evaluation: Evaluation, model: Model) -> None:
+    """Flag distances that random noise beats: then the gradients mislead, whatever they looked like at the images."""
+    record, terms = evaluation.record, evaluation.record.header.terms
+    broken = np.flatnonzero((evaluation.distances > 0) & (evaluation.distances < np.inf))
+    rows = broken[np.unique(np.linspace(0, max(len(broken) - 1, 0), min(_TRIED, len(broken))).astype(int))]
+    with threads(terms.threads), model.oracle(terms) as oracle:
+        found = noise_check(
+            oracle,
+            evaluation.images(rows.tolist()),
+            evaluation.labels[rows],
+            record.clean.ids[rows],
+            evaluation.distances[rows],
+            norm=terms.norm,
+            seed=terms.seed,
+        )
+    record.add_counts({"verification": oracle.counts.verification})
+    record.replace_flag(Kind.BEATEN, found)
 
 
 @contextmanager

@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from advfrontier.engine import beaten
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.samples import sample_names
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
 from advfrontier.jobs.units import UnitPart, UnitTask
-from advfrontier.pool import CHECKPOINT
+from advfrontier.pool import CHECKPOINT, Run, facts_of
 from advfrontier.record import Record, below, open_folder
 from advfrontier.record.identity import several_versions
 from advfrontier.record.units import DOUBTS, doubtful, unit_flags
@@ -288,9 +289,20 @@ class Evaluation:
         """What may make these distances too large, or too good."""
         header = self.record.header
         flags = [*header.flags, *unit_flags(self._found.doubts), *several_versions(header), *self._interrupted]
+        if (flag := self._beaten()) is not None:
+            flags.append(flag)
         if unbroken := int(np.isinf(self.distances).sum()):
             flags.append(Flag(Kind.UNBROKEN, f"{unbroken} samples were never broken by any run"))
         return tuple(flags)
+
+    def _beaten(self) -> Flag | None:
+        """A flag if the black-box runs of the ensemble are nearer than those that use gradients."""
+        kinds: dict[bool, list[NDArray[np.float64]]] = {True: [], False: []}
+        for run, table in self.trajectories.items():
+            facts = facts_of(Run.parse(run).solver)
+            kinds[facts is None or facts.step_queries > 1].append(table[-1])
+        both = kinds[True] and kinds[False]
+        return beaten(np.min(kinds[True], axis=0), np.min(kinds[False], axis=0)) if both else None
 
     # How it is read
 

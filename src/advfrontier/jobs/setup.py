@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from advfrontier.engine import CleanPass, check_data, check_model, clean_pass
+from advfrontier.engine import CleanPass, accuracy_flag, check_data, check_model, clean_pass
 from advfrontier.errors import FrontierError
+from advfrontier.flags import Kind as Flags
 from advfrontier.record import Header, Record
 from advfrontier.record.header import DataIdentity, ModelIdentity
 from advfrontier.record.identity import answers_as, code_digest, data_digest, solvers_of, versions
@@ -173,7 +174,9 @@ def _complete(
             write_images(record.folder, first, images(rows))
     record.add_counts({"checks": oracle.counts.checks, "setup": oracle.counts.setup})
     if known is None or len(known.labels) < len(labels):
-        record.write_clean(CleanPass.join(parts))
+        clean = CleanPass.join(parts)
+        record.write_clean(clean)
+        record.replace_flag(Flags.CLEAN_ACCURACY, accuracy_flag(clean.correct, clean.classes))
     record.tidy()
 
 

@@ -168,8 +168,9 @@ class UnitJob:
         began, record = time.perf_counter(), self._record
         rows = record.clean.attacked(*task.parts[0].unit.shard)
         with threads(record.header.terms.threads), self.model.oracle(record.header.terms) as oracle:
-            if self.__dict__.pop("unknown", False):
+            if self.__dict__.get("unknown", False):
                 self._recognise(oracle)
+                self.__dict__["unknown"] = False
             units = [self._unit(oracle, part, rows) for part in task.parts]
             before = [self._restored(part, unit) for part, unit in zip(task.parts, units, strict=True)]
             started = [unit.queries for unit in units]
@@ -251,7 +252,8 @@ class UnitJob:
         if code_digest() != self._record.header.code:
             raise FrontierError(
                 f"this worker process runs other code of advfrontier ({code_digest()[:8]}, not "
-                f"{self._record.header.code[:8]}): install the same version on every machine, and leave its files alone while units are done"
+                f"{self._record.header.code[:8]}): install the same version on every machine, and leave its "
+                "files alone while units are done"
             )
         try:
             same = self.model.digest == self._record.header.model.digest

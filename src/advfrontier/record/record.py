@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from advfrontier.flags import Flag
+    from advfrontier.flags import Kind as Flags
     from advfrontier.record.folder import Folder
     from advfrontier.record.header import Kind
 
@@ -143,9 +145,16 @@ class Record:
         self.write_file(_CLEAN, tensors, {}, self._clean_mark())
         self.__dict__["clean"] = clean
 
+    def replace_flag(self, kind: Flags, flag: Flag | None) -> None:
+        """Put a flag in the place of those of its kind, or remove these."""
+        added = () if flag is None else (flag,)
+        self.change(lambda header: {"flags": (*(old for old in header.flags if old.kind != kind), *added)})
+
     def add_counts(self, counts: Mapping[str, int]) -> None:
         """Count passes through the model that belong to no unit."""
-        self.change(lambda header: {"counts": {key: header.counts.get(key, 0) + n for key, n in counts.items()}})
+        self.change(
+            lambda header: {"counts": header.counts | {k: header.counts.get(k, 0) + n for k, n in counts.items()}}
+        )
 
     def _clean_mark(self) -> str:
         return mark(self.header, "clean", self.header.data.digest)
@@ -308,7 +317,8 @@ def check_empty(place: str | PathLike[str]) -> Folder:
         others = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
         raise FrontierError(
             f"{folder.place} holds {entries[0]}{others}, but no {FILE}: expected an empty folder or a new name, "
-            f"because a record is never started among other files; type another one, such as --out {folder.place}/record"
+            f"because a record is never started among other files; type another one, such as --out "
+            f"{folder.place}/record"
         )
     return folder
 
