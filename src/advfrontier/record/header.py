@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from advfrontier.command import current_command
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag  # noqa: TC001  # pydantic reads the annotations
-from advfrontier.pool import Ensemble, Move
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Ensemble, Move
 
 SCHEMA = 3
 FILE = "record.json"
 Kind = Literal["evaluation", "trace", "baseline"]
+Queries = Annotated[int, Field(gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]  # of one run
 
 
 class _Frozen(BaseModel):
@@ -48,10 +49,10 @@ class Terms(_Frozen):
 
     norm: Literal["L0", "L1", "L2", "Linf"]
     seed: int = 42
-    shard: int = Field(default=100, ge=1)  # samples per unit, and so per batch
+    shard: int = Field(default=100, ge=1, le=1_000_000)  # samples per unit, and so per batch
     device: str = "cpu"
     dtype: Literal["float32", "float64"] = "float32"
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, le=1024)
 
 
 class Versions(_Frozen):
@@ -68,7 +69,7 @@ class MoveFile(_Frozen):
     """A move of an ensemble."""
 
     tier: int
-    raises: dict[str, int]
+    raises: dict[str, Queries]
 
 
 class EnsembleFile(_Frozen):
@@ -106,14 +107,14 @@ class Header(_Frozen):
     versions: Versions
     later: tuple[Versions, ...] = ()  # other versions that have worked on it since
     solvers: dict[str, str] = {}  # attack → its solver with all parameters
-    runs: dict[str, int] = {}  # run → the most queries it was asked for
+    runs: dict[str, Queries] = {}  # run → the most queries it was asked for
     ensemble: EnsembleFile | None = None  # what an evaluation is working towards
     finished: EnsembleFile | None = None  # the last one that was complete
     radii: tuple[float, ...] = ()  # of a baseline
     keep_state: bool = True
     flags: tuple[Flag, ...] = ()  # of the model, when the record was begun
-    counts: dict[str, int] = {}  # passes through the model that no unit counts
-    replaced: dict[str, dict[str, int]] = {}  # what units cost whose shard has grown since
+    counts: dict[str, NonNegativeInt] = {}  # passes through the model that no unit counts
+    replaced: dict[str, dict[str, NonNegativeInt]] = {}  # what units cost whose shard has grown since
     commands: tuple[str, ...] = ()  # typed, in order; the last one goes on with it
 
     def to_bytes(self) -> bytes:

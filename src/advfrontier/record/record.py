@@ -171,7 +171,7 @@ class Record:
     @property
     def shards(self) -> list[tuple[int, int]]:
         """First row and number of rows of each shard."""
-        return shards_of(self.header.data.samples, self.header.terms.shard)
+        return shards_of(len(self.clean.labels), self.header.terms.shard)
 
     def layout(self, runs: Iterable[str]) -> Iterator[tuple[UnitName, Tensor]]:
         """The units of these runs that have anything to attack, and the rows they attack."""

@@ -60,6 +60,8 @@ def unpack_parts(file: BinaryIO, names: Collection[str] | None = None) -> tuple[
         raise Damaged(f"not a whole safetensors file ({type(error).__name__}: {error})") from error
     if seal != _seal(words, checksums) or set(known) != set(ends):
         raise Damaged("its checksum does not match its words")
+    if any(not 0 <= start <= end for start, end in ends.values()):
+        raise Damaged("its tensors have no place in it")
     first = _LENGTH + size
     if file.seek(0, io.SEEK_END) != first + max((end for _, end in ends.values()), default=0):
         raise Damaged("it is cut short, or longer than it says")
