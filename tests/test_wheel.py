@@ -19,7 +19,7 @@ assert Path(advfrontier.__file__).is_relative_to(sys.argv[1]), advfrontier.__fil
 import torch
 torch.set_num_threads(1)
 from advfrontier.sources import load_samples
-from advfrontier.sources.benchmark import benchmark_names
+from advfrontier.bench.benchmark import benchmark_names
 from advfrontier.evaluation.reference import reference_pool
 from advfrontier.zoo import MODELS, load
 assert len([load(name) for name in MODELS]) == 16

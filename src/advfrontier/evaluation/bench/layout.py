@@ -22,7 +22,7 @@ from advfrontier.sources import load_samples
 if TYPE_CHECKING:
     from advfrontier.pool import Ensemble
     from advfrontier.sources import Samples
-    from advfrontier.sources.benchmark import Benchmark, BenchmarkModel
+    from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
 
 
 @dataclass(frozen=True)
