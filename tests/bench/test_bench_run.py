@@ -19,7 +19,7 @@ from advfrontier.evaluation.units import UnitWork
 from advfrontier.frontier import aoi
 from advfrontier.pool import Ensemble
 from advfrontier.report.experiment import write_experiment
-from advfrontier.sources import load_samples
+from advfrontier.sources import load_data
 from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.store import Store, UnitName
 
@@ -260,7 +260,7 @@ def test_status_of_ten_thousand_units_is_a_matter_of_names(tiny):
 
 
 def test_autoattack_is_stored_radius_by_radius_and_goes_on(tmp_path, passes):
-    samples = load_samples("fashion-mnist", samples=4)
+    samples = load_data("fashion-mnist", samples=4)
     options = {"norm": "Linf", "batch_size": 2, "name": "plain"}
     place = str(tmp_path / "baseline")
     first = baseline_to(place, f"{NETS}:plain", samples, radii=[0.5], **options)

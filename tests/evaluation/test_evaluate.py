@@ -470,7 +470,7 @@ def test_trajectories_of_an_evaluation_obey_the_rules(evaluation):
 
 def test_stored_images_come_back_in_any_order(problem, evaluation):
     rows = torch.tensor([9, 0, 4, 4, 10, 1, 3, 0])
-    assert torch.equal(evaluation._samples.images(rows), problem[1][rows])
+    assert torch.equal(evaluation._samples.read(rows), problem[1][rows])
 
 
 def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):

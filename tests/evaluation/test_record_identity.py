@@ -381,7 +381,7 @@ class Turning:
     def __len__(self):
         return len(self.labels)
 
-    def images(self, rows):
+    def read(self, rows):
         self.left -= 1
         return self.pixels[rows] if self.left >= 0 else 1 - self.pixels[rows]
 

@@ -13,7 +13,7 @@ from advfrontier.evaluation.record import EVALUATION, Evaluation, bring
 from advfrontier.evaluation.session import Workers, needs_gradients, open_session
 from advfrontier.evaluation.units import Terms
 from advfrontier.pool import TARGETS, find_ensemble
-from advfrontier.sources import as_samples, load_samples
+from advfrontier.sources import as_samples, load_data
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def evaluate(
 
 def _samples(images: Tensor | Samples | Iterable[Any] | str, labels: Tensor | None) -> Samples:
     if isinstance(images, str):
-        return load_samples(images)
-    if hasattr(images, "images") and hasattr(images, "labels"):
+        return load_data(images)
+    if hasattr(images, "read") and hasattr(images, "labels"):
         return cast("Samples", images)
     return as_samples(cast("Tensor | Iterable[Any]", images), labels)

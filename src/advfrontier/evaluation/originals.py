@@ -54,7 +54,7 @@ class StoredSamples:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def images(self, rows: Tensor) -> Tensor:
+    def read(self, rows: Tensor) -> Tensor:
         """These rows; only the shards they lie in are read."""
         parts = [
             self._shard(int(k))[rows[rows // self.shard == k] % self.shard] for k in torch.unique(rows // self.shard)

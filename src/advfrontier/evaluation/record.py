@@ -14,6 +14,7 @@ from torch import Tensor
 from advfrontier.engine import CHECKPOINT
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.identity import mixed
+from advfrontier.engine.data import Samples
 from advfrontier.evaluation.originals import StoredSamples
 from advfrontier.evaluation.reading import DOUBTS, doubtful, flags_of, read_units, spent_by, terms_of
 from advfrontier.evaluation.session import Session, Workers, open_session, units_of
@@ -241,7 +242,7 @@ class Evaluation:
 
     def images(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """The unperturbed images of these samples, or of all; only the shards they lie in are read."""
-        return self._samples.images(self._rows(rows))
+        return self._samples.read(self._rows(rows))
 
     def points(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """The nearest misclassified points of these samples, or of all; the image itself where there is none.
@@ -419,6 +420,7 @@ class Evaluation:
         return clean
 
     @cached_property
-    def _samples(self) -> StoredSamples:
+    def _samples(self) -> Samples:
         mark = self._clean.mark
-        return StoredSamples(self.store.place, self.data, self.labels, self._terms.shard, mark, self.class_names)
+        stored = StoredSamples(self.store.place, self.data, self.labels, self._terms.shard, mark, self.class_names)
+        return Samples(self.data, self.labels, stored.read, self.class_names)

@@ -265,7 +265,7 @@ def open_session(
     with threads(terms.threads), Oracle(loaded, device=terms.device, dtype=terms.precision) as oracle:
         if held is None:
             few = few_rows(len(labels))
-            images = samples.images(few)
+            images = samples.read(few)
             check_ids(samples, few, images, ids[few.numpy()])
             flags = check_model(oracle, images, labels[few], gradients=gradients)
         elif clean is not None:
@@ -330,7 +330,7 @@ def _identify(samples: Samples, size: int) -> tuple[NDArray[np.uint64], Tensor]:
     ids = []
     for first, count in shards(len(samples), size):
         rows = torch.arange(first, first + count)
-        images = check_data(samples.images(rows), samples.labels[rows])
+        images = check_data(samples.read(rows), samples.labels[rows])
         ids.append(sample_ids(images.float().cpu().numpy()))
     if not ids:
         raise FrontierError(f"{samples.name} holds no samples: expected at least one")
@@ -351,7 +351,7 @@ def _clean(
     norm = get_norm(terms.norm)
     for first, count in shards(len(samples), terms.shard):
         rows = torch.arange(first, first + count)
-        images = check_data(samples.images(rows), labels[rows])
+        images = check_data(samples.read(rows), labels[rows])
         check_ids(samples, rows, images, ids[first : first + count])
         parts.append(clean_pass(oracle, images, labels[rows], norm, batch_size=terms.shard, gradients=gradients))
         if keep is not None:

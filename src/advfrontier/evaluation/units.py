@@ -264,7 +264,7 @@ def few_rows(samples: int) -> Tensor:
 
 def read_images(samples: Samples, rows: Tensor, clean: Clean) -> Tensor:
     """Read these images again, and refuse others than those that the clean pass is of."""
-    images = check_data(samples.images(rows), clean.labels[rows])
+    images = check_data(samples.read(rows), clean.labels[rows])
     check_ids(samples, rows, images, clean.ids[rows.numpy()])
     return images
 

@@ -1,7 +1,8 @@
-"""Where models and images come from: `load_model`, `load_samples`, `as_samples`. Nothing is downloaded unless asked."""
+"""Where models and images come from: `load_model`, `load_data`, `as_samples`. Nothing is downloaded unless asked."""
 
-from advfrontier.sources.data import load_samples
-from advfrontier.sources.models import load_model
-from advfrontier.sources.samples import Samples, as_samples
+from advfrontier.engine.data import Samples
+from advfrontier.sources.data import load_data
+from advfrontier.sources.models import load_model, runs_code
+from advfrontier.sources.samples import as_samples
 
-__all__ = ["Samples", "as_samples", "load_model", "load_samples"]
+__all__ = ["Samples", "as_samples", "load_data", "load_model", "runs_code"]
