@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from advfrontier.evaluation.trace import Traces, trace_to
-from advfrontier.sources import load_samples
+from advfrontier.sources import load_data
 
 RUNS = [
     "fmn",
@@ -24,7 +24,7 @@ RUNS = [
 
 def traced(workers: int, ray: str | None) -> tuple[float, Traces]:
     """Seconds and result of tracing eight runs on two shards of two models, from nothing; starting workers included."""
-    samples = load_samples("fashion-mnist", samples=200)
+    samples = load_data("fashion-mnist", samples=200)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         for name in ("F3", "F6"):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from advfrontier import Evaluation, FrontierError, evaluate
 from advfrontier.evaluation.reference import pack_reference
-from advfrontier.sources import load_samples
+from advfrontier.sources import load_data
 from advfrontier.threat.names import NORMS
 from advfrontier.zoo import MODELS
 
@@ -23,7 +23,7 @@ WORKERS = 2
 def main() -> None:
     """Evaluate what is missing, then pack what is complete."""
     folder, chosen = Path(sys.argv[1]), sys.argv[2:] or list(MODELS)
-    samples = load_samples("fashion-mnist", samples=SAMPLES)
+    samples = load_data("fashion-mnist", samples=SAMPLES)
     for name in chosen:
         for norm in NORMS:
             done = evaluate(

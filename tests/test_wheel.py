@@ -18,12 +18,12 @@ from pathlib import Path
 assert Path(advfrontier.__file__).is_relative_to(sys.argv[1]), advfrontier.__file__
 import torch
 torch.set_num_threads(1)
-from advfrontier.sources import load_samples
-from advfrontier.sources.benchmark import benchmark_names
+from advfrontier.sources import load_data
+from advfrontier.bench.benchmark import benchmark_names
 from advfrontier.evaluation.reference import reference_pool
 from advfrontier.zoo import MODELS, load
 assert len([load(name) for name in MODELS]) == 16
-assert len(load_samples("fashion-mnist")) == 1000
+assert len(load_data("fashion-mnist")) == 1000
 assert set(benchmark_names()) >= {"paper", "fashion-mnist"}
 assert set(reference_pool("L2", 12000).distances) == set(MODELS)
 from advfrontier.cli import main

@@ -2,7 +2,7 @@ import pytest
 from bench_nets import FILE
 
 from advfrontier.evaluation.bench import Bench
-from advfrontier.sources.benchmark import load_benchmark
+from advfrontier.bench.benchmark import load_benchmark
 
 TINY = """
 name = "tiny"

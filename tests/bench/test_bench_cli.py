@@ -11,7 +11,7 @@ from advfrontier.evaluation.evaluate import Evaluation, evaluate
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.frontier import aoi, contributions
 from advfrontier.pool import Ensemble
-from advfrontier.sources import load_samples
+from advfrontier.sources import load_data
 
 FEW = ["--data", "fashion-mnist", "--samples", "8", "--workers", "0"]
 PLAIN = FILE.replace("/", "-").strip("-") + "-plain"
@@ -56,7 +56,7 @@ def test_trace_then_allocate_then_aoi(here, capsys):
     assert f"{100 * large.bound:.2f}" in said
 
     record = here / "mine"
-    samples = load_samples("fashion-mnist", samples=8)
+    samples = load_data("fashion-mnist", samples=8)
     evaluate(f"{FILE}:plain", samples, norm="L2", ensemble=large, out=record, threads=1)
     capsys.readouterr()
     (said,) = json.loads(run(capsys, "aoi", record, "--trace", "traces", "--json").out)
@@ -75,9 +75,9 @@ def test_trace_then_allocate_then_aoi(here, capsys):
 def test_aoi_needs_the_same_model_norm_and_samples(here, capsys):
     traced(capsys)
     ensemble = Ensemble.of("short", "L2", {"fmn": 20})
-    evaluate(f"{FILE}:plain", load_samples("fashion-mnist", samples=4), norm="L2", ensemble=ensemble, out=here / "few")
+    evaluate(f"{FILE}:plain", load_data("fashion-mnist", samples=4), norm="L2", ensemble=ensemble, out=here / "few")
     assert "different samples" in refused(capsys, "aoi", here / "few", "--trace", "traces")
-    samples = load_samples("fashion-mnist", samples=8)
+    samples = load_data("fashion-mnist", samples=8)
     evaluate(f"{FILE}:wide", samples, norm="L2", ensemble=ensemble, out=here / "other")
     assert "must be that of the same model" in refused(capsys, "aoi", here / "other", "--trace", "traces")
     ensemble = Ensemble.of("short", "Linf", {"fmn": 20})

@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,8 @@ from advfrontier.evaluation.units import UnitWork
 from advfrontier.frontier import aoi
 from advfrontier.pool import Ensemble
 from advfrontier.report.experiment import write_experiment
-from advfrontier.sources import load_samples
-from advfrontier.sources.benchmark import load_benchmark
+from advfrontier.sources import load_data
+from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.store import Store, UnitName
 
 
@@ -128,7 +127,7 @@ def test_ensembles_are_made_again_only_if_what_they_rest_on_changed(tiny, monkey
 
 
 def with_budgets(bench, *budgets):
-    return Bench(replace(bench.benchmark, budgets=budgets), bench.out)
+    return Bench(bench.benchmark.model_copy(update={"budgets": budgets}), bench.out)
 
 
 def test_only_the_benchmarks_own_pool_is_judged_against(tiny, tmp_path):
@@ -261,7 +260,7 @@ def test_status_of_ten_thousand_units_is_a_matter_of_names(tiny):
 
 
 def test_autoattack_is_stored_radius_by_radius_and_goes_on(tmp_path, passes):
-    samples = load_samples("fashion-mnist", samples=4)
+    samples = load_data("fashion-mnist", samples=4)
     options = {"norm": "Linf", "batch_size": 2, "name": "plain"}
     place = str(tmp_path / "baseline")
     first = baseline_to(place, f"{NETS}:plain", samples, radii=[0.5], **options)
@@ -356,11 +355,11 @@ def test_baseline_that_is_not_installed_is_said_to_be_missing(tiny, monkeypatch)
 
 def test_model_without_a_source_is_named(tiny):
     bench = tiny(models=("plain", "noisy", "wide"))
-    models = tuple(replace(m, source=None, origin="by hand") if m.id == "wide" else m for m in bench.benchmark.models)
-    found = run_benchmark(Bench(replace(bench.benchmark, models=models), bench.out))
+    models = tuple(m.model_copy(update={"source": None, "origin": "by hand"}) if m.id == "wide" else m for m in bench.benchmark.models)
+    found = run_benchmark(Bench(bench.benchmark.model_copy(update={"models": models}), bench.out))
     (failure,) = found.failures
     assert "--source wide=file.py:factory" in failure
 
 
 def with_baseline(bench):
-    return Bench(replace(bench.benchmark, baseline="autoattack"), bench.out)
+    return Bench(bench.benchmark.model_copy(update={"baseline": "autoattack"}), bench.out)

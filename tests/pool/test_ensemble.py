@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool import PAPER_TIERS, Ensemble, Move, Run, paper_ensemble, tier_queries, violations
+from advfrontier.pool import PAPER_TIERS, Ensemble, Move, Run, find_ensemble, paper_ensemble, tier_queries, violations
 from advfrontier.pool.paper import published_totals
 from advfrontier.threat.names import NORMS
 
@@ -150,10 +150,53 @@ def test_wrong_moves_are_refused(moves, message):
         Ensemble("x", "L2", moves)
 
 
-@pytest.mark.parametrize("text", ["name = 1", "not toml", 'name = "x"\nnorm = "L2"\n[[moves]]\ntier = 100\n'])
-def test_other_files_are_refused(text):
-    with pytest.raises(FrontierError, match="not an ensemble"):
+MOVE = 'name = "x"\nnorm = "L2"\n[[moves]]\ntier = 100\nraises = { fmn = 100 }\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = 1", "ensemble: has no norm: expected norm = …; `advfrontier allocate` writes such files"),
+        ("not toml", "ensemble: not TOML"),
+        (MOVE.replace("raises = { fmn = 100 }", ""), "moves 1: has no raises"),
+        (MOVE.replace("100 }", "true }"), "moves 1.raises.fmn = True: expected it to be a valid integer"),
+        (MOVE.replace("100 }", '"100" }'), "raises.fmn = '100': expected it to be a valid integer"),
+        (MOVE.replace("100 }", "nan }"), "raises.fmn = nan: expected it to be a valid integer"),
+        (MOVE.replace("{ fmn = 100 }", "{}"), "moves 1.raises = ..: expected it to have at least 1 item"),
+        (MOVE.replace("{ fmn = 100 }", "[]"), "moves 1.raises = ..: expected it to be a valid dict"),
+        (MOVE.replace("{ fmn", '{ "FMN!"'), "'FMN!' does not name a run"),
+        (MOVE.replace("fmn =", f'"fmn:target{"9" * 5000}" ='), "does not name a run"),
+        (MOVE.replace("100 }", f"0x{'f' * 5000} }}"), "raises.fmn = a very large int"),
+        (MOVE.replace('"L2"', "2"), "norm = 2: expected it to be a valid string"),
+        (f"aoi = inf\n{MOVE}", "aoi = inf: expected it to be a finite number"),
+        (f"aoi = true\n{MOVE}", "aoi = True: expected it to be a valid number"),
+        (f'flags = "few"\n{MOVE}', "flags = 'few': expected it to be a valid tuple"),
+        (f"total = 1e2\n{MOVE}", "total = 100.0: expected it to be a valid integer"),
+        (f"goal = 4000\n{MOVE}", "unknown key 'goal': expected one of name, norm"),
+        (f"moves = 3\n{MOVE.partition('[')[0]}", "moves = 3: expected it to be a valid tuple"),
+        (f"name = {'[' * 3000}", "not TOML"),
+        (MOVE.encode().replace(b"x", b"\xff"), "not TOML"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, text, message):
+    Ensemble.from_toml(MOVE)
+    with pytest.raises(FrontierError, match=message):
         Ensemble.from_toml(text)
+    (tmp_path / "e.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(FrontierError, match=message.removeprefix("ensemble")):
+        find_ensemble(str(tmp_path / "e.toml"), "L2", 10)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    for path in (tmp_path / "absent.toml", tmp_path, "a\0.toml"):
+        with pytest.raises(FrontierError, match="cannot be read"):
+            Ensemble.load(path)
+
+
+def test_any_name_survives_the_file():
+    for name in ('a"b\\c', "tab\tline\n", "\x00\x1f\x7f\x80", "ℓ₀ 🦊"):
+        ensemble = Ensemble.of(name, "L2", {"fmn": 100})
+        assert Ensemble.from_toml(ensemble.to_toml()) == ensemble
 
 
 def test_a_total_that_does_not_add_up_is_refused():
@@ -164,7 +207,7 @@ def test_a_total_that_does_not_add_up_is_refused():
 
 def test_tiers_by_name():
     assert [tier_queries(t) for t in ("4k", "12K", "6500", 800)] == [4000, 12000, 6500, 800]
-    for wrong in ("k", "4.5k", "-1", "0"):
+    for wrong in ("k", "4.5k", "-1", "0", "9" * 5000, 10**5000):
         with pytest.raises(FrontierError, match="not a budget"):
             tier_queries(wrong)
     with pytest.raises(FrontierError, match="paper-4k"):

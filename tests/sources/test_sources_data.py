@@ -1,4 +1,7 @@
+import io
 import pickle
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -7,7 +10,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from advfrontier import zoo
 from advfrontier.errors import FrontierError
-from advfrontier.sources import as_samples, load_samples
+from advfrontier.sources import as_samples, load_data
+from advfrontier.sources.data import npz
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (20, 6, 5, 3), dtype=np.uint8)
@@ -33,8 +37,8 @@ def written(path, save=np.savez, **arrays):
     ],
 )
 def test_npz_gives_unit_nchw_rows_in_the_order_asked_for(tmp_path, save, arrays):
-    samples = load_samples(written(tmp_path / "a.npz", save, **arrays))
-    images = samples.images(ROWS)
+    samples = load_data(written(tmp_path / "a.npz", save, **arrays))
+    images = samples.read(ROWS)
     assert images.dtype == torch.float32
     assert torch.allclose(images, UNIT[ROWS], atol=1e-7)
     assert torch.equal(samples.labels, torch.from_numpy(LABELS))
@@ -43,33 +47,33 @@ def test_npz_gives_unit_nchw_rows_in_the_order_asked_for(tmp_path, save, arrays)
 
 def test_grey_images_get_their_channel_and_class_names_are_read(tmp_path):
     spec = written(tmp_path / "a.npz", images=PIXELS[..., 0], labels=LABELS, class_names=np.array(["cat", "dog"]))
-    samples = load_samples(spec)
-    assert torch.equal(samples.images(ROWS), UNIT[ROWS, :1])
+    samples = load_data(spec)
+    assert torch.equal(samples.read(ROWS), UNIT[ROWS, :1])
     assert samples.class_names == ("cat", "dog")
 
 
 def test_stored_archives_are_mapped_and_pickle_as_a_file_name(tmp_path):
     images = np.zeros((4000, 8, 8, 3), np.uint8)
     images[3999] = 255
-    samples = load_samples(written(tmp_path / "a.npz", images=images, labels=np.zeros(4000, np.int64)))
-    assert isinstance(samples._array, np.memmap)
+    samples = load_data(written(tmp_path / "a.npz", images=images, labels=np.zeros(4000, np.int64)))
+    assert isinstance(samples.read.array, np.memmap)
     content = pickle.dumps(samples)
     assert len(content) < 40_000  # the labels, not the 768 kB of images
-    assert float(pickle.loads(content).images(torch.tensor([3999])).min()) == 1.0  # noqa: S301
+    assert float(pickle.loads(content).read(torch.tensor([3999])).min()) == 1.0  # noqa: S301
 
 
 def test_only_the_rows_asked_for_are_read(tmp_path, monkeypatch):
-    samples = load_samples(written(tmp_path / "a.npz"))
+    samples = load_data(written(tmp_path / "a.npz"))
     read = []
-    whole = samples._array
+    whole = samples.read.array
 
     class Spy:
         def __getitem__(self, rows):
             read.extend(rows.tolist())
             return whole[rows]
 
-    vars(samples)["_array"] = Spy()
-    samples.images(ROWS)
+    vars(samples.read)["array"] = Spy()
+    samples.read(ROWS)
     assert read == ROWS.tolist()
 
 
@@ -90,18 +94,18 @@ def test_only_the_rows_asked_for_are_read(tmp_path, monkeypatch):
 )
 def test_npz_that_cannot_be_right_is_refused(tmp_path, arrays, message):
     with pytest.raises(FrontierError, match=message):
-        load_samples(written(tmp_path / "a.npz", **arrays))
+        load_data(written(tmp_path / "a.npz", **arrays))
 
 
 def test_an_ambiguous_layout_can_be_named(tmp_path):
     images = RNG.integers(0, 256, (9, 3, 4, 3), dtype=np.uint8)
     spec = written(tmp_path / "a.npz", images=images, labels=LABELS[:9])
-    assert load_samples(f"{spec}?layout=NHWC").images(torch.tensor([0])).shape == (1, 3, 3, 4)
-    assert load_samples(f"{spec}?layout=NCHW").images(torch.tensor([0])).shape == (1, 3, 4, 3)
+    assert load_data(f"{spec}?layout=NHWC").read(torch.tensor([0])).shape == (1, 3, 3, 4)
+    assert load_data(f"{spec}?layout=NCHW").read(torch.tensor([0])).shape == (1, 3, 4, 3)
     with pytest.raises(FrontierError, match="layout=HW: expected one of NHWC, NCHW"):
-        load_samples(f"{spec}?layout=HW")
+        load_data(f"{spec}?layout=HW")
     with pytest.raises(FrontierError, match="'size=3' is not an option of npz: expected layout="):
-        load_samples(f"{spec}?size=3")
+        load_data(f"{spec}?size=3")
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -109,15 +113,78 @@ def test_npz_object_arrays_are_refused_and_do_not_run(tmp_path, payload, save):
     for key in ("images", "labels"):
         arrays = {"images": PIXELS[:1], "labels": LABELS[:1], key: np.array([payload], dtype=object)}
         with pytest.raises(FrontierError, match=f"{key} is not a plain array.*refused"):
-            load_samples(written(tmp_path / f"{key}.npz", save, **arrays))
+            load_data(written(tmp_path / f"{key}.npz", save, **arrays))
 
 
 def test_a_file_that_is_no_archive_is_refused(tmp_path, payload):
     (tmp_path / "a.npz").write_bytes(pickle.dumps(payload))
     with pytest.raises(FrontierError, match="not an npz archive"):
-        load_samples(f"npz:{tmp_path / 'a.npz'}")
+        load_data(f"npz:{tmp_path / 'a.npz'}")
     with pytest.raises(FrontierError, match="found nothing at"):
-        load_samples(f"npz:{tmp_path / 'b.npz'}")
+        load_data(f"npz:{tmp_path / 'b.npz'}")
+
+
+def test_npz_pixels_that_changed_on_disk_are_refused(tmp_path):
+    spec = written(tmp_path / "a.npz")
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[content.index(PIXELS.tobytes()) + 1000] ^= 1
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(FrontierError, match=r"damaged one \(BadZipFile: Bad CRC-32 for file 'images.npy'\)"):
+        load_data(spec)
+
+
+def bomb(path, size, *, method=zipfile.ZIP_DEFLATED, declared=None):
+    """Write an archive whose images are so many zeros; return the bytes before them."""
+    header, labels = io.BytesIO(), io.BytesIO()
+    shape = ((declared or size) // 16, 4, 4, 1)
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    np.save(labels, LABELS)
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("images.npy", header.getvalue() + bytes(size))
+        archive.writestr("labels.npy", labels.getvalue())
+    return header.tell()
+
+
+@pytest.fixture
+def little_memory():
+    """Check that little memory was used."""
+    tracemalloc.start()
+    yield tracemalloc.reset_peak
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+
+
+def test_npz_bombs_are_refused_before_they_are_unpacked(tmp_path, monkeypatch, little_memory):
+    monkeypatch.setattr(npz, "_LARGEST", 2**26)
+    bomb(tmp_path / "a.npz", 2**27)
+    little_memory()
+    with pytest.raises(FrontierError, match=r"images is compressed and holds 0\.1 GB.*np\.savez\('a\.npz'"):
+        load_data(f"npz:{tmp_path / 'a.npz'}")
+
+
+@pytest.mark.parametrize("lie", [20 * 16, 2**40])
+def test_npz_bombs_that_lie_about_their_size_are_refused(tmp_path, lie, little_memory):
+    header = bomb(tmp_path / "a.npz", 2**27, declared=lie)
+    content = (tmp_path / "a.npz").read_bytes()
+    true, false = (min(header + size, 2**32 - 2).to_bytes(4, "little") for size in (2**27, lie))
+    assert content.count(true) == 2
+    (tmp_path / "a.npz").write_bytes(content.replace(true, false))
+    little_memory()
+    with pytest.raises(FrontierError):
+        load_data(f"npz:{tmp_path / 'a.npz'}")
+
+
+def test_npz_that_is_unpacked_in_one_piece_is_refused(tmp_path):
+    bomb(tmp_path / "a.npz", 2**20, method=zipfile.ZIP_BZIP2)
+    with pytest.raises(FrontierError, match="compressed in another way than np.savez_compressed"):
+        load_data(f"npz:{tmp_path / 'a.npz'}")
+
+
+def test_npz_class_names_that_take_no_space_are_refused(tmp_path):
+    spec = written(tmp_path / "a.npz", images=PIXELS, labels=LABELS, class_names=np.zeros(10**7, "V0"))
+    with pytest.raises(FrontierError, match=r"class_names have shape \(10000000,\): expected one name per class"):
+        load_data(spec)
 
 
 # CIFAR
@@ -175,15 +242,64 @@ def test_cifar_batches_are_read(tmp_path, dump, hundred):
     folder = cifar_folder(tmp_path, dump, hundred=hundred)
     kind = "cifar100" if hundred else "cifar10"
     for place in (tmp_path, folder):
-        samples = load_samples(f"{kind}:{place}")
+        samples = load_data(f"{kind}:{place}")
         assert samples.labels.tolist() == CLASSES
         expected = torch.from_numpy(FLAT[[5, 0]] / np.float32(255)).view(2, 3, 32, 32)
-        assert torch.equal(samples.images(torch.tensor([5, 0])), expected)
+        assert torch.equal(samples.read(torch.tensor([5, 0])), expected)
         assert samples.class_names == ("airplane", "bird")
-    assert len(load_samples(f"{kind}:{folder}?split=train")) == (6 if hundred else 30)
+    assert len(load_data(f"{kind}:{folder}?split=train")) == (6 if hundred else 30)
     content = pickle.dumps(samples)
     assert len(content) < 2000
-    assert torch.equal(pickle.loads(content).images(ROWS[1:2]), samples.images(ROWS[1:2]))  # noqa: S301
+    assert torch.equal(pickle.loads(content).read(ROWS[1:2]), samples.read(ROWS[1:2]))  # noqa: S301
+
+
+def batch_of(labels, *, data=b"](K\x01e"):
+    """A pickle whose data or labels are these operations."""
+    return b"\x80\x02}(U\x06labels" + labels + b"U\x04data" + data + b"u."
+
+
+ARRAY = python2_pickle({b"data": FLAT})[3 + 1 + 6 : -2]  # the operations of an array alone
+CRAFTED = [
+    batch_of(b"K\x05", data=ARRAY),  # labels that are a number
+    batch_of(b"](K\x0ae", data=ARRAY),  # a class that does not exist
+    batch_of(b"](" + 6 * b"J\xff\xff\xff\xff" + b"e", data=ARRAY),
+    batch_of(b"](" + 6 * b"\x88" + b"e", data=ARRAY),  # true
+    batch_of(b"](" + 6 * (b"\x8a\x10" + 16 * b"\x7f") + b"e", data=ARRAY),  # numbers of 128 bits
+    batch_of(b"](" + 6 * b"K\x01" + b"e", data=ARRAY.replace(b"J\x06\x00", b"J\xfa\xff")),  # a negative size
+    batch_of(b"](" + 6 * b"K\x01" + b"e", data=b"cnumpy.core.multiarray\n_reconstruct\n(tR"),  # an array without content
+    b"\x80\x02}(J\xff\xff\xff\x7fNu.",  # a key that would become two gigabytes
+    b"\x80\x02}(" + b")" + 64 * b"q\x01h\x01\x86" + b"Nu.",  # a key whose hash takes forever
+    b"\x80\x02}r\xff\xff\xff\x7f.",  # a memo of thirty gigabytes
+    b"\x80\x02cnumpy\ndtype\n(" + b"]" + 64 * b"q\x01]q\x02(h\x01h\x01e" + b"tR.",  # a type whose text takes forever
+    b"\x80\x02}u.",
+    b"\x80\x02tR.",
+    b"\x80\x02}" + 10**5 * b"]" + b".",
+]
+
+
+def test_crafted_cifar_files_differ_from_an_honest_one_in_one_thing(tmp_path):
+    folder = cifar_folder(tmp_path, python2_pickle)
+    (folder / "test_batch").write_bytes(batch_of(b"](" + 6 * b"K\x01" + b"e", data=ARRAY))
+    assert load_data(f"cifar10:{folder}").labels.tolist() == [1] * 6
+
+
+def test_cifar_class_names_that_are_none_are_refused(tmp_path):
+    folder = cifar_folder(tmp_path, python2_pickle)
+    for names in (3, [3], [None], "airplane"):
+        (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": names}, protocol=2))
+        with pytest.raises(FrontierError):
+            load_data(f"cifar10:{folder}")
+
+
+def test_a_cifar_file_of_the_published_size_that_is_another_is_mentioned(tmp_path, caplog):
+    folder = cifar_folder(tmp_path, python2_pickle)
+    load_data(f"cifar10:{folder}")
+    assert not caplog.text
+    images = np.zeros((10_000, 3072), np.uint8)
+    (folder / "test_batch").write_bytes(python2_pickle({b"data": images, b"labels": [1] * 10_000}))
+    load_data(f"cifar10:{folder}")
+    assert "test_batch is not the published file" in caplog.text
+    assert "40351d587109b95175f43aff81a1287e" in caplog.text
 
 
 def test_cifar_pickles_that_would_run_code_are_refused_and_do_not_run(tmp_path, payload):
@@ -194,21 +310,22 @@ def test_cifar_pickles_that_would_run_code_are_refused_and_do_not_run(tmp_path, 
     deep = pickle.dumps({b"data": np.array([payload], dtype=object), b"labels": CLASSES}, protocol=2)
     builtins = b"\x80\x02c__builtin__\neval\n(U\x011tR."
     encode = b"\x80\x02c_codecs\nencode\n(X\x01\x00\x00\x00aX\x05\x00\x00\x00rot13tR."
-    for content in (evil, system, deep, builtins, encode, good[:200], b"", b"\x80\x02]."):
+    crafted = [evil, system, deep, builtins, encode, good[:200], b"", b"\x80\x02].", *CRAFTED]
+    for content in crafted:
         (folder / "test_batch").write_bytes(content)
         with pytest.raises(FrontierError):
-            load_samples(f"cifar10:{folder}")
+            load_data(f"cifar10:{folder}")
     (folder / "test_batch").write_bytes(good)
     (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [payload]}))
     with pytest.raises(FrontierError, match=r"asks for \w+\.open, which could run any code: refused"):
-        load_samples(f"cifar10:{folder}")
+        load_data(f"cifar10:{folder}")
 
 
 def test_a_cifar_folder_without_its_files_is_refused(tmp_path):
     with pytest.raises(FrontierError, match=r"found nothing at .*test_batch"):
-        load_samples(f"cifar10:{tmp_path}")
+        load_data(f"cifar10:{tmp_path}")
     with pytest.raises(FrontierError, match=r"found nothing at .*absent: expected a folder"):
-        load_samples(f"cifar10:{tmp_path / 'absent'}")
+        load_data(f"cifar10:{tmp_path / 'absent'}")
 
 
 # Which rows
@@ -216,38 +333,38 @@ def test_a_cifar_folder_without_its_files_is_refused(tmp_path):
 
 def test_samples_are_the_first_or_a_prefix_of_one_permutation(tmp_path):
     spec = written(tmp_path / "a.npz")
-    first = load_samples(spec, samples=5)
-    assert torch.equal(first.images(torch.arange(5)), UNIT[:5])
+    first = load_data(spec, samples=5)
+    assert torch.equal(first.read(torch.arange(5)), UNIT[:5])
     assert torch.equal(first.labels, torch.from_numpy(LABELS[:5]))
-    few, more, others = (load_samples(spec, samples=n, seed=s) for n, s in ((5, 1), (12, 1), (12, 2)))
-    assert torch.equal(few.images(torch.arange(5)), more.images(torch.arange(12))[:5])
+    few, more, others = (load_data(spec, samples=n, seed=s) for n, s in ((5, 1), (12, 1), (12, 2)))
+    assert torch.equal(few.read(torch.arange(5)), more.read(torch.arange(12))[:5])
     assert torch.equal(few.labels, more.labels[:5])
-    assert not torch.equal(more.images(torch.arange(12)), others.images(torch.arange(12)))
-    everything = load_samples(spec, seed=3).images(torch.arange(20))
+    assert not torch.equal(more.read(torch.arange(12)), others.read(torch.arange(12)))
+    everything = load_data(spec, seed=3).read(torch.arange(20))
     assert torch.equal(everything.flatten(1).sum(1).sort()[0], UNIT.flatten(1).sum(1).sort()[0])
     assert few.name == spec
-    assert torch.equal(pickle.loads(pickle.dumps(few)).images(ROWS[1:2]), few.images(ROWS[1:2]))  # noqa: S301
+    assert torch.equal(pickle.loads(pickle.dumps(few)).read(ROWS[1:2]), few.read(ROWS[1:2]))  # noqa: S301
     for wrong in (0, 21, -1):
         with pytest.raises(FrontierError, match="expected 1 to 20"):
-            load_samples(spec, samples=wrong)
+            load_data(spec, samples=wrong)
 
 
 def test_unknown_data_are_refused():
     for spec in ("cifar", "mnist:here", "npz", "npz:", "fashion"):
         with pytest.raises(FrontierError, match="is not a data set: expected fashion-mnist, cifar10:DIR"):
-            load_samples(spec)
+            load_data(spec)
 
 
 def test_fashion_mnist_comes_from_the_zoo_and_pickles_by_name():
     images, labels = zoo.images_and_labels()
-    samples = load_samples("fashion-mnist", samples=40)
+    samples = load_data("fashion-mnist", samples=40)
     rows = torch.tensor([20, 0])
-    assert torch.equal(samples.images(rows), images[rows])
+    assert torch.equal(samples.read(rows), images[rows])
     assert torch.equal(samples.labels, labels[:40])
     assert samples.class_names == tuple(zoo.CLASS_NAMES)
     content = pickle.dumps(samples)
     assert len(content) < 2000
-    assert torch.equal(pickle.loads(content).images(rows), images[rows])  # noqa: S301
+    assert torch.equal(pickle.loads(content).read(rows), images[rows])  # noqa: S301
 
 
 # What Python users have
@@ -280,7 +397,7 @@ def test_tensors_and_loaders_become_samples():
         as_samples(zip(UNIT.split(6), labels.split(6), strict=True)),
         as_samples(UNIT.numpy(), LABELS),
     ):
-        assert torch.equal(given.images(ROWS), UNIT[ROWS])
+        assert torch.equal(given.read(ROWS), UNIT[ROWS])
         assert torch.equal(given.labels, labels)
         assert len(given) == 20
 
@@ -289,11 +406,11 @@ def test_a_loader_over_a_dataset_is_read_on_demand_in_the_order_of_its_sampler()
     rows = Rows(UNIT)
     torch.manual_seed(0)
     samples = as_samples(DataLoader(rows, batch_size=4, shuffle=True), name="mine")
-    order = samples.order
+    order = samples.read.args[1]
     assert order.tolist() != list(range(20))
     assert torch.equal(samples.labels, torch.from_numpy(LABELS)[order])
     rows.read.clear()
-    assert torch.equal(samples.images(torch.tensor([3, 1])), UNIT[order[[3, 1]]])
+    assert torch.equal(samples.read(torch.tensor([3, 1])), UNIT[order[[3, 1]]])
     assert rows.read == order[[3, 1]].tolist()
 
 
@@ -319,4 +436,4 @@ def test_a_loader_over_a_dataset_is_read_on_demand_in_the_order_of_its_sampler()
 )
 def test_data_that_cannot_be_right_are_refused(arguments, message):
     with pytest.raises(FrontierError, match=message):
-        as_samples(*arguments).images(torch.tensor([0, 1]))
+        as_samples(*arguments).read(torch.tensor([0, 1]))

@@ -216,7 +216,7 @@ def test_operators_that_reach_beyond_tensors_are_refused(honest, tmp_path, paylo
     evil = program_with(
         honest, tmp_path / "e.pt2", lambda p: graph(p)["nodes"].insert(0, call(target, f"touch {payload.file}"))
     )
-    with pytest.raises(FrontierError, match=r"the operator .* could run code when it is loaded: refused"):
+    with pytest.raises(FrontierError, match=r"the operator .* could run code when it is loaded, or run forever: refused"):
         load_model(f"export:{evil}")
 
 
@@ -231,6 +231,21 @@ def test_operators_that_reach_beyond_tensors_are_refused(honest, tmp_path, paylo
         "eval('1')",
         "s0.free_symbols",
         "Symbol(",
+        "9**9**9",
+        "1<<99999999999",
+        "Pow(Integer(9), Pow(Integer(9), Integer(9)))",
+        "Pow(Pow(Integer(9), Integer(4)), Integer(4))",
+        "PowByNatural(Integer(9), Integer(387420489))",
+        "Pow(Integer(9), Mul(Integer(4), Integer(4), Integer(4), Integer(4), Integer(4), Integer(4), Integer(4)))",
+        "Pow(Integer(2), Symbol('s0', integer=True))",
+        "IntTrueDiv(Float(1, 1000000000), Integer(3))",
+        f"Integer({'9' * 4000})",
+        f"Integer(0x{'f' * 1000})",
+        f"{'Not(' * 400}Integer(1){')' * 400}",
+        f"Add({', '.join(f'Symbol({chr(97 + i)!r})' for i in range(20))})",
+        "Symbol('s0', **{{}})",
+        "Add(*Symbol('s0'))",
+        "-" * 1500 + "1",
     ],
 )
 def test_shape_expressions_that_are_more_than_arithmetic_are_refused(honest, tmp_path, payload, expression):
@@ -238,7 +253,46 @@ def test_shape_expressions_that_are_more_than_arithmetic_are_refused(honest, tmp
         sizes = graph(program)["tensor_values"]["x"]["sizes"]
         sizes[0]["as_expr"]["expr_str"] = expression.format(file=payload.file)
 
-    with pytest.raises(FrontierError, match=r"the expression .* could run code when it is loaded: refused"):
+    with pytest.raises(FrontierError, match=r"the expression .* could run code when it is loaded, or run forever: refused"):
+        load_model(f"export:{program_with(honest, tmp_path / 'e.pt2', change)}")
+
+
+def test_sizes_that_vary_are_computed(tmp_path):
+    class Varying(nn.Module):
+        def forward(self, x):
+            x = F.max_pool2d(F.max_pool2d(x, 2), 2, padding=1)
+            return x.mean((2, 3)) * x.shape[2] ** 2 + x.shape[3] / 2
+
+    sizes = ({0: torch.export.Dim("batch"), 2: torch.export.Dim("h", min=8), 3: torch.export.Dim("w", min=8)},)
+    model = load_model(f"export:{save(tmp_path / 'varying.pt2', Varying(), torch.rand(2, 3, 32, 32), sizes)}")
+    images = torch.rand(5, 3, 16, 20)
+    torch.testing.assert_close(model(images), Varying()(images))
+
+
+def test_archives_that_are_damaged_compressed_or_overlap_are_refused(honest, tmp_path):
+    content = honest.read_bytes()
+    with zipfile.ZipFile(honest) as archive:
+        weight = archive.read("net/data/weights/weight_0")
+    place = content.index(weight)
+    (tmp_path / "damaged.pt2").write_bytes(content[: place + 9] + bytes([content[place + 9] ^ 1]) + content[place + 10 :])
+    with pytest.raises(FrontierError, match="Bad CRC-32 for file 'net/data/weights/weight_0'"):
+        load_model(f"export:{tmp_path / 'damaged.pt2'}")
+    with zipfile.ZipFile(honest) as old, zipfile.ZipFile(tmp_path / "small.pt2", "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    with pytest.raises(FrontierError, match="is compressed: expected"):
+        load_model(f"export:{tmp_path / 'small.pt2'}")
+    big = altered(honest, tmp_path / "big.pt2", lambda name, content: b"big" if name == "byteorder" else content)
+    with pytest.raises(FrontierError, match="byte order"):
+        load_model(f"export:{big}")
+
+
+def test_a_program_that_does_not_compute_is_refused(honest, tmp_path):
+    def change(program):
+        node = next(node for node in graph(program)["nodes"] if "max_pool2d" in node["target"])
+        node["inputs"][1]["arg"] = {"as_ints": [50, 50]}
+
+    with pytest.raises(FrontierError, match="or not at all"):
         load_model(f"export:{program_with(honest, tmp_path / 'e.pt2', change)}")
 
 
@@ -265,7 +319,7 @@ def test_names_that_would_become_source_code_are_refused(honest, tmp_path, paylo
         graph(program)["nodes"][0]["inputs"][0]["arg"] = {"as_string": "a' + print('b') + '"}
 
     for number, change in enumerate((everywhere, parameter, special, text)):
-        with pytest.raises(FrontierError, match="could run code when it is loaded: refused"):
+        with pytest.raises(FrontierError, match="could run code when it is loaded, or run forever: refused"):
             load_model(f"export:{program_with(honest, tmp_path / f'{number}.pt2', change)}")
 
 
@@ -281,7 +335,7 @@ def test_structures_that_import_are_refused(honest, tmp_path):
         def change(program, node=node):
             program["graph_module"]["module_call_graph"][0]["signature"]["out_spec"] = json.dumps([1, node])
 
-        with pytest.raises(FrontierError, match=r"the structure .* could run code when it is loaded: refused"):
+        with pytest.raises(FrontierError, match=r"the structure .* could run code when it is loaded, or run forever: refused"):
             load_model(f"export:{program_with(honest, tmp_path / f'{number}.pt2', change)}")
 
 

@@ -123,12 +123,14 @@ def test_timm_model_is_normalised_as_its_configuration_says(timm, tmp_path):
 
 def test_timm_does_not_fetch_unless_asked(timm, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(FrontierError, match=r"not on this machine .*--download.*\?checkpoint=FILE"):
+    with pytest.raises(FrontierError, match=r"not on this machine, .*--download.*\?checkpoint=FILE"):
         load_model("timm:mobilenetv3_small_050")
     with pytest.raises(FrontierError, match=r"timm .* has no model 'resnet51'; near it: resnet51q"):
         load_model("timm:resnet51")
     with pytest.raises(FrontierError, match="classes=many: expected a number"):
         load_model("timm:resnet18?classes=many")
+    with pytest.raises(FrontierError, match=r"name a file with \?checkpoint=FILE&classes=7"):
+        load_model("timm:resnet18?classes=7")  # its last layer would be random
 
 
 def test_timm_pickles_are_refused_and_do_not_run(timm, tmp_path, payload):
@@ -198,6 +200,21 @@ def test_hugging_face_pickles_are_refused_and_do_not_run(transformers, tmp_path,
         load_model(f"hf:{tmp_path}")
     (tmp_path / "model.safetensors").write_bytes(pickle.dumps(payload))
     with pytest.raises(FrontierError, match="could not be loaded as an image classifier with safetensors weights"):
+        load_model(f"hf:{tmp_path}")
+
+
+def test_hugging_face_weights_that_are_missing_or_of_another_shape_are_refused(transformers, tmp_path):
+    weights = {key: value.contiguous() for key, value in classifier(transformers, tmp_path).state_dict().items()}
+    lacking = {key: value for key, value in weights.items() if "classifier" not in key}
+    save_file(lacking, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(FrontierError, match=r"lack 2 of the weights.*\(classifier\.bias, classifier\.weight\)"):
+        load_model(f"hf:{tmp_path}")
+    other = {**weights, "classifier.weight": torch.zeros(7, 16), "classifier.bias": torch.zeros(7)}
+    save_file(other, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(FrontierError):
+        load_model(f"hf:{tmp_path}")
+    save_file({"other": torch.zeros(1)}, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(FrontierError, match="of the weights, or have them in another shape"):
         load_model(f"hf:{tmp_path}")
 
 
@@ -274,7 +291,7 @@ def test_onnx_model_has_gradients(onnx, tmp_path):
 
 def test_onnx_for_one_batch_size_or_with_two_outputs_is_refused(onnx, tmp_path):
     onnx.save(network(onnx, batch=1, flat=1), tmp_path / "one.onnx")
-    with pytest.raises(FrontierError, match="works only with batches of 1: expected any"):
+    with pytest.raises(FrontierError, match="works only with batches of 1, or not at all .*: expected any"):
         load_model(f"onnx:{tmp_path / 'one.onnx'}")
     onnx.save(network(onnx, outputs=2), tmp_path / "two.onnx")
     with pytest.raises(FrontierError, match="has 1 inputs and 2 outputs"):

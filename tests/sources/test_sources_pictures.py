@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from advfrontier.errors import FrontierError
-from advfrontier.sources import load_samples
+from advfrontier.sources import load_data
 from advfrontier.sources.data.preprocessing import Preprocessing
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -31,34 +31,34 @@ def folder(tmp_path):
 
 
 def test_classes_are_numbered_by_name_and_pictures_read_on_demand(folder):
-    samples = load_samples(f"imagefolder:{folder}?preprocessing=Res32Crop24")
+    samples = load_data(f"imagefolder:{folder}?preprocessing=Res32Crop24")
     assert samples.class_names == ("ant", "cat", "dog")
     assert samples.labels.tolist() == [0, 0, 1, 1, 1, 2]
     (folder / "cat" / "2.png").write_bytes(b"broken")
-    images = samples.images(torch.tensor([5, 0]))
+    images = samples.read(torch.tensor([5, 0]))
     assert images.shape == (2, 3, 24, 24)
     assert images.dtype == torch.float32
     assert 0 <= images.min() < images.max() <= 1
-    assert torch.equal(pickle.loads(pickle.dumps(samples)).images(torch.tensor([5, 0])), images)  # noqa: S301
+    assert torch.equal(pickle.loads(pickle.dumps(samples)).read(torch.tensor([5, 0])), images)  # noqa: S301
     with pytest.raises(FrontierError, match=r"cat/2\.png cannot be read as a picture"):
-        samples.images(torch.tensor([4]))
+        samples.read(torch.tensor([4]))
 
 
 def test_without_preprocessing_pixels_are_as_they_are(folder):
-    samples = load_samples(f"imagefolder:{folder}")
+    samples = load_data(f"imagefolder:{folder}")
     pixels = np.array(Image.open(folder / "dog" / "0.png"))
-    assert torch.equal(samples.images(torch.tensor([5]))[0], torch.from_numpy(pixels).permute(2, 0, 1) / 255)
+    assert torch.equal(samples.read(torch.tensor([5]))[0], torch.from_numpy(pixels).permute(2, 0, 1) / 255)
     with pytest.raises(FrontierError, match=r"different sizes .*: expected one size; name a preprocessing"):
-        samples.images(torch.tensor([2, 3]))
+        samples.read(torch.tensor([2, 3]))
 
 
 def test_a_list_names_the_pictures_and_their_order(folder, tmp_path):
     names = tmp_path / "list.txt"
     names.write_text("dog/0.png\ncat/2.png\n\ncat/0.png\n")
-    samples = load_samples(f"imagefolder:{folder}?list={names}&preprocessing=Res24")
+    samples = load_data(f"imagefolder:{folder}?list={names}&preprocessing=Res24")
     assert samples.labels.tolist() == [2, 1, 1]  # numbered among all folders, not only the listed ones
-    whole = load_samples(f"imagefolder:{folder}?preprocessing=Res24")
-    assert torch.equal(samples.images(torch.arange(3)), whole.images(torch.tensor([5, 4, 2])))
+    whole = load_data(f"imagefolder:{folder}?preprocessing=Res24")
+    assert torch.equal(samples.read(torch.arange(3)), whole.read(torch.tensor([5, 4, 2])))
     for line, message in (
         ("../val/dog/0.png", "expected paths like CLASS/NAME.jpg"),
         (f"{folder}/dog/0.png", "expected paths like CLASS/NAME.jpg"),
@@ -67,7 +67,7 @@ def test_a_list_names_the_pictures_and_their_order(folder, tmp_path):
     ):
         names.write_text(line)
         with pytest.raises(FrontierError, match=message):
-            load_samples(f"imagefolder:{folder}?list={names}")
+            load_data(f"imagefolder:{folder}?list={names}")
 
 
 def test_robustbenchs_own_list_is_found(folder, library):
@@ -75,15 +75,15 @@ def test_robustbenchs_own_list_is_found(folder, library):
     if find_spec("robustbench") is None:
         pytest.skip("robustbench is not installed")
     with pytest.raises(FrontierError, match=r"the list names 'n\d+/ILSVRC2012_val_\d+\.JPEG', which is not in"):
-        load_samples(f"imagefolder:{folder}?list=robustbench")
+        load_data(f"imagefolder:{folder}?list=robustbench")
 
 
 def test_folders_that_cannot_be_right_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(FrontierError, match="has no folders: expected one per class"):
-        load_samples(f"imagefolder:{tmp_path / 'empty'}")
+        load_data(f"imagefolder:{tmp_path / 'empty'}")
     with pytest.raises(FrontierError, match="found no pictures"):
-        load_samples(f"imagefolder:{tmp_path}")
+        load_data(f"imagefolder:{tmp_path}")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -113,7 +113,7 @@ def test_unknown_preprocessing_is_refused(folder):
         with pytest.raises(
             FrontierError, match=f"unknown preprocessing '{name}': expected a name such as Res256Crop224"
         ):
-            load_samples(f"imagefolder:{folder}?preprocessing={name}")
+            load_data(f"imagefolder:{folder}?preprocessing={name}")
 
 
 # The datasets library
@@ -152,18 +152,18 @@ def test_local_data_sets_are_read(datasets, tmp_path, pictures, way):
             place = tmp_path / "set" / "test" / features["y"].names[label]
             place.mkdir(parents=True, exist_ok=True)
             image.save(place / f"{number}.png")
-    samples = load_samples(f"hf:{tmp_path / 'set'}", samples=5)
+    samples = load_data(f"hf:{tmp_path / 'set'}", samples=5)
     assert sorted(samples.labels.tolist()) == sorted(labels)
     assert samples.class_names == ("no", "yes")
-    found = samples.images(torch.arange(5))
+    found = samples.read(torch.arange(5))
     known = torch.stack([torch.from_numpy(np.array(image)).permute(2, 0, 1) for image in pictures]) / 255
     assert torch.equal(found.sum((1, 2, 3)).sort()[0], known.sum((1, 2, 3)).sort()[0])
     if way != "folder":
         assert torch.equal(found, known)
     again = pickle.loads(pickle.dumps(samples))  # noqa: S301
-    assert torch.equal(again.images(torch.tensor([3])), found[[3]])
-    smaller = load_samples(f"hf:{tmp_path / 'set'}?preprocessing=Res8Crop8")
-    assert smaller.images(torch.tensor([0])).shape == (1, 3, 8, 8)
+    assert torch.equal(again.read(torch.tensor([3])), found[[3]])
+    smaller = load_data(f"hf:{tmp_path / 'set'}?preprocessing=Res8Crop8")
+    assert smaller.read(torch.tensor([0])).shape == (1, 3, 8, 8)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -171,20 +171,20 @@ def test_unclear_splits_and_columns_are_asked_for(datasets, tmp_path, pictures):
     table = datasets.Dataset.from_dict({"a": pictures, "b": [0] * 5}).cast_column("a", datasets.Image())
     datasets.DatasetDict({"one": table, "two": table}).save_to_disk(str(tmp_path / "set"))
     with pytest.raises(FrontierError, match=r"has the splits one, two: name one of them with \?split="):
-        load_samples(f"hf:{tmp_path / 'set'}")
+        load_data(f"hf:{tmp_path / 'set'}")
     with pytest.raises(FrontierError, match=r"has the columns a, b: name the label column with \?label="):
-        load_samples(f"hf:{tmp_path / 'set'}?split=two")
-    assert len(load_samples(f"hf:{tmp_path / 'set'}?split=two&label=b&image=a")) == 5
+        load_data(f"hf:{tmp_path / 'set'}?split=two")
+    assert len(load_data(f"hf:{tmp_path / 'set'}?split=two&label=b&image=a")) == 5
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_data_sets_are_not_fetched_unless_asked_and_pickles_do_not_run(datasets, tmp_path, payload):
     with pytest.raises(FrontierError, match=r"cannot load it.*--download"):
-        load_samples("hf:org/name")
+        load_data("hf:org/name")
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "test.pkl").write_bytes(pickle.dumps(payload))
     with pytest.raises(FrontierError, match="cannot load it"):
-        load_samples(f"hf:{tmp_path / 'set'}")
+        load_data(f"hf:{tmp_path / 'set'}")
     (tmp_path / "set" / "set.py").write_text(f"open({payload.file!r}, 'w')")
     with pytest.raises(FrontierError, match="cannot load it"):
-        load_samples(f"hf:{tmp_path / 'set'}")
+        load_data(f"hf:{tmp_path / 'set'}")

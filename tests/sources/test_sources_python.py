@@ -7,7 +7,7 @@ from torch import nn
 
 from advfrontier import zoo
 from advfrontier.errors import FrontierError
-from advfrontier.sources import load_model, load_samples
+from advfrontier.sources import load_model, runs_code, load_data
 
 MODULE = """
 import functools
@@ -135,9 +135,31 @@ KNOWN = dict(zip(NAMES, [0.702, 0.664, 0.693, 0.630, 0.611, 0.915, 0.994, 0.982,
 @needs_nets
 @pytest.mark.parametrize("name", NAMES)
 def test_real_nets_score_their_known_accuracy(name):
-    samples = load_samples(f"npz:{FOLDER}/{'cifar10' if name.startswith('cifar') else 'mnist'}_test_1000.npz")
+    samples = load_data(f"npz:{FOLDER}/{'cifar10' if name.startswith('cifar') else 'mnist'}_test_1000.npz")
     model = load_model(f"{FOLDER}/nets.py:{name}")
     with torch.no_grad():
         predicted = model(samples.images(torch.arange(len(samples)))).argmax(1)
     assert len(samples) == 1000
     assert round(float((predicted == samples.labels).float().mean()), 3) == KNOWN[name]
+
+
+@pytest.mark.parametrize(
+    ("spec", "answer"),
+    [
+        ("mine.py:factory", True),
+        ("mine.py", True),
+        ("package.module:factory", True),
+        ("./zoo:F3", True),
+        ("ZOO:F3", True),
+        ("nothing", True),
+        ("", True),
+        ("zoo:F3", False),
+        ("robustbench:cifar10/Linf/Name", False),
+        ("timm:resnet18?checkpoint=file.pth", False),
+        ("hf:org/name", False),
+        ("onnx:net.onnx", False),
+        ("export:net.pt2", False),
+    ],
+)
+def test_sources_that_run_code_are_told_from_those_that_do_not(spec, answer):
+    assert runs_code(spec) is answer

@@ -42,7 +42,7 @@ from advfrontier.report.experiment.terminal import (
     print_trace,
 )
 from advfrontier.solvers import PUBLISHED
-from advfrontier.sources.benchmark import load_benchmark
+from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.store import Store
 from advfrontier.store.folder import below, write_files
 from advfrontier.threat.names import NORMS

@@ -14,7 +14,7 @@ from advfrontier.evaluation.export import check_format
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.execution.local import cores
-from advfrontier.sources import Samples, load_model, load_samples
+from advfrontier.sources import Samples, load_model, load_data
 from advfrontier.threat.names import NORMS, norm_name
 
 Norm = Annotated[str, Parameter(help="L0, L1, L2, Linf, several with commas, or all.")]
@@ -101,7 +101,7 @@ class Data:
         """The samples; and where downloads are allowed, models are fetched now, so that workers find them."""
         for model in models if self.download else ():
             load_model(model, download=True)
-        return load_samples(self.data, samples=self.samples, seed=self.sample_seed, download=self.download)
+        return load_data(self.data, samples=self.samples, seed=self.sample_seed, download=self.download)
 
 
 @Parameter(name="*")

@@ -9,23 +9,29 @@ repeating a query.
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
 from advfrontier.pool.constraints import violations
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
+from advfrontier.typed import Table, parse_toml, read_toml, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
 TIERS = (4000, 8000, 12000)  # the paper's 4k, 8k and 12k
+
+# Types of the file's values
+_Queries = Annotated[int, Field(strict=True, gt=0, lt=2**31)]
+_Share = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -176,26 +182,21 @@ class Ensemble:
         return "\n".join(lines) + "\n"
 
     @classmethod
-    def from_toml(cls, text: str) -> Ensemble:
+    def from_toml(cls, text: str | bytes) -> Ensemble:
         """Read what `to_toml` wrote, or a list of moves written by hand."""
-        try:
-            content: dict[str, Any] = tomllib.loads(text)
-            moves = tuple(
-                Move(tuple((str(r), int(q)) for r, q in m["raises"].items()), int(m["tier"]))
-                for m in content.get("moves", [])
-            )
-            aoi, bound = (float(content[key]) if key in content else None for key in ("aoi", "bound"))
-            read = cls(str(content["name"]), content["norm"], moves, aoi, bound, content.get("flags", ()))
-        except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
+        return cls._of_file(parse_toml(_File, text, "ensemble"))
+
+    @classmethod
+    def _of_file(cls, file: _File) -> Ensemble:
+        moves = tuple(Move(tuple(move.raises.items()), move.tier) for move in file.moves)
+        ensemble = cls(file.name, file.norm, moves, file.aoi, file.bound, file.flags)
+        for run in ensemble.queries:
+            Run.parse(run)
+        if file.total not in (None, ensemble.total):
             raise FrontierError(
-                f"not an ensemble ({type(error).__name__}: {error}): expected name, norm and [[moves]] with tier and "
-                "raises = { fmn = 800 }; `advfrontier allocate` writes such files"
-            ) from error
-        if content.get("total", read.total) != read.total:
-            raise FrontierError(
-                f"ensemble {read.name} says total = {content['total']}, but its moves reach {read.total}"
+                f"ensemble {ensemble.name} says total = {file.total}, but its moves reach {ensemble.total}"
             )
-        return read
+        return ensemble
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the TOML file."""
@@ -204,17 +205,38 @@ class Ensemble:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Ensemble:
         """Read a TOML file and check that what it describes can be run."""
-        ensemble = cls.from_toml(Path(path).read_text(encoding="utf-8"))
+        ensemble = cls._of_file(read_toml(_File, path))
         ensemble.check()
         return ensemble
 
 
+class _Move(Table):
+    """A move in a file."""
+
+    raises: Annotated[dict[str, _Queries], Field(min_length=1)]
+    tier: _Queries
+
+
+class _File(Table):
+    """The file of an ensemble."""
+
+    hint = "`advfrontier allocate` writes such files"
+
+    name: str
+    norm: str
+    total: Annotated[int, Field(strict=True)] | None = None
+    aoi: _Share | None = None
+    bound: _Share | None = None
+    flags: tuple[str, ...] = ()
+    moves: tuple[_Move, ...] = ()
+
+
 def tier_queries(tier: str | int) -> int:
     """Read a budget: `4k`, `12k`, `4000` or a number."""
-    text = str(tier).strip().lower()
+    text = shown(tier) if isinstance(tier, int) else str(tier).strip().lower()
     number, factor = (text[:-1], 1000) if text.endswith("k") else (text, 1)
-    if not number.isdecimal() or int(number) == 0:
-        raise FrontierError(f"{tier!r} is not a budget: expected a number of queries such as 4k, 12k or 6500")
+    if not number.isdecimal() or len(number) > 9 or int(number) == 0:
+        raise FrontierError(f"{shown(tier)} is not a budget: expected a number of queries such as 4k, 12k or 6500")
     return int(number) * factor
 
 
@@ -228,4 +250,5 @@ def _beyond(run: Run, classes: int) -> bool:
 
 
 def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)  # a JSON string is a TOML basic string
+    # A JSON string is a TOML basic string but for one character, which TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,7 +11,7 @@ from advfrontier.errors import FrontierError
 Variant = Literal["base", "restart", "target"]
 
 _NAME = re.compile(
-    r"(?P<solver>[a-z0-9_]+)(-(?P<loss>[a-z0-9]+))?(:(?P<variant>restart|target)(?P<index>[1-9][0-9]*))?"
+    r"(?P<solver>[a-z0-9_]+)(-(?P<loss>[a-z0-9]+))?(:(?P<variant>restart|target)(?P<index>[1-9][0-9]{0,3}))?"
 )
 
 

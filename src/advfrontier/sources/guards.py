@@ -1,7 +1,7 @@
-"""Guards around other libraries' loaders: no connection unless asked for, and no pickle but plain tensors.
+"""Guards around readers: no connection unless asked for, no pickle but plain tensors, no error but a FrontierError.
 
-Libraries decide late, and differently in every release, whether they fetch a file and how they read it. Both are
-therefore refused at the one door each of them must go through.
+Libraries decide late, and differently in every release, whether they fetch a file and how they read it. So both are
+refused in the one function that each of them has to call: `socket.connect` and `torch.load`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,25 @@ class NoConnectionError(OSError):
 
 
 @contextmanager
+def refusing(what: str, hint: str = "") -> Iterator[None]:
+    """Turn whatever a reader raises into a FrontierError: what is wrong, the reader's own words, what to do."""
+    try:
+        yield
+    except FrontierError:
+        raise
+    except Exception as error:
+        words = next(iter(str(error).splitlines()), "")[:300]
+        raise FrontierError(f"{what} ({type(error).__name__}: {words}){hint}") from error
+
+
+def download_hint(*, download: bool) -> str:
+    """What to do if something may be missing only because it was not fetched."""
+    return "" if download else "; if it is not on this machine, allow the download with --download (download=True)"
+
+
+@contextmanager
 def connections(*, allowed: bool) -> Iterator[None]:
-    """Refuse what this thread would fetch; other threads, and files in caches, are not concerned."""
+    """Refuse what this thread would fetch. Other threads may still connect, and files in caches may be read."""
     if allowed:
         yield
         return

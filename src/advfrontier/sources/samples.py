@@ -1,110 +1,41 @@
-"""Images with their labels, read when they are asked for."""
+"""Samples of what a Python user has, and what all sources need to make samples."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.pixels import check_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-class Samples(Protocol):
-    """Labelled images. Those that read from files pickle as the names of the files."""
-
-    @property
-    def name(self) -> str:
-        """As the user typed it."""
-        ...
-
-    @property
-    def labels(self) -> Tensor:
-        """The class of each image, int64."""
-        ...
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """What the classes are called, if that is known."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def images(self, rows: Tensor) -> Tensor:
-        """Return these rows in this order as float32 NCHW in [0, 1]; only they are read."""
-        ...
+    from collections.abc import Callable, Iterable
 
 
 @dataclass(frozen=True, eq=False)
-class TensorSamples:
-    """Images that are in memory."""
+class Rows:
+    """Reads rows of an array that each process opens for itself: pickled as the way to open it, without the array."""
 
-    name: str
-    pixels: Tensor
-    labels: Tensor
-    class_names: tuple[str, ...] | None = None
+    open: Callable[[], Any]
+    to_images: Callable[[Any], Tensor]
 
-    def __len__(self) -> int:
-        return len(self.labels)
+    def __getstate__(self) -> dict[str, Any]:
+        return {"open": self.open, "to_images": self.to_images}
 
-    def images(self, rows: Tensor) -> Tensor:
-        """Return these rows."""
-        return self.pixels[rows]
+    @cached_property
+    def array(self) -> Any:
+        """The array, opened when it is first needed."""
+        return self.open()
 
-
-@dataclass(frozen=True, eq=False)
-class DatasetSamples:
-    """A map-style dataset of (image, label) pairs, read item by item in a given order."""
-
-    name: str
-    dataset: Any
-    order: Tensor
-    labels: Tensor
-    class_names: tuple[str, ...] | None = None
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def images(self, rows: Tensor) -> Tensor:
-        """Read these items."""
-        return stack_images([self.dataset[i][0] for i in self.order[rows].tolist()], self.name)
-
-
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """Some rows of other samples."""
-
-    source: Samples
-    rows: Tensor
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self.source.name
-
-    @property
-    def labels(self) -> Tensor:
-        """The labels of the chosen rows."""
-        return self.source.labels[self.rows]
-
-    @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """The class names of the source."""
-        return self.source.class_names
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def images(self, rows: Tensor) -> Tensor:
-        """Read these of the chosen rows."""
-        return self.source.images(self.rows[rows])
+    def __call__(self, rows: Tensor) -> Tensor:
+        return self.to_images(self.array[rows.numpy()])
 
 
 def choose(source: Samples, samples: int | None, seed: int | None) -> Samples:
@@ -112,10 +43,17 @@ def choose(source: Samples, samples: int | None, seed: int | None) -> Samples:
     count = len(source) if samples is None else samples
     if not 1 <= count <= len(source):
         raise FrontierError(f"{source.name}: samples={samples}, but it has {len(source)}: expected 1 to {len(source)}")
+    if seed is None and count == len(source):
+        return source
+    order = torch.arange(len(source))
     if seed is not None:
-        rows = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))[:count]
-        return Chosen(source, rows)
-    return source if count == len(source) else Chosen(source, torch.arange(count))
+        order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
+    chosen = order[:count].clone()  # a slice would be pickled whole
+    return Samples(source.name, source.labels[chosen], partial(_read_chosen, source.read, chosen), source.class_names)
+
+
+def _read_chosen(read: Callable[[Tensor], Tensor], chosen: Tensor, rows: Tensor) -> Tensor:
+    return read(chosen[rows])
 
 
 def as_samples(images: Tensor | Iterable[Any], labels: Tensor | None = None, name: str = "tensors") -> Samples:
@@ -127,7 +65,8 @@ def as_samples(images: Tensor | Iterable[Any], labels: Tensor | None = None, nam
     if isinstance(images, Tensor):
         if labels is None:
             raise FrontierError(f"{name}: images without labels: expected as_samples(images, labels)")
-        return TensorSamples(name, check_unit(images.detach().cpu(), name), as_labels(labels, len(images), name))
+        pixels = check_unit(images.detach().cpu(), name)
+        return Samples(name, as_labels(labels, len(images), name), partial(torch.index_select, pixels, 0))
     if isinstance(images, np.ndarray) and isinstance(labels, np.ndarray):
         return as_samples(torch.from_numpy(images), torch.from_numpy(labels), name)
     if labels is not None:
@@ -140,8 +79,8 @@ def as_samples(images: Tensor | Iterable[Any], labels: Tensor | None = None, nam
     batches = list(images)
     if not batches or not all(isinstance(b, (tuple, list)) and len(b) >= 2 for b in batches):
         raise FrontierError(f"{name}: expected batches of (images, labels), at least one")
-    pixels, labels = (torch.cat([torch.as_tensor(batch[k]).detach().cpu() for batch in batches]) for k in (0, 1))
-    return as_samples(pixels, labels, name)
+    both = (torch.cat([torch.as_tensor(batch[k]).detach().cpu() for batch in batches]) for k in (0, 1))
+    return as_samples(*both, name)
 
 
 def _can_be_indexed(loader: DataLoader[Any]) -> bool:
@@ -158,7 +97,11 @@ def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
         raise FrontierError(f"{name}: its items are {type(item).__name__}: expected (image, label) pairs")
     stack_images([item[0]], name)
     labels = torch.tensor([int(loader.dataset[i][1]) for i in order.tolist()], dtype=torch.int64)
-    return DatasetSamples(name, loader.dataset, order, labels)
+    return Samples(name, labels, partial(_read_items, loader.dataset, order, name))
+
+
+def _read_items(dataset: Any, order: Tensor, name: str, rows: Tensor) -> Tensor:
+    return stack_images([dataset[item][0] for item in order[rows].tolist()], name)
 
 
 def stack_images(images: list[Any], name: str) -> Tensor:

@@ -47,17 +47,17 @@ def read_spec(text: str, options: Mapping[str, tuple[str, ...]]) -> Spec | None:
 
 def existing_file(path: str | Path, text: str) -> Path:
     """Return the path of a file that must be there."""
-    found = Path(path).expanduser()
-    if not found.is_file():
-        what = "a folder" if found.is_dir() else "nothing"
-        raise FrontierError(f"{text}: found {what} at {found}: expected a file; check the path")
-    return found
+    return _existing(Path(path).expanduser(), text, folder=False)
 
 
 def existing_folder(path: str | Path, text: str) -> Path:
     """Return the path of a folder that must be there."""
-    found = Path(path).expanduser()
-    if not found.is_dir():
-        what = "a file" if found.is_file() else "nothing"
-        raise FrontierError(f"{text}: found {what} at {found}: expected a folder; check the path")
-    return found
+    return _existing(Path(path).expanduser(), text, folder=True)
+
+
+def _existing(path: Path, text: str, *, folder: bool) -> Path:
+    if not (path.is_dir() if folder else path.is_file()):
+        found = "a folder" if path.is_dir() else "a file" if path.is_file() else "nothing"
+        wanted = "a folder" if folder else "a file"
+        raise FrontierError(f"{text}: found {found} at {path}: expected {wanted}; check the path")
+    return path

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advfrontier.evaluation.bench.layout import Bench
-    from advfrontier.sources.benchmark import BenchmarkModel
+    from advfrontier.bench.benchmark import BenchmarkModel
 
 FILE = "calibration.json"
 _QUERIES = 20  # of each short run

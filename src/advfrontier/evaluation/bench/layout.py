@@ -17,12 +17,12 @@ from advfrontier.frontier.problem import levels_of
 from advfrontier.pool import MAX_QUERIES, TIERS, Run, check_run, paper_ensemble
 from advfrontier.pool import pool as pool_of
 from advfrontier.pool.ensemble import CHECKPOINT
-from advfrontier.sources import load_samples
+from advfrontier.sources import load_data
 
 if TYPE_CHECKING:
     from advfrontier.pool import Ensemble
     from advfrontier.sources import Samples
-    from advfrontier.sources.benchmark import Benchmark, BenchmarkModel
+    from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Bench:
         """The samples a model is evaluated on."""
         data = self.benchmark.data[model.data]
         source = self.benchmark.data_source(model.id)
-        return load_samples(source, samples=data.samples, seed=data.seed, download=download)
+        return load_data(source, samples=data.samples, seed=data.seed, download=download)
 
     def radii(self, norm: str) -> dict[str, tuple[float, ...]]:
         """The reference radii of each data set in a norm."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from advfrontier.evaluation.bench.layout import Bench
     from advfrontier.evaluation.experiment import KnownPoints, NormExperiment, Subject
     from advfrontier.pool import Ensemble
-    from advfrontier.sources.benchmark import BenchmarkModel
+    from advfrontier.bench.benchmark import BenchmarkModel
 
 FAILURES = "failures.json"
 _EXTRA = "pyautoattack"

@@ -6,11 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
+from advfrontier.sources.guards import refusing
 from advfrontier.sources.samples import choose
 from advfrontier.sources.spec import read_spec
 
 if TYPE_CHECKING:
-    from advfrontier.sources.samples import Samples
+    from advfrontier.engine.data import Samples
 
 # The options of each kind; its module has the function `load`.
 _OPTIONS: dict[str, tuple[str, ...]] = {
@@ -24,7 +25,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 _MODULES = {"fashion-mnist": "zoo", "cifar10": "cifar", "cifar100": "cifar", "hf": "huggingface"}
 
 
-def load_samples(spec: str, *, samples: int | None = None, seed: int | None = None, download: bool = False) -> Samples:
+def load_data(spec: str, *, samples: int | None = None, seed: int | None = None, download: bool = False) -> Samples:
     """Open a data set: its first `samples` rows or, with a seed, as many drawn without replacement.
 
     Images are read when they are asked for. Without `download`, only what is already on this machine is used.
@@ -36,4 +37,6 @@ def load_samples(spec: str, *, samples: int | None = None, seed: int | None = No
             "npz:FILE or hf:NAME"
         )
     module = import_module(f"advfrontier.sources.data.{_MODULES.get(read.kind, read.kind)}")
-    return choose(module.load(read, download=download), samples, seed)
+    with refusing(f"{spec}: cannot be read"):
+        found: Samples = module.load(read, download=download)
+    return choose(found, samples, seed)

@@ -1,77 +1,69 @@
 """`cifar10:DIR` and `cifar100:DIR`: the batches as their authors publish them, read without running pickle's code.
 
-The files are pickles of dictionaries of bytes, numbers and one NumPy array. The reader below knows just the names
-that such a file needs and puts its own harmless functions in their place; any other name is refused.
+The files are pickles of dictionaries of texts, numbers and one NumPy array. The reader below knows the few operations
+that such a file needs. It looks up no name and calls nothing: what else a file asks for is refused.
 """
 
 from __future__ import annotations
 
-import pickle
+import hashlib
+import logging
+import pickletools
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
+from advfrontier.sources.guards import refusing
 from advfrontier.sources.pixels import check_unit
-from advfrontier.sources.samples import as_labels
+from advfrontier.sources.samples import Rows, as_labels
 from advfrontier.sources.spec import existing_file, existing_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
+    from torch import Tensor
 
-    from advfrontier.sources.samples import Samples
     from advfrontier.sources.spec import Spec
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Kind:
     folder: str
     files: dict[str, tuple[str, ...]]
-    labels: bytes
+    labels: str
+    classes: int
     meta: str
-    names: bytes
+    names: str
 
 
 _KINDS = {
     "cifar10": _Kind(
         "cifar-10-batches-py",
         {"test": ("test_batch",), "train": tuple(f"data_batch_{i}" for i in range(1, 6))},
-        b"labels", "batches.meta", b"label_names",
+        "labels", 10, "batches.meta", "label_names",
     ),
     "cifar100": _Kind(
-        "cifar-100-python", {"test": ("test",), "train": ("train",)}, b"fine_labels", "meta", b"fine_label_names"
+        "cifar-100-python", {"test": ("test",), "train": ("train",)}, "fine_labels", 100, "meta", "fine_label_names"
     ),
 }  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class CifarSamples:
-    """The images of some batch files. Pickled as their names."""
-
-    name: str
-    files: tuple[Path, ...]
-    labels: Tensor
-    class_names: tuple[str, ...] | None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_pixels"}
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    @cached_property
-    def _pixels(self) -> Tensor:
-        return torch.cat([_pixels(read_batch(file), file) for file in self.files])
-
-    def images(self, rows: Tensor) -> Tensor:
-        """Return these rows."""
-        return check_unit(self._pixels[rows], self.name)
+# Images in a published file, and its MD5.
+_PUBLISHED = {
+    "test_batch": (10_000, "40351d587109b95175f43aff81a1287e"),
+    "data_batch_1": (10_000, "c99cafc152244af753f735de768cd75f"),
+    "data_batch_2": (10_000, "d4bba439e000b95fd0a9bffe97cbabec"),
+    "data_batch_3": (10_000, "54ebc095f3ab1f0389bbae665268c751"),
+    "data_batch_4": (10_000, "634d18415352ddfa80567beed471001a"),
+    "data_batch_5": (10_000, "482c414d41f54cd18b22e5b47cb7c3cb"),
+    "test": (10_000, "f0ef6b0ae62326f3e7ffdfab6717acfc"),
+    "train": (50_000, "16019d7e3df5f24257cddd939b257f8d"),
+}
 
 
 def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (CIFAR is not fetched: its site says how to cite it)
@@ -84,92 +76,167 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (CIFAR is no
         for name in kind.files[spec.option("split", choices=("test", "train"), default="test")]
     )
     batches = [read_batch(file) for file in files]
-    pixels = torch.cat([_pixels(batch, file) for batch, file in zip(batches, files, strict=True)])
-    labels = [label for batch in batches for label in batch.get(kind.labels, [])]
-    if not all(isinstance(label, int) for label in labels):
-        raise FrontierError(f"{spec.text}: its labels are not numbers: expected the published files")
+    with refusing(f"{spec.text}: not CIFAR batches", ": get the published files"):
+        parts = [_pixels(batch, file) for batch, file in zip(batches, files, strict=True)]
+    for file, part in zip(files, parts, strict=True):
+        _compare(file, len(part))
+    labels = [label for batch in batches for label in _list(spec, batch.get(kind.labels), int)]
+    if not all(0 <= label < kind.classes for label in labels):
+        raise FrontierError(f"{spec.text}: its labels are not all in 0 to {kind.classes - 1}: get the published files")
     names = read_batch(folder / kind.meta).get(kind.names) if (folder / kind.meta).is_file() else None
-    samples = CifarSamples(
+    read = Rows(partial(_read_pixels, files), partial(check_unit, name=spec.text))
+    vars(read)["array"] = torch.cat(parts)
+    return Samples(
         spec.text,
-        files,
-        as_labels(torch.tensor(labels, dtype=torch.int64), len(pixels), spec.text),
-        tuple(name.decode() for name in names) if names else None,
+        as_labels(torch.tensor(labels, dtype=torch.int64), len(read.array), spec.text),
+        read,
+        tuple(_list(spec, names, str)) if names else None,
     )
-    vars(samples)["_pixels"] = pixels
-    return samples
 
 
-def read_batch(path: Path) -> dict[bytes, Any]:
-    """Read a batch file; text keys and values become bytes, as they were when the files were made."""
-    try:
-        with path.open("rb") as file:
-            found = _Reader(file, encoding="bytes").load()
-    except FrontierError:
-        raise
-    except Exception as error:
-        raise FrontierError(f"{path}: not a CIFAR batch ({type(error).__name__}: {error})") from error
-    if not isinstance(found, dict):
-        raise FrontierError(f"{path}: holds a {type(found).__name__}: expected a dictionary, as published")
-    return {_as_bytes(key): value for key, value in found.items()}
+def _list(spec: Spec, found: Any, kind: type) -> list[Any]:
+    if not isinstance(found, list) or not all(type(entry) is kind for entry in found):
+        raise FrontierError(f"{spec.text}: its labels or their names are no list: expected the published files")
+    return found
 
 
-def _as_bytes(key: Any) -> bytes:
-    return key.encode() if isinstance(key, str) else bytes(key)
+def _compare(path: Path, images: int) -> None:
+    """Say so if a file has as many images as a published one but is another: these files have no checksum inside."""
+    count, md5 = _PUBLISHED[path.name]
+    if images == count and hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != md5:
+        _log.warning("%s is not the published file: its images may be others; its MD5 should be %s", path, md5)
 
 
-def _pixels(batch: dict[bytes, Any], path: Path) -> Tensor:
-    data = batch.get(b"data")
-    if not isinstance(data, _Array) or data.value.ndim != 2 or data.value.shape[1] != 3072:
-        raise FrontierError(f"{path}: has no data of shape (n, 3072): expected a published CIFAR batch")
-    return torch.from_numpy(data.value.reshape(-1, 3, 32, 32).copy())
+def _read_pixels(files: tuple[Path, ...]) -> Tensor:
+    return torch.cat([_pixels(read_batch(file), file) for file in files])
+
+
+def _pixels(batch: dict[str, Any], path: Path) -> Tensor:
+    match batch.get("data"):
+        # As NumPy writes its arrays: version, shape, type, whether in Fortran's order, content.
+        case _Array(state=(_, (int() as count, 3072), _Name("u1"), False, str() as data)) if len(data) == 3072 * count:
+            pixels = np.frombuffer(bytearray(data, "latin1"), np.uint8)
+            return torch.from_numpy(pixels.reshape(count, 3, 32, 32))
+    raise FrontierError(f"{path}: has no data of n x 3072 bytes: expected a published CIFAR batch")
+
+
+def read_batch(path: Path) -> dict[str, Any]:
+    """Read a batch file. Texts of old and new pickles, and bytes but those of the array, become str."""
+    with refusing(f"{path}: not a CIFAR batch", ": get the published files"):
+        found = _read(path.read_bytes())
+        if not isinstance(found, dict):
+            raise FrontierError(f"{path}: holds a {type(found).__name__}: expected a dictionary, as published")
+        return found
+
+
+class _Mark:
+    """Where on the stack the parts of a tuple, list or dictionary begin."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    """A Python name that a file asks for, which is not looked up."""
+
+    text: str
 
 
 class _Array:
-    """What stands for an array while it is read."""
+    """An array of single bytes, each a character."""
 
-    value: NDArray[np.uint8]
-
-    def __setstate__(self, state: Any) -> None:
-        _version, shape, dtype, fortran, data = state
-        if not isinstance(dtype, _Dtype) or fortran or not isinstance(data, bytes):
-            raise FrontierError("a CIFAR batch holds an array that is not of plain bytes: refused")
-        self.value = np.frombuffer(data, np.uint8).reshape(shape)
+    state: tuple[Any, ...] = ()
 
 
-class _Dtype:
-    """What stands for the one type of number these files have."""
+def _read(content: bytes) -> Any:
+    """Do the operations of a pickle that CIFAR's need."""
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+    for operation, argument, _place in pickletools.genops(content):
+        match operation.name:
+            case "PROTO" | "FRAME":
+                pass
+            case "STOP":
+                (found,) = stack
+                return found
+            case "MARK":
+                stack.append(_Mark())
+            case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
+                memo[len(memo) if argument is None else argument] = stack[-1]
+            case "BINGET" | "LONG_BINGET":
+                stack.append(memo[argument])
+            case "GLOBAL":
+                stack.append(_Name(argument.replace(" ", ".")))
+            case name if name in _CONSTANTS:
+                stack.append(_CONSTANTS[name]())
+            case name if name in _LITERALS:
+                stack.append(argument.decode("latin1") if isinstance(argument, bytes) else argument)
+            case name if name in _COMBINED:
+                count, combine = _COMBINED[name]
+                parts = _popped(stack) if count is None else [stack.pop() for _ in range(count)][::-1]
+                combine(stack, parts)
+            case name:
+                raise FrontierError(f"a CIFAR batch has the operation {name}: refused; get the published files")
+    raise FrontierError("a CIFAR batch has no end: it is damaged; get the published files")
 
-    def __init__(self, name: Any, *_: Any) -> None:
-        if name not in ("u1", b"u1"):
-            raise FrontierError(f"a CIFAR batch holds numbers of type {name!r}: expected u1: refused")
 
-    def __setstate__(self, state: Any) -> None:
-        """Byte order and the like do not matter to single bytes."""
-
-
-def _reconstruct(*_: Any) -> _Array:
-    return _Array()
+def _popped(stack: list[Any]) -> list[Any]:
+    """Take what stands above the last mark, and the mark."""
+    mark = max(place for place, entry in enumerate(stack) if isinstance(entry, _Mark))
+    parts = stack[mark + 1 :]
+    del stack[mark:]
+    return parts
 
 
-def _encode(text: Any, encoding: Any = "latin1") -> bytes:
-    if not isinstance(text, str) or encoding not in ("latin1", b"latin1"):
-        raise FrontierError(f"a CIFAR batch asks for the encoding {encoding!r}: expected latin1: refused")
-    return text.encode("latin1")
-
-
-class _Reader(pickle.Unpickler):
-    _known = {  # noqa: RUF012 (never changed)
-        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-        ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-        ("numpy", "ndarray"): _Array,
-        ("numpy", "dtype"): _Dtype,
-        ("_codecs", "encode"): _encode,
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Give the stand-in for a name, or refuse it."""
-        if (module, name) not in self._known:
+def _call(stack: list[Any], parts: list[Any]) -> None:
+    """Do what the four functions would do that published files, and the same written by a newer Python, call."""
+    function, arguments = parts
+    match function, arguments:
+        case _Name("numpy.core.multiarray._reconstruct" | "numpy._core.multiarray._reconstruct"), _:
+            stack.append(_Array())
+        case _Name("numpy.dtype"), ("u1", *_):
+            stack.append(_Name("u1"))
+        case _Name("_codecs.encode"), (str() as text, "latin1"):
+            stack.append(text)
+        case _Name("_codecs.encode" | "numpy.dtype"), _:
+            raise FrontierError("a CIFAR batch asks for another type or encoding than u1 and latin1: refused")
+        case _:
+            asked = function.text[:80] if isinstance(function, _Name) else "something"
             raise FrontierError(
-                f"a CIFAR batch asks for {module}.{name}, which could run any code: refused; get the published files"
+                f"a CIFAR batch asks for {asked}, which could run any code: refused; get the published files"
             )
-        return self._known[module, name]
+
+
+def _build(stack: list[Any], parts: list[Any]) -> None:
+    if isinstance(stack[-1], _Array):
+        (stack[-1].state,) = parts
+    elif stack[-1] != _Name("u1"):  # the state of the type is its byte order, which single bytes do not have
+        raise FrontierError("a CIFAR batch sets the state of something other than an array: refused")
+
+
+def _set_items(stack: list[Any], parts: list[Any]) -> None:
+    if not all(type(key) is str for key in parts[::2]):
+        raise FrontierError("a CIFAR batch has a key that is not a text: refused")
+    stack[-1].update(zip(parts[::2], parts[1::2], strict=True))
+
+
+_CONSTANTS = {
+    "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "NONE": lambda: None, "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+}  # fmt: skip
+_LITERALS = frozenset((
+    "BININT", "BININT1", "BININT2", "SHORT_BINSTRING", "BINSTRING", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8",
+    "SHORT_BINUNICODE", "BINUNICODE",
+))  # fmt: skip
+# How many entries of the stack an operation takes (None: those above the mark), and what it does with them.
+_COMBINED: dict[str, tuple[int | None, Any]] = {
+    "TUPLE": (None, lambda stack, parts: stack.append(tuple(parts))),
+    "TUPLE1": (1, lambda stack, parts: stack.append(tuple(parts))),
+    "TUPLE2": (2, lambda stack, parts: stack.append(tuple(parts))),
+    "TUPLE3": (3, lambda stack, parts: stack.append(tuple(parts))),
+    "APPEND": (1, lambda stack, parts: stack[-1].extend(parts)),
+    "APPENDS": (None, lambda stack, parts: stack[-1].extend(parts)),
+    "SETITEM": (2, _set_items),
+    "SETITEMS": (None, _set_items),
+    "STACK_GLOBAL": (2, lambda stack, parts: stack.append(_Name(".".join(parts)))),
+    "REDUCE": (2, _call),
+    "BUILD": (1, _build),
+}

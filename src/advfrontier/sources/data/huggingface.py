@@ -6,69 +6,39 @@ configuration and the columns (else the first image column and the first column 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.data.preprocessing import Preprocessing
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import connections
+from advfrontier.sources.guards import connections, download_hint, refusing
 from advfrontier.sources.samples import as_labels, stack_images
 
 if TYPE_CHECKING:
-    from advfrontier.sources.samples import Samples
+    from torch import Tensor
+
     from advfrontier.sources.spec import Spec
 
 _SPLITS = ("test", "validation", "valid", "val")
-
-
-@dataclass(frozen=True, eq=False)
-class TableSamples:
-    """Rows of a table on disk, whose pictures are decoded when they are asked for."""
-
-    name: str
-    table: Any
-    column: str
-    labels: Tensor
-    class_names: tuple[str, ...] | None
-    preprocessing: Preprocessing | None
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def images(self, rows: Tensor) -> Tensor:
-        """Decode these pictures."""
-        return stack_images([self._picture(self.table[row][self.column]) for row in rows.tolist()], self.name)
-
-    def _picture(self, picture: Any) -> Tensor:
-        if self.preprocessing is not None:
-            return self.preprocessing(picture)
-        plain = picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
-        bands = len(plain.getbands())
-        pixels = torch.frombuffer(bytearray(plain.tobytes()), dtype=torch.uint8)
-        return pixels.view(plain.height, plain.width, bands).permute(2, 0, 1)
 
 
 def load(spec: Spec, *, download: bool) -> Samples:
     """Open the table of one split and read its labels."""
     datasets = need("datasets", extra="hf", source=spec.text)
     folder = Path(spec.place).expanduser()
-    try:
-        with connections(allowed=download):
-            if any((folder / name).is_file() for name in ("dataset_info.json", "dataset_dict.json")):
-                found = datasets.load_from_disk(str(folder))
-            else:
-                place = str(folder) if folder.is_dir() else spec.place
-                found = datasets.load_dataset(place, spec.options.get("config"))
-    except Exception as error:
-        help_ = "" if download else "; if it is not on this machine, allow the download with --download (download=True)"
-        raise FrontierError(
-            f"{spec.text}: the datasets library cannot load it ({type(error).__name__}: {error}){help_}"
-        ) from error
+    what = f"{spec.text}: the datasets library cannot load it"
+    with refusing(what, download_hint(download=download)), connections(allowed=download):
+        if any((folder / name).is_file() for name in ("dataset_info.json", "dataset_dict.json")):
+            found = datasets.load_from_disk(str(folder))
+        else:
+            place = str(folder) if folder.is_dir() else spec.place
+            found = datasets.load_dataset(place, spec.options.get("config"))
     table = _split(spec, found) if hasattr(found, "keys") else found
     image = _column(spec, table, "image", datasets.Image)
     label = _column(spec, table, "label", datasets.ClassLabel)
@@ -76,9 +46,24 @@ def load(spec: Spec, *, download: bool) -> Samples:
     names = getattr(table.features[label], "names", None)
     wanted = spec.options.get("preprocessing")
     preprocessing = Preprocessing.named(wanted, spec.text) if wanted else None
-    samples = TableSamples(spec.text, table, image, labels, tuple(names) if names else None, preprocessing)
-    samples.images(torch.tensor([0]))
-    return samples
+    read = partial(_read, table, image, preprocessing, spec.text)
+    read(torch.tensor([0]))  # what cannot be read should show here, not in the middle of a run
+    return Samples(spec.text, labels, read, tuple(names) if names else None)
+
+
+def _read(table: Any, column: str, preprocessing: Preprocessing | None, name: str, rows: Tensor) -> Tensor:
+    """Decode these pictures, which lie in a table on disk."""
+    images = []
+    for row in rows.tolist():
+        with refusing(f"{name}: row {row} cannot be read as a picture"):
+            images.append((preprocessing or _pixels)(table[row][column]))
+    return stack_images(images, name)
+
+
+def _pixels(picture: Any) -> Tensor:
+    """A picture as it is, with one channel or three."""
+    image = picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
+    return torch.from_numpy(np.atleast_3d(image).copy()).permute(2, 0, 1)
 
 
 def _split(spec: Spec, found: Any) -> Any:

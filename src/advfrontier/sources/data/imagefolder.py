@@ -6,51 +6,27 @@ subset of the installed RobustBench. `?preprocessing=NAME` makes all of one size
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.data.preprocessing import Preprocessing
 from advfrontier.sources.extras import need
+from advfrontier.sources.guards import refusing
 from advfrontier.sources.samples import stack_images
 from advfrontier.sources.spec import existing_file, existing_folder
 
 if TYPE_CHECKING:
-    from advfrontier.sources.samples import Samples
+    from torch import Tensor
+
     from advfrontier.sources.spec import Spec
 
 _ENDINGS = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"))
-
-
-@dataclass(frozen=True, eq=False)
-class FolderSamples:
-    """Pictures in files."""
-
-    name: str
-    files: tuple[Path, ...]
-    labels: Tensor
-    class_names: tuple[str, ...]
-    preprocessing: Preprocessing
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def images(self, rows: Tensor) -> Tensor:
-        """Decode these pictures."""
-        return stack_images([self._picture(self.files[row]) for row in rows.tolist()], self.name)
-
-    def _picture(self, file: Path) -> Tensor:
-        image = need("PIL.Image", extra="images", source=self.name)
-        try:
-            with image.open(file) as picture:
-                return self.preprocessing(picture)
-        except (OSError, SyntaxError, ValueError) as error:
-            raise FrontierError(f"{self.name}: {file} cannot be read as a picture ({error})") from error
 
 
 def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to fetch)
@@ -74,9 +50,19 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to 
     numbers = {name: number for number, name in enumerate(classes)}
     labels = torch.tensor([numbers[path.relative_to(folder).parts[0]] for path in files], dtype=torch.int64)
     preprocessing = Preprocessing.named(spec.options.get("preprocessing", "None"), spec.text)
-    samples = FolderSamples(spec.text, tuple(files), labels, tuple(classes), preprocessing)
-    samples.images(torch.tensor([0]))
-    return samples
+    read = partial(_read, tuple(files), preprocessing, spec.text)
+    read(torch.tensor([0]))  # what cannot be read should show here, not in the middle of a run
+    return Samples(spec.text, labels, read, tuple(classes))
+
+
+def _read(files: tuple[Path, ...], preprocessing: Preprocessing, name: str, rows: Tensor) -> Tensor:
+    """Decode these pictures."""
+    image = need("PIL.Image", extra="images", source=name)
+    images = []
+    for row in rows.tolist():
+        with refusing(f"{name}: {files[row]} cannot be read as a picture"), image.open(files[row]) as picture:
+            images.append(preprocessing(picture))
+    return stack_images(images, name)
 
 
 def _list_file(spec: Spec) -> Path:

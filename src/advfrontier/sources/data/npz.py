@@ -1,24 +1,26 @@
 """`npz:FILE`: NumPy's archives with `images` (NHWC, NCHW or NHW, uint8 or floats in [0, 1]) and `labels`.
 
 Also understood: `x_test`/`y_test`, `x`/`y`, `X`/`y`. Arrays stored by `np.savez` are mapped into memory and read row by
-row. Those compressed by `np.savez_compressed` can only be read whole: they are, once per process.
+row. Those compressed by `np.savez_compressed` can only be read whole: they are, once per process, up to 1 GiB. The
+checksums of the archive are compared when it is opened.
 """
 
 from __future__ import annotations
 
-import logging
+import math
 import zipfile
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
+from advfrontier.sources.guards import refusing
 from advfrontier.sources.pixels import LAYOUTS, layout_of, to_unit
-from advfrontier.sources.samples import as_labels
+from advfrontier.sources.samples import Rows, as_labels
 from advfrontier.sources.spec import existing_file
 
 if TYPE_CHECKING:
@@ -26,104 +28,106 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from advfrontier.sources.samples import Samples
     from advfrontier.sources.spec import Spec
 
 _NAMES = (("images", "labels"), ("x_test", "y_test"), ("x", "y"), ("X", "y"))
-_LARGE = 2**30  # bytes: reading so much at once is worth a word
-_log = logging.getLogger(__name__)
+_LARGEST = 2**30  # bytes of a compressed array, which every worker holds in memory
+_CLASSES = 10**6  # names of classes, at most
+_PIECE = 2**20  # bytes read at once to compare a checksum
 
 
-@dataclass(frozen=True, eq=False)
-class ArchiveSamples:
-    """Rows of an array in an archive. Pickled as the name of the file."""
+def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to fetch)
+    """Open the archive, compare its checksums, read the labels and the first images."""
+    path = existing_file(spec.place, spec.text).resolve()
+    with refusing(f"{spec.text}: not an npz archive, or a damaged one", ": expected one written by np.savez"):
+        found = _names(path)
+        names = next((pair for pair in _NAMES if set(pair) <= found), None)
+        if names is None:
+            held = ", ".join(sorted(found)) or "nothing"
+            raise FrontierError(f"{spec.text}: holds {held}: expected images and labels")
+        image, label = (_Entry(spec.text, path, name) for name in names)
+        numbers = label.read(check=True)
+        pixels = image.read(check=True)
+        classes = _class_names(_Entry(spec.text, path, "class_names")) if "class_names" in found else None
+    asked = spec.option("layout", choices=LAYOUTS, default="NHWC") if "layout" in spec.options else None
+    layout = layout_of(pixels.shape, spec.text, asked=asked)
+    if numbers.dtype.kind not in "iu":
+        raise FrontierError(f"{spec.text}: labels are {numbers.dtype}: expected class numbers as integers")
+    labels = as_labels(torch.from_numpy(numbers.astype(np.int64)), len(pixels), spec.text)
+    read = Rows(partial(image.read, check=False), partial(to_unit, layout=layout, name=spec.text))
+    vars(read)["array"] = pixels
+    read(torch.arange(min(len(labels), 16)))  # wrong ranges show here, not in the middle of a run
+    return Samples(spec.text, labels, read, classes)
+
+
+def _names(path: Path) -> set[str]:
+    """The names of the arrays; opening an entry compares its two places in the file."""
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            archive.open(name).close()
+        return {name.removesuffix(".npy") for name in archive.namelist()}
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """An array of an archive."""
 
     name: str
     path: Path
     key: str
-    layout: str
-    labels: Tensor
-    class_names: tuple[str, ...] | None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_array"}
+    def read(self, *, check: bool) -> NDArray[np.generic]:
+        """Map the array into memory, or read it if it is compressed; `check` compares the checksum of a mapped one."""
+        with zipfile.ZipFile(self.path) as archive:
+            entry = archive.getinfo(f"{self.key}.npy")
+            stored = entry.compress_type == zipfile.ZIP_STORED
+            if not stored and entry.compress_type != zipfile.ZIP_DEFLATED:  # others are not unpacked in pieces
+                raise FrontierError(f"{self.name}: {self.key} is compressed in another way than np.savez_compressed's")
+            if not stored and entry.file_size > _LARGEST:
+                raise FrontierError(
+                    f"{self.name}: {self.key} is compressed and holds {entry.file_size / 1e9:.1f} GB, which would have "
+                    f"to be in memory: expected at most {_LARGEST / 1e9:.1f} GB; store it without compression: "
+                    f"np.savez({self.path.name!r}, **np.load({self.path.name!r}))"
+                )
+            with archive.open(entry) as stream:
+                shape, order, dtype = self._header(stream)
+                start = stream.tell()
+                if start + dtype.itemsize * math.prod(shape) != entry.file_size:
+                    raise FrontierError(
+                        f"{self.name}: {self.key} has {entry.file_size - start} bytes: expected those of shape {shape} "
+                        f"and type {dtype}; the file is damaged"
+                    )
+                if not stored or not all(shape):  # empty arrays cannot be mapped
+                    # NumPy reads in pieces into an array of this size, and zipfile stops at the size of the entry.
+                    stream.seek(0)
+                    return np.lib.format.read_array(stream, allow_pickle=False)
+                while check and stream.read(_PIECE):  # at its end zipfile compares the checksum
+                    pass
+            return np.memmap(self.path, dtype, "r", _data_start(self.path, entry) + start, shape, order)
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    @cached_property
-    def _array(self) -> NDArray[np.generic]:
-        return _open(self.path, self.key, self.name)
-
-    def images(self, rows: Tensor) -> Tensor:
-        """Read these rows."""
-        return to_unit(self._array[rows.numpy()], self.layout, self.name)
-
-
-def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to fetch)
-    """Open the archive, read the labels and the first images."""
-    path = existing_file(spec.place, spec.text).resolve()
-    try:
-        with zipfile.ZipFile(path) as archive:
-            found = [name.removesuffix(".npy") for name in archive.namelist()]
-    except zipfile.BadZipFile as error:
-        raise FrontierError(f"{spec.text}: not an npz archive: expected one written by np.savez") from error
-    names = next((pair for pair in _NAMES if set(pair) <= set(found)), None)
-    if names is None:
-        raise FrontierError(f"{spec.text}: holds {', '.join(found) or 'nothing'}: expected images and labels")
-    pixels = _open(path, names[0], spec.text)
-    asked = spec.option("layout", choices=LAYOUTS, default="NHWC") if "layout" in spec.options else None
-    layout = layout_of(pixels.shape, spec.text, asked=asked)
-    numbers = _open(path, names[1], spec.text)
-    if numbers.dtype.kind not in "iu":
-        raise FrontierError(f"{spec.text}: labels are {numbers.dtype}: expected class numbers as integers")
-    labels = as_labels(torch.from_numpy(numbers.astype(np.int64)), len(pixels), spec.text)
-    classes = tuple(map(str, _open(path, "class_names", spec.text))) if "class_names" in found else None
-    samples = ArchiveSamples(spec.text, path, names[0], layout, labels, classes)
-    vars(samples)["_array"] = pixels
-    samples.images(torch.arange(min(len(samples), 16)))  # wrong ranges show here, not in the middle of a run
-    return samples
-
-
-def _open(path: Path, key: str, name: str) -> NDArray[np.generic]:
-    """Map an array of the archive into memory, or read it if it is compressed."""
-    with zipfile.ZipFile(path) as archive:
-        entry = archive.getinfo(f"{key}.npy")
-        if entry.compress_type == zipfile.ZIP_STORED:
-            with path.open("rb") as file:
-                return _map(file, entry, path, f"{name}: {key}")
-        if entry.file_size > _LARGE:
-            _log.warning(
-                "%s: %s is compressed and is read into memory whole (%.1f GB); np.savez would not need that",
-                name, key, entry.file_size / 1e9,
-            )  # fmt: skip
-        with archive.open(entry) as stream:
-            try:
-                array: NDArray[np.generic] = np.lib.format.read_array(stream, allow_pickle=False)
-            except ValueError as error:
-                raise _refusal(f"{name}: {key}", error) from error
-            return array
-
-
-def _map(file: BinaryIO, entry: zipfile.ZipInfo, path: Path, what: str) -> NDArray[np.generic]:
-    file.seek(entry.header_offset)
-    header = file.read(30)  # the local header: its last two fields are the lengths of what follows it
-    file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), 1)
-    try:
-        version = np.lib.format.read_magic(file)
+    def _header(self, stream: zipfile.ZipExtFile) -> tuple[tuple[int, ...], str, np.dtype[np.generic]]:
+        version = np.lib.format.read_magic(stream)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = reader(file)
+        shape, fortran, dtype = reader(stream)
         if dtype.hasobject:
-            raise ValueError("an array of Python objects")  # noqa: TRY301 (as NumPy's own reader does)
-        if not all(shape):
-            return np.empty(shape, dtype)
-        return np.memmap(path, dtype, "r", offset=file.tell(), shape=shape, order="F" if fortran else "C")
-    except ValueError as error:
-        raise _refusal(what, error) from error
+            raise FrontierError(
+                f"{self.name}: {self.key} is not a plain array: expected numbers; arrays of Python objects are pickles, "
+                "which could run any code: refused"
+            )
+        return shape, "F" if fortran else "C", dtype
 
 
-def _refusal(what: str, error: ValueError) -> FrontierError:
-    return FrontierError(
-        f"{what} is not a plain array ({error}): expected numbers; arrays of Python objects are pickles, which could "
-        "run any code: refused"
-    )
+def _class_names(entry: _Entry) -> tuple[str, ...]:
+    names = entry.read(check=True)
+    if names.ndim != 1 or names.size > _CLASSES:
+        raise FrontierError(f"{entry.name}: class_names have shape {names.shape}: expected one name per class")
+    return tuple(map(str, names.tolist()))
+
+
+def _data_start(path: Path, entry: zipfile.ZipInfo) -> int:
+    """Where the content of a stored entry begins: after its local header, a name and an extra field."""
+    with path.open("rb") as file:
+        file.seek(entry.header_offset)
+        header = file.read(30)
+    lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+    return entry.header_offset + len(header) + lengths

@@ -20,7 +20,7 @@ from advfrontier.sources.extras import need
 if TYPE_CHECKING:
     from torch import Tensor
 
-_NAME = re.compile(r"(Bicubic(?=Res))?(?:Res([1-9]\d*))?(?:Crop([1-9]\d*))?")
+_NAME = re.compile(r"(Bicubic(?=Res))?(?:Res([1-9]\d{0,3}))?(?:Crop([1-9]\d{0,3}))?")
 
 
 @dataclass(frozen=True)

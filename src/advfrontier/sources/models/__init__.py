@@ -6,13 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
+from advfrontier.sources.guards import refusing
 from advfrontier.sources.models import python
 from advfrontier.sources.spec import read_spec
 
 if TYPE_CHECKING:
     from torch import nn
 
-# The options of each kind; its module has the function `load`.
+# The options of each kind; its module has the function `load`, which runs no code that comes with a model.
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "zoo": (),
     "robustbench": ("dir",),
@@ -24,6 +25,15 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 _MODULES = {"hf": "huggingface"}
 
 
+def runs_code(spec: str) -> bool:
+    """Whether loading this model would run Python that it names: `file.py:factory` and `package.module:factory`.
+
+    Everything else is data, read by this package or by an installed library with its guards on. A source whose kind is
+    not known counts as one that runs code.
+    """
+    return spec.partition(":")[0] not in _OPTIONS
+
+
 def load_model(spec: str, *, download: bool = False) -> nn.Module:
     """Load a model that takes NCHW images in [0, 1] and returns logits; normalisation is inside, mode is eval.
 
@@ -33,7 +43,8 @@ def load_model(spec: str, *, download: bool = False) -> nn.Module:
         if not read.place:
             raise FrontierError(f"{spec!r} names no model: expected {read.kind}:NAME")
         module = import_module(f"advfrontier.sources.models.{_MODULES.get(read.kind, read.kind)}")
-        model: nn.Module = module.load(read, download=download)
+        with refusing(f"{spec}: cannot be loaded"):
+            model: nn.Module = module.load(read, download=download)
     elif ":" in spec or spec.endswith(".py"):
         model = python.load(spec)
     else:

@@ -4,6 +4,7 @@
 Python, and resolves operator names to any attribute below `torch`. So the file is first taken apart. What is plain
 data is copied into a clean archive in memory; tensors stored as pickles, operators other than torch's own tensor
 operations, and texts that are not plain names or shape arithmetic are refused. Torch then loads the clean archive.
+Its own reader of archives ignores their checksums; `zipfile`, which takes the file apart here, compares them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import ast
 import io
 import json
 import re
+import sys
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +22,8 @@ from torch import Tensor, nn
 from torch._ops import OpOverload
 
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import connections, weights_only
+from advfrontier.sources.guards import connections, refusing, weights_only
+from advfrontier.sources.models.trial import try_batches
 from advfrontier.sources.spec import existing_file
 
 if TYPE_CHECKING:
@@ -46,16 +50,18 @@ _ARITHMETIC = re.compile(
     r"|math\.(ceil|floor|trunc|sqrt)|torch\._?sym_[a-z_]+"
     r"|torch\.ops\.higher_order\.(cond|wrap_with_set_grad_enabled|wrap_with_autocast)"
 )
-_SHAPE_FUNCTIONS = frozenset((
-    "Symbol", "Integer", "Float", "Rational", "Add", "Mul", "Pow", "Max", "Min", "Mod", "PythonMod", "FloorDiv",
-    "CleanDiv", "CeilDiv", "ModularIndexing", "Where", "CeilToInt", "FloorToInt", "TruncToInt", "RoundToInt",
-    "ToFloat", "TruncToFloat", "IntTrueDiv", "FloatTrueDiv", "PowByNatural", "FloatPow", "Equality", "Unequality",
-    "StrictLessThan", "LessThan", "StrictGreaterThan", "GreaterThan", "And", "Or", "Not", "Identity",
+# An expression is written as calls, such as FloorDiv(Symbol('s0', integer=True), Integer(2)). Torch computes it with
+# exact numbers, so that 9**9**9 would take forever: powers are small ones and hold no other power.
+_POWERS = frozenset(("Pow", "PowByNatural", "FloatPow"))
+_SHAPE_FUNCTIONS = _POWERS | frozenset((
+    "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "PythonMod", "FloorDiv", "CleanDiv", "CeilDiv",
+    "ModularIndexing", "Where", "CeilToInt", "FloorToInt", "TruncToInt", "RoundToInt", "ToFloat", "TruncToFloat",
+    "IntTrueDiv", "FloatTrueDiv", "Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan",
+    "GreaterThan", "And", "Or", "Not", "Identity",
 ))  # fmt: skip
-_SHAPE_SYNTAX = (
-    ast.Expression, ast.Call, ast.Name, ast.Load, ast.Constant, ast.keyword, ast.BinOp, ast.UnaryOp, ast.Compare,
-    ast.operator, ast.unaryop, ast.cmpop,
-)  # fmt: skip
+_EXPONENT = 4
+_EXPRESSION = 2000  # characters
+_SYMBOLS = 6  # different sizes in one expression
 
 
 class Exported(nn.Module):
@@ -78,43 +84,43 @@ class Exported(nn.Module):
 
 
 def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)
-    """Load the program from a clean copy of its archive."""
-    entries = _entries(spec, existing_file(spec.place, spec.text))
-    _check_signature(spec, json.loads(entries[_PROGRAM])["graph_module"])
-    try:
-        with connections(allowed=False), weights_only(spec.text):
-            program = torch.export.load(_archive(entries))
-            return Exported(program)
-    except FrontierError:
-        raise
-    except Exception as error:
-        raise FrontierError(
-            f"{spec.text}: torch {torch.__version__} cannot load it ({type(error).__name__}: {error}); "
-            "export it again with this version"
-        ) from error
+    """Load the program from a clean copy of its archive, and try it."""
+    path = existing_file(spec.place, spec.text)
+    with refusing(f"{spec.text}: not an archive of torch.export.save", ": expected its output, of torch 2.9 or later"):
+        entries = _entries(spec, path)
+        shape = _input_shape(spec, json.loads(entries[_PROGRAM])["graph_module"])
+    what = f"{spec.text}: torch {torch.__version__} cannot load it"
+    with (
+        refusing(what, "; export it again with this version"),
+        connections(allowed=False),
+        weights_only(spec.text),
+    ):
+        model = Exported(torch.export.load(_archive(entries)))
+    try_batches(spec, model, shape, "dynamic_shapes=({0: torch.export.Dim('batch')},)")
+    return model
 
 
 def _entries(spec: Spec, path: Path) -> dict[str, bytes]:
-    """The entries of the archive that are needed, checked."""
-    try:
-        from torch.export.pt2_archive._package import PT2ArchiveReader  # noqa: PLC0415 (absent before torch 2.9)
+    """The entries of the archive that are needed, checked. Their names begin with a folder, which is left out."""
+    with zipfile.ZipFile(path) as archive:
+        infos = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+        if any(info.compress_type != zipfile.ZIP_STORED for info in infos.values()):
+            raise FrontierError(f"{spec.text}: is compressed: expected torch.export.save's output, which is not")
+        if sum(info.file_size for info in archive.infolist()) > path.stat().st_size:
+            raise FrontierError(f"{spec.text}: its entries overlap: expected torch.export.save's output")
+        _check_names(spec, set(infos))
 
-        with PT2ArchiveReader(str(path)) as archive:
-            names = set(archive.get_file_names())
-            found = {name: archive.read_bytes(name) for name in (_PROGRAM, *_TABLES) if name in names}
-            _check_names(spec, names)
-            entries = {_PROGRAM: _clean_json(spec, found[_PROGRAM]), _SAMPLE_INPUTS: b""}
-            for table, pattern in _TABLES.items():
-                entries[table] = _clean_json(spec, found[table])
-                for file in _tensor_files(spec, entries[table], pattern):
-                    entry = f"{table.rpartition('/')[0]}/{file}"
-                    entries[entry] = archive.read_bytes(entry)
-    except FrontierError:
-        raise
-    except Exception as error:
-        raise FrontierError(
-            f"{spec.text}: not an archive of torch.export.save ({type(error).__name__}: {str(error).splitlines()[0]})"
-        ) from error
+        def read(name: str) -> bytes:
+            return archive.read(infos[name])
+
+        if read("archive_format") != b"pt2" or read("byteorder") != sys.byteorder.encode():
+            raise FrontierError(f"{spec.text}: is of another format or byte order: export it on this machine")
+        entries = {_PROGRAM: _clean_json(spec, read(_PROGRAM)), _SAMPLE_INPUTS: b""}
+        for table, pattern in _TABLES.items():
+            entries[table] = _clean_json(spec, read(table))
+            for file in _tensor_files(spec, entries[table], pattern):
+                entry = f"{table.rpartition('/')[0]}/{file}"
+                entries[entry] = read(entry)
     return entries
 
 
@@ -126,7 +132,7 @@ def _check_names(spec: Spec, names: set[str]) -> None:
             f"{spec.text}: its tensors are pickled in {min(pickles)}, and reading them could run any code: refused; "
             "export it again with torch.export.save of torch 2.9 or later"
         )
-    if missing := {_PROGRAM, *_TABLES} - names:
+    if missing := {_PROGRAM, *_TABLES, "archive_format", "byteorder"} - names:
         raise FrontierError(f"{spec.text}: has no {min(missing)}: expected torch.export.save's output, torch 2.9 on")
 
 
@@ -144,7 +150,9 @@ def _tensor_files(spec: Spec, table: bytes, pattern: re.Pattern[str]) -> set[str
 
 def _clean_json(spec: Spec, text: bytes) -> bytes:
     def refuse(what: str, found: object) -> FrontierError:
-        return FrontierError(f"{spec.text}: {what} {str(found)[:60]!r} could run code when it is loaded: refused")
+        return FrontierError(
+            f"{spec.text}: {what} {str(found)[:60]!r} could run code when it is loaded, or run forever: refused"
+        )
 
     def clean(value: Any, key: str) -> Any:
         if key in _REPLACED:
@@ -182,21 +190,53 @@ def _is_operation(text: str) -> bool:
 
 def _is_shape(text: str) -> bool:
     try:
-        nodes = list(ast.walk(ast.parse(text, mode="eval")))
-    except (SyntaxError, ValueError):
+        if len(text) > _EXPRESSION:
+            return False
+        tree = ast.parse(text, mode="eval").body
+        symbols = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} - {True, False}
+        return _is_term(tree) and sum(isinstance(symbol, str) for symbol in symbols) <= _SYMBOLS
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # what the parser raises
         return False
-    called = {node.func for node in nodes if isinstance(node, ast.Call)}
-    return all(
-        isinstance(node, _SHAPE_SYNTAX)
-        and (node not in called or (isinstance(node, ast.Name) and node.id in _SHAPE_FUNCTIONS))
-        and (not isinstance(node, ast.Name) or _is_plain(node.id))
-        and (not isinstance(node, ast.Constant) or not isinstance(node.value, (str, bytes)) or _is_word(node.value))
-        for node in nodes
+
+
+def _is_term(node: ast.expr) -> bool:
+    """A number, a symbol with its properties, or a function of such."""
+    if (number := _number(node)) is not None:
+        return abs(number) < 2**63
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return False
+    name, arguments = node.func.id, node.args
+    if name == "Symbol":
+        properties = [keyword.value for keyword in node.keywords]
+        return len(arguments) == 1 and _is_word(arguments[0]) and all(map(_is_truth, properties))
+    if name not in _SHAPE_FUNCTIONS or node.keywords or not all(map(_is_term, arguments)):
+        return False
+    return name not in _POWERS or _is_small_power(arguments)
+
+
+def _is_small_power(arguments: list[ast.expr]) -> bool:
+    inner = [node for argument in arguments for node in ast.walk(argument)]
+    exponent = [node for argument in arguments[1:] for node in ast.walk(argument)]
+    return (
+        not any(isinstance(node, ast.Name) and node.id in _POWERS for node in inner)
+        and not any(isinstance(node, ast.Name) and node.id not in ("Integer", "Rational") for node in exponent)
+        and all(abs(_number(node) or 0) <= _EXPONENT for node in exponent if isinstance(node, ast.expr))
     )
 
 
-def _is_word(value: str | bytes) -> bool:
+def _number(node: ast.expr) -> int | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
+
+
+def _is_word(node: ast.expr) -> bool:
+    value = node.value if isinstance(node, ast.Constant) else None
     return isinstance(value, str) and value.isidentifier() and _is_plain(value)
+
+
+def _is_truth(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
 def _is_tree(text: str) -> bool:
@@ -232,7 +272,8 @@ _RULES = {
 }
 
 
-def _check_signature(spec: Spec, graph_module: Any) -> None:
+def _input_shape(spec: Spec, graph_module: Any) -> list[int]:
+    """The shape of the images, 0 where it may vary; refused if the program is not a function of images of any number."""
     signature, graph = graph_module["signature"], graph_module["graph"]
     inputs = [entry["user_input"]["arg"] for entry in signature["input_specs"] if "user_input" in entry]
     outputs = [entry for entry in signature["output_specs"] if "user_output" in entry]
@@ -240,13 +281,13 @@ def _check_signature(spec: Spec, graph_module: Any) -> None:
         raise FrontierError(
             f"{spec.text}: has {len(inputs)} inputs and {len(outputs)} outputs: expected images and logits"
         )
-    sizes = graph["tensor_values"][inputs[0]["as_tensor"]["name"]]["sizes"]
-    if not sizes or "as_int" in sizes[0]:
-        batch = sizes[0]["as_int"] if sizes else "no"
+    sizes = [size.get("as_int", 0) for size in graph["tensor_values"][inputs[0]["as_tensor"]["name"]]["sizes"]]
+    if not sizes or sizes[0]:
         raise FrontierError(
-            f"{spec.text}: was exported for batches of {batch}: expected any size; export it with "
-            "dynamic_shapes=({0: torch.export.Dim('batch')},)"
+            f"{spec.text}: was exported for batches of {sizes[0] if sizes else 'no size'}: expected any size; export it "
+            "with dynamic_shapes=({0: torch.export.Dim('batch')},)"
         )
+    return sizes
 
 
 def _archive(entries: dict[str, bytes]) -> io.BytesIO:

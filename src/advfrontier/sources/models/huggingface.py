@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import connections, weights_only
+from advfrontier.sources.guards import connections, download_hint, refusing, weights_only
 from advfrontier.sources.normalise import Normalised
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from advfrontier.sources.spec import Spec
 
 
@@ -41,20 +43,13 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
         place = str(Path(place).expanduser())
         _check_folder(spec, Path(place))
     fetch: dict[str, Any] = {"local_files_only": not download, "trust_remote_code": False}
-    try:
-        with connections(allowed=download), weights_only(spec.text):
-            processor = transformers.AutoImageProcessor.from_pretrained(place, **fetch)
-            net = transformers.AutoModelForImageClassification.from_pretrained(
-                place, use_safetensors=True, dtype=torch.float32, **fetch
-            )
-    except FrontierError:
-        raise
-    except Exception as error:
-        help_ = "" if download else "; if it is not on this machine, allow the download with --download (download=True)"
-        raise FrontierError(
-            f"{spec.text}: could not be loaded as an image classifier with safetensors weights "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}){help_}"
-        ) from error
+    what = f"{spec.text}: could not be loaded as an image classifier with safetensors weights"
+    with refusing(what, download_hint(download=download)), connections(allowed=download), weights_only(spec.text):
+        processor = transformers.AutoImageProcessor.from_pretrained(place, **fetch)
+        net, report = transformers.AutoModelForImageClassification.from_pretrained(
+            place, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **fetch
+        )
+    _check_complete(spec, report)
     return _normalised(spec, net, processor)
 
 
@@ -69,6 +64,17 @@ def _check_folder(spec: Spec, folder: Path) -> None:
         raise FrontierError(
             f"{spec.text}: no preprocessor_config.json in {folder}, so its normalisation is unknown; write it with "
             "processor.save_pretrained(FOLDER), or wrap the model in file.py:factory"
+        )
+
+
+def _check_complete(spec: Spec, report: Mapping[str, Any]) -> None:
+    """Weights that the file lacks, or has in another shape, would be random."""
+    lacking = sorted(str(name) for key in ("missing_keys", "mismatched_keys") for name in report.get(key) or ())
+    if lacking:
+        few = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
+        raise FrontierError(
+            f"{spec.text}: its files lack {len(lacking)} of the weights, or have them in another shape ({few}): "
+            "expected all of an image classifier; write them with model.save_pretrained(FOLDER)"
         )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
+from advfrontier.sources.guards import refusing
+from advfrontier.sources.models.trial import try_batches
 from advfrontier.sources.spec import existing_file
 
 if TYPE_CHECKING:
@@ -25,15 +25,11 @@ def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing t
     helper = need("onnx.external_data_helper", extra="onnx", source=spec.text)
     convert = need("onnx2torch", extra="onnx", source=spec.text).convert
     path = existing_file(spec.place, spec.text)
-    try:
+    with refusing(f"{spec.text}: not an ONNX file", ": expected what torch.onnx.export writes"):
         graph = onnx.load(str(path), load_external_data=False)
         for location in _external(graph):
             _check_inside(spec, path.parent, location)
         helper.load_external_data_for_model(graph, str(path.parent))
-    except FrontierError:
-        raise
-    except Exception as error:
-        raise FrontierError(f"{spec.text}: not an ONNX file ({type(error).__name__}: {error})") from error
     if not graph.graph.node:
         raise FrontierError(f"{spec.text}: not an ONNX file: it holds no graph")
     weights = {tensor.name for tensor in graph.graph.initializer}
@@ -42,14 +38,12 @@ def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing t
         raise FrontierError(
             f"{spec.text}: has {len(inputs)} inputs and {len(graph.graph.output)} outputs: expected images and logits"
         )
-    try:
+    hint = "; build the model in Python instead, as file.py:factory"
+    with refusing(f"{spec.text}: onnx2torch cannot convert it", hint):
         model: nn.Module = convert(graph)
-    except Exception as error:
-        raise FrontierError(
-            f"{spec.text}: onnx2torch cannot convert it ({type(error).__name__}: {error}); "
-            "build the model in Python instead, as file.py:factory"
-        ) from error
-    _check_batches(spec, model, [dim.dim_value for dim in inputs[0].type.tensor_type.shape.dim])
+    try_batches(
+        spec, model, [dim.dim_value for dim in inputs[0].type.tensor_type.shape.dim], "dynamic_shapes or dynamic_axes"
+    )
     return model
 
 
@@ -71,19 +65,3 @@ def _check_inside(spec: Spec, folder: Path, location: str) -> None:
             f"{spec.text}: wants to read weights from {location!r}: expected a file in its own folder: refused"
         )
     existing_file(folder / location, spec.text)
-
-
-def _check_batches(spec: Spec, model: nn.Module, shape: list[int]) -> None:
-    """Graphs exported for one batch size often have it written into a reshape."""
-    if len(shape) != 4 or not all(shape[1:]):
-        return
-    try:
-        with torch.no_grad():
-            rows = len(model.eval()(torch.zeros(3, *shape[1:])))
-    except (RuntimeError, ValueError, IndexError):
-        rows = 0
-    if rows != 3:
-        raise FrontierError(
-            f"{spec.text}: works only with batches of {shape[0] or 'one size'}: expected any; export it with "
-            "dynamic_shapes or dynamic_axes for the first dimension"
-        )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import connections, weights_only
+from advfrontier.sources.guards import connections, download_hint, refusing, weights_only
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,17 +35,15 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
             f"{spec.text}: no checkpoint at {missing[0]}; allow the download with --download (download=True), or put "
             "the file there"
         )
-    try:
-        # It prints what it downloads; results are what belongs on stdout.
-        with connections(allowed=download), weights_only(spec.text), redirect_stdout(sys.stderr):
-            model: nn.Module = utils.load_model(name, model_dir=folder, dataset=dataset, threat_model=threat)
-    except FrontierError:
-        raise
-    except Exception as error:
-        help_ = "" if download else "; if its weights are not on this machine, allow the download with --download"
-        raise FrontierError(
-            f"{spec.text}: RobustBench could not load it ({type(error).__name__}: {error}){help_}"
-        ) from error
+    what = f"{spec.text}: RobustBench could not load it"
+    # It prints what it downloads; results are what belongs on stdout.
+    with (
+        refusing(what, download_hint(download=download)),
+        connections(allowed=download),
+        weights_only(spec.text),
+        redirect_stdout(sys.stderr),
+    ):
+        model: nn.Module = utils.load_model(name, model_dir=folder, dataset=dataset, threat_model=threat)
     return model
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import connections, weights_only
+from advfrontier.sources.guards import connections, download_hint, refusing, weights_only
 from advfrontier.sources.normalise import Normalised
 from advfrontier.sources.spec import existing_file
 
@@ -26,23 +26,20 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
         raise FrontierError(f"{spec.text}: timm {timm.__version__} has no model {spec.place!r}; {hint}")
     arguments: dict[str, int | str] = {}
     if classes := spec.options.get("classes"):
-        if not classes.isdecimal():
+        if not classes.isdecimal() or len(classes) > 6:
             raise FrontierError(f"{spec.text}: classes={classes}: expected a number of classes")
+        if "checkpoint" not in spec.options:
+            raise FrontierError(
+                f"{spec.text}: published weights have their own number of classes: name a file with "
+                f"?checkpoint=FILE&classes={classes}"
+            )
         arguments["num_classes"] = int(classes)
     checkpoint = spec.options.get("checkpoint")
     if checkpoint:
         arguments["checkpoint_path"] = str(existing_file(checkpoint, spec.text))
-    try:
-        with connections(allowed=download), weights_only(spec.text):
-            net = timm.create_model(spec.place, pretrained=not checkpoint, **arguments)
-    except FrontierError:
-        raise
-    except Exception as error:
-        if checkpoint or download:
-            raise FrontierError(f"{spec.text}: timm could not load it ({type(error).__name__}: {error})") from error
-        raise FrontierError(
-            f"{spec.text}: its weights are not on this machine ({type(error).__name__}); allow the download with "
-            f"--download (download=True), or name a file: timm:{spec.place}?checkpoint=FILE"
-        ) from error
+    hint = "" if checkpoint else f"{download_hint(download=download)}, or name a file: timm:{spec.place}?checkpoint=FILE"
+    what = f"{spec.text}: timm could not load it"
+    with refusing(what, hint), connections(allowed=download), weights_only(spec.text):
+        net = timm.create_model(spec.place, pretrained=not checkpoint, **arguments)
     config = timm.data.resolve_model_data_config(net)
     return Normalised(net, config["mean"], config["std"])

@@ -1,0 +1,187 @@
+"""Benchmarks as files: which models on which samples, in which norms, with which budgets.
+
+`load_benchmark("paper")` reads one that ships with the package, `load_benchmark("mine.toml")` one of the user's own.
+Nothing is loaded or fetched by reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+
+from advfrontier.errors import FrontierError
+from advfrontier.pool.ensemble import tier_queries
+from advfrontier.pool.runs import Run
+from advfrontier.threat.names import NORMS, norm_name
+from advfrontier.typed import Table, read_toml, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from os import PathLike
+
+Split = Literal["train", "held-out"]
+
+
+def _read_by(function: Callable[[Any], Any]) -> BeforeValidator:
+    """Read a value by a function whose FrontierError becomes the mistake in the file."""
+
+    def read(value: Any) -> Any:
+        try:
+            return function(value)
+        except FrontierError as error:
+            raise ValueError(str(error)) from error
+
+    return BeforeValidator(read)
+
+
+def _radius(value: Any) -> float:
+    above, _, below = value.partition("/") if isinstance(value, str) else (value, "", "")
+    try:
+        radius = float(above) / float(below or 1)
+    except (ValueError, TypeError, ArithmeticError):
+        radius = 0.0
+    if isinstance(value, bool) or not 0 < radius < float("inf"):
+        raise ValueError(f'radius {shown(value)}: expected a positive number or a fraction such as "8/255"')
+    return radius
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if repeated := _repeated(names):
+        raise ValueError(f"{repeated} is named twice: expected once")
+    return names
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Count = Annotated[int, Field(strict=True, ge=1, lt=2**31)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Norm = Annotated[str, _read_by(norm_name)]
+Norms = Annotated[tuple[Norm, ...], AfterValidator(_distinct)]
+Budget = Annotated[int, _read_by(tier_queries), Field(lt=2**31)]
+RunName = Annotated[str, _read_by(lambda name: str(Run.parse(name)) if isinstance(name, str) else name)]
+Radius = Annotated[float, BeforeValidator(_radius)]
+Radii = Annotated[tuple[Radius, ...], BeforeValidator(lambda given: given if isinstance(given, list) else [given])]
+
+
+class BenchmarkData(Table):
+    """A data set: what `load_data` takes, and the radii at which accuracy is compared."""
+
+    source: Text
+    samples: Count
+    seed: Seed | None = None  # None: the first samples
+    radii: Mapping[Norm, Radii] = {}
+    preprocessing: Text | None = None  # for sources that have it
+
+
+class BenchmarkModel(Table):
+    """A defence: what `load_model` takes, and which data and split it belongs to."""
+
+    id: Annotated[str, StringConstraints(pattern=r"[A-Za-z0-9]")]  # folders are named after it
+    source: Text | None = None  # None: `origin` says where it comes from, and the user names a copy
+    data: Text
+    split: Split
+    batch: Count
+    baseline_batch: Count = Field(default_factory=lambda known: known["batch"])  # AutoAttack's
+    trained: Norms = ()  # norms it was trained against
+    preprocessing: Text | None = None  # instead of the data set's: its samples are then not those of the others
+    authors: str = ""
+    origin: str = ""
+    alternatives: tuple[Text, ...] = ()  # other sources that fit what is known
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _check_source(self) -> BenchmarkModel:
+        if self.source is None and not self.origin:
+            raise ValueError("has neither a source nor an origin: expected one of them")
+        return self
+
+
+class Benchmark(Table):
+    """What to run."""
+
+    name: Text
+    samples: Count
+    norms: Annotated[Norms, Field(min_length=1)] = NORMS
+    budgets: Annotated[tuple[Budget, ...], Field(min_length=1)]
+    seed: Seed
+    data: Mapping[str, BenchmarkData]
+    models: Annotated[tuple[BenchmarkModel, ...], Field(min_length=1)]
+    pool: Annotated[tuple[RunName, ...], Field(min_length=1)] | None = None  # names of runs; None: all of them
+    baseline: Literal["autoattack"] | None = None
+
+    def __getitem__(self, model: str) -> BenchmarkModel:
+        for entry in self.models:
+            if entry.id == model:
+                return entry
+        raise FrontierError(f"{self.name} has no model {model!r}: it has {', '.join(m.id for m in self.models)}")
+
+    def split(self, name: Split) -> tuple[BenchmarkModel, ...]:
+        """The models of one split."""
+        return tuple(model for model in self.models if model.split == name)
+
+    def data_source(self, model: str) -> str:
+        """What `load_data` takes for a model: its data set with its preprocessing."""
+        data = self.data[self[model].data]
+        preprocessing = self[model].preprocessing or data.preprocessing
+        if preprocessing is None:
+            return data.source
+        return f"{data.source}{'&' if '?' in data.source else '?'}preprocessing={preprocessing}"
+
+    def with_sources(self, sources: Mapping[str, str]) -> Benchmark:
+        """Say where some models are to be found: `{"C8": "mine.py:c8"}`."""
+        for name in sources:
+            self[name]
+        models = tuple(m.model_copy(update={"source": sources.get(m.id, m.source)}) for m in self.models)
+        return self.model_copy(update={"models": models})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, content: Any) -> Any:
+        """Data sets take the benchmark's number of samples unless they have their own."""
+        if not isinstance(content, dict):
+            return content
+        filled = {key: value for key, value in content.items() if (key, value) != ("pool", "all")}
+        if isinstance(filled.get("data"), dict) and "samples" in filled:
+            filled["data"] = {
+                key: {"samples": filled["samples"], **table} if isinstance(table, dict) else table
+                for key, table in filled["data"].items()
+            }
+        return filled
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Benchmark:
+        if list(self.budgets) != sorted(set(self.budgets)):
+            raise ValueError(f"budgets {list(self.budgets)}: expected them in rising order")
+        if repeated := _repeated(model.id for model in self.models):
+            raise ValueError(f"two models have the id {repeated!r}: expected one each")
+        for number, model in enumerate(self.models, 1):
+            if model.data not in self.data:
+                known = ", ".join(self.data) or "a table [data.NAME]"
+                raise ValueError(f"models {number} ({model.id}): data = {model.data!r}: expected {known}")
+        return self
+
+
+def benchmark_names() -> tuple[str, ...]:
+    """The benchmarks that ship with the package."""
+    folder = files("advfrontier").joinpath("benchmarks")
+    return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
+
+
+def load_benchmark(place: str | PathLike[str]) -> Benchmark:
+    """Read a benchmark by the name of one that ships with the package, or from a TOML file."""
+    if str(place) in benchmark_names():
+        with as_file(files("advfrontier").joinpath("benchmarks", f"{place}.toml")) as path:
+            return read_toml(Benchmark, path)
+    if not Path(place).is_file():
+        raise FrontierError(
+            f"no benchmark {str(place)!r}: expected a TOML file, or one of {', '.join(benchmark_names())}"
+        )
+    return read_toml(Benchmark, place)

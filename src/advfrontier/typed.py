@@ -1,0 +1,91 @@
+"""Files whose keys and types are known: a mistake in one is a FrontierError that says where it is."""
+
+from __future__ import annotations
+
+import reprlib
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from advfrontier.errors import FrontierError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+_LARGEST = 2**20  # bytes: files written by hand or by `allocate` are far smaller, and nested ones take long to read
+
+
+class Table(BaseModel):
+    """A table of a file: it has all required keys and no unknown one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    hint: ClassVar[str] = ""  # where to look for the right form of the file
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, content: Any) -> Any:
+        if isinstance(content, dict):
+            known = ", ".join(cls.model_fields)
+            if unknown := sorted(set(content) - set(cls.model_fields)):
+                raise ValueError(f"unknown key {shown(unknown[0])}: expected one of {known}")
+            missing = [key for key, field in cls.model_fields.items() if field.is_required() and key not in content]
+            if missing:
+                raise ValueError(f"has no {missing[0]}: expected {missing[0]} = …")
+        return content
+
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+def read_toml(kind: type[AnyTable], path: str | PathLike[str]) -> AnyTable:
+    """Read a TOML file."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        raise FrontierError(f"{path}: cannot be read ({error}): expected a TOML file") from error
+    return parse_toml(kind, content, str(path))
+
+
+def parse_toml(kind: type[AnyTable], content: str | bytes, name: str) -> AnyTable:
+    """Read TOML; `name` says whose it is."""
+    if len(content) > _LARGEST:
+        raise FrontierError(f"{name}: is too large: expected a TOML file of at most {_LARGEST} bytes")
+    try:
+        text = content.decode() if isinstance(content, bytes) else content
+        found = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8, and numbers of too many digits
+        raise FrontierError(f"{name}: not TOML ({error}): expected lines such as name = \"text\"") from error
+    try:
+        return kind.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        mistake = _mistake(found, first["loc"], first["type"], first["msg"])
+        raise FrontierError(f"{name}: {mistake}{'; ' if kind.hint else ''}{kind.hint}") from error
+
+
+def shown(value: Any) -> str:
+    """A value as text, shortened."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # Python refuses to write out a number of thousands of digits
+        return f"a very large {type(value).__name__}"
+
+
+def _mistake(content: Any, place: tuple[int | str, ...], kind: str, message: str) -> str:
+    """Where in the file, what was found there and what was expected."""
+    where, value = "", content
+    for step in place:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):  # a step that names a type among several, not a key
+            break
+        where += f" {step + 1}" if isinstance(step, int) else f".{step}" if where else str(step)
+        if isinstance(step, int) and isinstance(value, dict) and isinstance(value.get("id"), str):
+            where += f" ({reprlib.repr(value['id'])[1:-1]})"
+    if kind == "value_error":  # the words of a validator
+        said = message.removeprefix("Value error, ")
+        return f"{where}: {said}" if where else said
+    return f"{where} = {shown(value)}: expected it to {message.partition(' should ')[2] or message}"
