@@ -20,11 +20,12 @@ _TOLERANCE = 1e-6  # rounding, as in the engine's own check
 
 
 def check_unit(images: Tensor, name: str) -> Tensor:
-    """Return NCHW images as float32 in [0, 1]: 8-bit ones divided by 255, others as they are if they are in it."""
-    if images.ndim != 4:
-        hint = "; flat inputs go as (samples, 1, 1, features), flattened in the model" if images.ndim == 2 else ""
-        shape = tuple(images.shape)
-        raise FrontierError(f"{name}: images have shape {shape}: expected (samples, channels, h, w){hint}")
+    """Return images as float32 in [0, 1]: 8-bit ones divided by 255, others as they are if they are in it.
+
+    A model may take any shape; what comes out of files is NCHW.
+    """
+    if images.ndim < 2:
+        raise FrontierError(f"{name}: images have shape {tuple(images.shape)}: expected (samples, channels, h, w)")
     if not images.numel():
         raise FrontierError(f"{name}: no images, shape {tuple(images.shape)}: expected at least one")
     if images.dtype == torch.uint8:
