@@ -7,12 +7,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from advfrontier.bench.layout import folder_name
 from advfrontier.cli.app import typed
 from advfrontier.cli.options import Budget, Data, Machine, Norm, Output, Seed, Workers, norms
 from advfrontier.cli.showing import show
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.bench import folder_name
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.records import find_evaluations
 from advfrontier.store.folder import below

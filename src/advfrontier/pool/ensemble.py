@@ -218,6 +218,11 @@ def tier_queries(tier: str | int) -> int:
     return int(number) * factor
 
 
+def tier_name(queries: int) -> str:
+    """A budget by its short name: `4k`, or the number."""
+    return f"{queries // 1000}k" if queries and queries % 1000 == 0 else str(queries)
+
+
 def _beyond(run: Run, classes: int) -> bool:
     return run.variant == "target" and run.index > classes - 1
 

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from advfrontier.bench.subject import KnownPoints
+from advfrontier.bench.traces import Resources
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.baseline import baseline, check_norm
-from advfrontier.evaluation.experiment import KnownPoints
 from advfrontier.evaluation.identity import fingerprint
+from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.evaluation.session import open_session, shards
 from advfrontier.evaluation.units import Terms, load_clean, load_model, read_images, threads
 from advfrontier.execution import execute
+from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.progress import Progress, Silent
 from advfrontier.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from advfrontier.sources import Samples
@@ -101,47 +105,49 @@ def baseline_to(
     seed: int = 42,
     name: str | None = None,
     batch_size: int = 100,
-    device: str = "cpu",
-    threads: int = 1,
-    workers: int = 0,
-    ray: str | None = None,
+    resources: Resources | None = None,
     progress: bool = False,
     command: str = "",
 ) -> KnownPoints:
     """Run AutoAttack at these radii into a record. Killed at any moment, the same call goes on."""
-    terms = Terms(check_norm(norm), seed, batch_size, device, "float32", threads)
+    where = resources or Resources()
     session = open_session(
         out,
         kind=BASELINE,
         model=model,
         model_name=name,
         samples=samples,
-        terms=terms,
+        terms=Terms(check_norm(norm), seed, batch_size, where.device, "float32", where.threads),
         keep_points=False,
         keep_state=False,
         command=command,
     )
     wanted = sorted({float(radius) for radius in radii})
     session.store.write_record({**(session.store.record() or {}), "radii": wanted})
-    tasks = missing_tasks(session.store, wanted, len(samples), batch_size)
-    local = workers == 0 and ray is None
+    local = where.workers == 0 and where.ray is None
     work = BaselineWork(
         out, session.model if local else session.source, samples, session.terms, session.clean.mark,
         fingerprint(session.model),
     )  # fmt: skip
-    failed: dict[str, str | None] = {}
+    tasks = missing_tasks(session.store, wanted, len(samples), batch_size)
     with Progress(len(tasks), unit="units of AutoAttack") if progress and tasks else Silent() as bar:
         bar.show(f"AutoAttack in {norm}")
-        for outcome in execute(work, tasks, workers=workers, ray=ray, device=device, threads=terms.threads):
-            if outcome.error is not None:
-                failed[str(outcome.task)] = outcome.error
-            bar.advance(1)
+        _attack(work, tasks, where, bar)
+    return load_baseline(out)
+
+
+def _attack(work: BaselineWork, tasks: Sequence[RadiusTask], where: Resources, bar: Progress) -> None:
+    """Do all of them, and name those that failed."""
+    failed: dict[str, str] = {}
+    for outcome in execute(work, tasks, **asdict(where)):
+        if outcome.error is not None:
+            failed[str(outcome.task)] = outcome.error
+        bar.advance(1)
     if failed:
         first = next(iter(failed))
         raise FrontierError(
             f"{len(failed)} of {len(tasks)} units failed, the others are stored. {first}: {failed[first]}"
         )
-    return load_baseline(out)
 
 
 @lru_cache(maxsize=1)
@@ -158,6 +164,15 @@ def radii_of(place: str) -> tuple[float, ...] | None:
     """
     held = Store(place).record()
     return None if held is None or "radii" not in held else tuple(held["radii"])
+
+
+def radii_to_run(text: str | None, data: str, norm: str, frontier: NDArray[np.float64] | None) -> list[float]:
+    """Those written out, or else the usual ones of the data; with a frontier nine percentiles of it as well."""
+    usual = [radius for _, radius in (parse_radii(text) if text else reference_radii(data, norm))]
+    wanted = [*usual, *(baseline_radii(frontier).tolist() if frontier is not None else [])]
+    if not wanted:
+        raise FrontierError("no radius to run AutoAttack at: expected --radii 4/255,8/255 or --trace traces/MODEL/NORM")
+    return wanted
 
 
 def missing_tasks(store: Store, radii: Sequence[float], samples: int, shard: int) -> list[RadiusTask]:

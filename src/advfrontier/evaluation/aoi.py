@@ -1,38 +1,33 @@
-"""A finished evaluation against the frontier of a traced pool: how close its ensemble came on this very model."""
+"""AOI of a finished evaluation: how close its ensemble came to the frontier of a pool traced on the same model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.plain import plain
 from advfrontier.evaluation.trace import load_traces
-from advfrontier.frontier.contribution import Contribution, contributions
+from advfrontier.frontier.contribution import contributions
 from advfrontier.frontier.curve import epsilon_min
 from advfrontier.frontier.measure import check_same_samples
 from advfrontier.frontier.optimality import aoi, winsorised_aoi
+from advfrontier.pool import tier_name
 from advfrontier.store import Store
+from advfrontier.table import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from advfrontier.evaluation.evaluate import Evaluation
 
 
 @dataclass(frozen=True)
-class RunAoi:
-    """One run of the ensemble: what it reaches alone, and what the others would miss without it."""
-
-    run: str
-    queries: int
-    aoi: float
-    contribution: Contribution
-
-
-@dataclass(frozen=True)
-class RecordAoi:
+class EvaluationAoi:
     """AOI of an evaluation, whole and tier by tier, against a pool's frontier."""
 
     model: str
@@ -44,11 +39,32 @@ class RecordAoi:
     aoi: float
     winsorised: float  # up to the 95th percentile of the frontier, where single samples decide nothing
     E: float
-    runs: tuple[RunAoi, ...]
+    runs: Table  # what each run reaches alone, and what the others would miss without it: the most missed first
     flags: tuple[str, ...]
 
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        found: dict[str, Any] = plain({**vars(self), "runs": self.runs.records()})
+        return found
 
-def record_aoi(evaluation: Evaluation, places: Sequence[str]) -> RecordAoi:
+    def table(self) -> Table:
+        """For people, without the runs."""
+        tiers = self.tiers if len(self.tiers) > 1 else {}
+        columns = (
+            Column("model", folds=True),
+            Column("norm", "norm"),
+            Column("ensemble"),
+            Column("runs of the frontier", "integer"),
+            Column("up to ε", "size"),
+            *(Column(f"AOI of {tier_name(tier)} (%)", "fine") for tier in tiers),
+            Column("AOI (%)", "fine"),
+            Column("up to the 95th percentile (%)", "fine"),
+        )
+        row = (self.model, self.norm, self.ensemble, self.pool, self.E, *tiers.values(), self.aoi, self.winsorised)
+        return Table("", columns, (row,), self.flags)
+
+
+def evaluation_aoi(evaluation: Evaluation, places: Sequence[str]) -> EvaluationAoi:
     """Find the trace of the same model and norm among these records, and compare sample by sample."""
     place = _same_model(evaluation, places)
     traces = load_traces(place)
@@ -56,9 +72,7 @@ def record_aoi(evaluation: Evaluation, places: Sequence[str]) -> RecordAoi:
     frontier = traces.frontier()
     limit = epsilon_min(frontier).value
     whole = aoi(evaluation.distances, frontier)
-    last = {run: np.asarray(table[-1]) for run, table in evaluation.trajectories.items()}
-    adds = {entry.run: entry for entry in contributions(last, E=limit)}
-    return RecordAoi(
+    return EvaluationAoi(
         model=evaluation.model,
         norm=evaluation.norm,
         ensemble=evaluation.ensemble.name,
@@ -68,11 +82,26 @@ def record_aoi(evaluation: Evaluation, places: Sequence[str]) -> RecordAoi:
         aoi=whole.value,
         winsorised=winsorised_aoi(evaluation.distances, frontier).value,
         E=limit,
-        runs=tuple(
-            RunAoi(run, evaluation.ensemble.queries[run], aoi(d, frontier).value, adds[run]) for run, d in last.items()
-        ),
+        runs=_runs(evaluation, frontier, limit),
         flags=whole.flags,
     )
+
+
+def _runs(evaluation: Evaluation, frontier: NDArray[np.float64], limit: float) -> Table:
+    last = {run: np.asarray(table[-1]) for run, table in evaluation.trajectories.items()}
+    rows = [
+        (r.run, evaluation.ensemble.queries[r.run], aoi(last[r.run], frontier).value, r.wins, r.alone, r.loss)
+        for r in sorted(contributions(last, E=limit), key=lambda found: -found.loss)
+    ]
+    columns = (
+        Column("run"),
+        Column("queries", "integer"),
+        Column("AOI alone (%)", "fine", key="aoi"),
+        Column("on the frontier", "integer", key="wins"),
+        Column("alone there", "integer", key="alone"),
+        Column("lost without it (%)", "fine", key="loss"),
+    )
+    return Table("", columns, tuple(rows))
 
 
 def _same_model(evaluation: Evaluation, places: Sequence[str]) -> str:

@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advfrontier.bench.allocation import ensemble_file
+from advfrontier.bench.baselines import missing_tasks, radii_of
+from advfrontier.bench.calibration import Calibration, calibrate, read_calibration
+from advfrontier.bench.run import Failure, read_failures
+from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.bench.allocating import ensemble_file
-from advfrontier.evaluation.bench.baselines import missing_tasks, radii_of
-from advfrontier.evaluation.bench.costs import Calibration
-from advfrontier.evaluation.bench.run import Failure, read_failures
 from advfrontier.evaluation.session import shards, units_of
 from advfrontier.evaluation.units import read_clean
 from advfrontier.store import Store, UnitName, open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from advfrontier.evaluation.bench.layout import Bench
+    from advfrontier.bench.layout import Bench
     from advfrontier.sources.benchmark import BenchmarkModel
 
 _RADII = 9  # percentiles of the frontier at which the baseline is run, beside the reference radii
@@ -66,14 +67,29 @@ class Status:
     @property
     def seconds(self) -> float | None:
         """Seconds left on one process; None if it was not calibrated."""
-        known = [part.seconds for part in self.parts if part.left]
-        return None if None in known else sum(seconds for seconds in known if seconds is not None)
+        return known_sum(part.seconds for part in self.parts if part.left)
 
     @property
     def bytes(self) -> float | None:
         """Disk that the units left will take; None if it was not calibrated."""
-        known = [part.bytes for part in self.parts if part.left]
-        return None if None in known else sum(size for size in known if size is not None)
+        return known_sum(part.bytes for part in self.parts if part.left)
+
+
+def known_sum(values: Iterable[float | None]) -> float | None:
+    """The sum; None if any of them is not known."""
+    found = list(values)
+    return None if None in found else sum(value for value in found if value is not None)
+
+
+def estimated_status(bench: Bench, *, device: str, threads: int, measure: bool = True) -> Status:
+    """The status with what is left in time and disk; how long a query takes here is measured if it is not known."""
+    standing = status(bench, read_calibration(bench.out, device=device, threads=threads))
+    if not measure or not standing.queries or standing.seconds is not None:
+        return standing
+    find_device(device)
+    busy = {part.model for part in standing.parts if part.left}
+    models = [model for model in bench.benchmark.models if model.id in busy]
+    return status(bench, calibrate(bench, models, device=device, threads=threads))
 
 
 def status(bench: Bench, calibration: Calibration | None = None) -> Status:
@@ -118,8 +134,8 @@ def _trace_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibrati
         rate = known.seconds(model.id, norm, unit.run)
         seconds.append(None if rate is None else rate * left)
         size += known.bytes(rows, bench.queries)
-    estimated = None if None in seconds else sum(part for part in seconds if part is not None)
-    return Part(model.id, norm, "trace", units, done_units, queries, estimated, size if known.unit_bytes else None)
+    estimated = size if known.unit_bytes else None
+    return Part(model.id, norm, "trace", units, done_units, queries, known_sum(seconds), estimated)
 
 
 def _wanted(
@@ -174,5 +190,5 @@ def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibr
 
 
 def disk_used(out: str) -> int:
-    """Bytes of all files of a benchmark that lies on this machine."""
+    """Bytes of all files below a folder on this machine."""
     return sum(path.stat().st_size for path in Path(out).rglob("*") if path.is_file()) if "://" not in out else 0

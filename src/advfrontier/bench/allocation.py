@@ -1,4 +1,4 @@
-"""Ensembles from traces on disk: read one record at a time, and made again only if something they rest on changed."""
+"""Ensembles allocated on traces on disk: read one record at a time, made again only if what they rest on changed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,33 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.bench.layout import tier_name
 from advfrontier.evaluation.identity import versions
-from advfrontier.evaluation.trace import finished_runs, load_traces
+from advfrontier.evaluation.records import find_places
+from advfrontier.evaluation.trace import TRACE, finished_runs, load_traces
 from advfrontier.evaluation.units import read_clean
 from advfrontier.frontier.allocation import allocate
 from advfrontier.frontier.problem import levels_of
-from advfrontier.pool import Ensemble
+from advfrontier.pool import Ensemble, tier_name
 from advfrontier.store import Store, open_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _MADE_FROM = "made-from.json"
+
+
+def find_traces(folders: Sequence[str], norms: Sequence[str]) -> dict[str, list[str]]:
+    """Norm → the traces at or below these folders, for those of the norms that have any."""
+    if not folders:
+        raise FrontierError("nothing to allocate on: expected folders of traces, such as traces/")
+    places = list(dict.fromkeys(place for folder in folders for place in find_places(folder, kind=TRACE)))
+    norm_of = {place: (Store(place).record() or {}).get("norm") for place in places}
+    found = {norm: [place for place in places if norm_of[place] == norm] for norm in norms}
+    if not any(found.values()):
+        raise FrontierError(
+            f"no trace in {', '.join(norms)} below {', '.join(folders)}: expected one; type `advfrontier trace`"
+        )
+    return {norm: own for norm, own in found.items() if own}
 
 
 def common_runs(places: Sequence[str]) -> dict[str, int]:
@@ -39,7 +53,7 @@ def common_runs(places: Sequence[str]) -> dict[str, int]:
     return common
 
 
-def allocate_places(
+def allocate_traces(
     places: Sequence[str],
     *,
     budgets: Sequence[int],
@@ -60,10 +74,10 @@ def allocate_places(
     return dict(zip(budgets, allocate(traces, budgets=budgets, levels=levels, plain=plain), strict=True))
 
 
-def allocate_to(
+def allocate_into(
     folder: str, places: Sequence[str], *, norm: str, budgets: Sequence[int], runs: Sequence[str], queries: int
 ) -> dict[int, Ensemble]:
-    """The same, written to a folder as `L2-4k.toml`, and read from there while what it was made from is unchanged."""
+    """The same, written to a folder as `L2-4k.toml`, and read from there while what it rests on is unchanged."""
     store = open_folder(folder)
     made_from = json.loads(store.read(_MADE_FROM) or b"{}")
     key = _key(places, budgets, runs, queries)
@@ -72,7 +86,7 @@ def allocate_to(
         read = {budget: Ensemble.from_toml(content.decode()) for budget, content in found.items() if content}
         if len(read) == len(budgets):
             return read
-    ensembles = allocate_places(places, budgets=budgets, runs=runs, queries=queries)
+    ensembles = allocate_traces(places, budgets=budgets, runs=runs, queries=queries)
     write_ensembles(folder, ensembles)
     store.write(_MADE_FROM, json.dumps({**made_from, norm: key}, indent=2).encode())
     return ensembles

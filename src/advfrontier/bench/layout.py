@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.baseline import NORMS as BASELINE_NORMS
-from advfrontier.frontier.problem import levels_of
-from advfrontier.pool import MAX_QUERIES, TIERS, Run, check_run, paper_ensemble
+from advfrontier.pool import MAX_QUERIES, TIERS, Run, check_run, paper_ensemble, tier_name
 from advfrontier.pool import pool as pool_of
 from advfrontier.pool.ensemble import CHECKPOINT
 from advfrontier.sources import load_samples
@@ -36,11 +35,6 @@ class Bench:
     def queries(self) -> int:
         """How far every run is traced: to its end, or as far as the largest budget could ever take it."""
         return min(MAX_QUERIES, self.benchmark.budgets[-1] // CHECKPOINT * CHECKPOINT)
-
-    @property
-    def levels(self) -> tuple[int, ...]:
-        """What a run may be given: tenths of its queries."""
-        return levels_of(self.queries)
 
     @property
     def jobs(self) -> tuple[tuple[BenchmarkModel, str], ...]:
@@ -98,11 +92,6 @@ class Bench:
     def results(self) -> str:
         """The folder of tables and figures."""
         return f"{self.out}/results"
-
-
-def tier_name(budget: int) -> str:
-    """`4k`, or the number."""
-    return f"{budget // 1000}k" if budget % 1000 == 0 else str(budget)
 
 
 def folder_name(name: str) -> str:

@@ -21,7 +21,7 @@ from advfrontier.store import Store, UnitName, open_folder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advfrontier.evaluation.bench.layout import Bench
+    from advfrontier.bench.layout import Bench
     from advfrontier.sources.benchmark import BenchmarkModel
 
 FILE = "calibration.json"
@@ -106,16 +106,15 @@ def _measured(
             threads=known.threads,
         )
         attacked = int((~found.misclassified).sum())
-        rates = {}
-        for attack in attacks:
-            unit = UnitName(attack, 0, len(batch))
-            stored = Store(folder).read_unit(unit, _QUERIES)
-            if stored is None or not attacked:  # nothing is classified correctly: nothing will be attacked either
-                rates[attack] = 0.0
-                continue
-            rates[attack] = float(stored.words["seconds"]) / (_QUERIES * attacked)
-            whole = (Path(folder) / unit.file(_QUERIES)).stat().st_size
-            per_sample = sum(t.nbytes for name, t in stored.tensors.items() if name != "trajectory") / attacked
-            known.sample_bytes = per_sample
-            known.unit_bytes = whole - attacked * (per_sample + _TRAJECTORY * _QUERIES / 10)
-    return rates
+        return {attack: _rate(folder, known, UnitName(attack, 0, len(batch)), attacked) for attack in attacks}
+
+
+def _rate(folder: str, known: Calibration, unit: UnitName, attacked: int) -> float:
+    """Seconds per query and sample of one unit; the size of its file is noted in passing."""
+    stored = Store(folder).read_unit(unit, _QUERIES)
+    if stored is None or not attacked:
+        return 0.0  # nothing is classified correctly: nothing will be attacked either
+    whole = (Path(folder) / unit.file(_QUERIES)).stat().st_size
+    known.sample_bytes = sum(t.nbytes for name, t in stored.tensors.items() if name != "trajectory") / attacked
+    known.unit_bytes = whole - attacked * (known.sample_bytes + _TRAJECTORY * _QUERIES / 10)
+    return float(stored.words["seconds"]) / (_QUERIES * attacked)
