@@ -149,8 +149,8 @@ def baseline_rank_moves(found: tuple[RankStability, RankStability] | None, *, la
     """The same as AutoAttack orders the models, the radii it covers, and the largest tier at these radii."""
     columns = (
         *rank_moves(None).columns,
-        Column("from ε", "number"),
-        Column("to ε", "number"),
+        Column("from ε", "size"),
+        Column("to ε", "size"),
         Column(f"{last}: by 2 or more", "integer"),
         Column(f"{last}: by 5 or more", "integer"),
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from advfrontier.bench.subject import Subject
     from advfrontier.frontier.stability import RankStability
 
-_WIDE, _HIGH = 2.5, 2.2  # inches of one panel
+_WIDE, _HIGH, _DPI = 2.5, 2.4, 200  # inches of one panel, and dots per inch
 _COLUMNS = 4  # panels side by side
 _SPLITS = {"train": "training models", "held-out": "held-out models"}
 _MOVING = 6  # models in colour where ranks are drawn
@@ -43,7 +43,7 @@ def draw_results(results: Results, folder: Path) -> dict[str, list[Path]]:
             common_legend(figure, columns=8)
             written[name] = [folder / f"{name}.{kind}" for kind in FORMATS]
             for path in written[name]:
-                figure.savefig(path, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
+                figure.savefig(path, dpi=_DPI, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
     return written
 
 
@@ -154,11 +154,11 @@ def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Itera
     """All curves, coloured by mean DOI over the norms, with the defence frontier."""
     from matplotlib import colormaps  # noqa: PLC0415 - an optional extra
     from matplotlib.cm import ScalarMappable  # noqa: PLC0415
-    from matplotlib.colors import Normalize  # noqa: PLC0415
+    from matplotlib.colors import ListedColormap, Normalize  # noqa: PLC0415
 
     scores = {model: 100 * doi for model, doi in results.mean_dois().items()}
     scale = Normalize(min(scores.values(), default=0.0), max(scores.values(), default=100.0))
-    colours = colormaps["viridis_r"]
+    colours = ListedColormap(colormaps["viridis"](np.linspace(0.88, 0, 256)))  # without yellow, pale on white
     named = len(scores) <= _NAMED
 
     def draw(axes: Axes, group: ModelGroup) -> None:
