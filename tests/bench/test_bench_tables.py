@@ -56,7 +56,7 @@ def subject(model, split, tiers, *, known=None, data="d", doubts=(), samples=Non
 
 def scored(model, split, baseline, tiers, straight):
     """A model known by its AOIs alone."""
-    found = subject(model, split, dict.fromkeys(tiers, [1.0]))
+    found = subject(model, split, {tier: [1.0] for tier in tiers})
     vars(found).update(
         aois={tier: Measure(value) for tier, value in tiers.items()},
         straight_aois=straight,
@@ -153,7 +153,7 @@ def test_totals_count_pairs_of_model_and_norm():
             vars(found).update(
                 aois={12000: Measure(0.95)}, straight_aois={12000: 0.89}, baseline=BaselineAOI(0.9, 0.9, 0.9)
             )
-    found = rows_by(baseline_tables.totals(norms, dict.fromkeys(norms, {"d": (2.0, 2.0)})), "what", "split")
+    found = rows_by(baseline_tables.totals(norms, {norm: {"d": (2.0, 2.0)} for norm in norms}), "what", "split")
     robust = "at least as strong at the reference radius"
     assert found[robust, "held-out"]["12k"] == Share(28, 39)
     assert found[robust, "all"]["12k"] == Share(62, 90)
@@ -211,7 +211,7 @@ def test_tables_of_a_pool():
     own = next(subject for subject in part.subjects if subject.model == "B").tiers[BUDGETS[0]]
     expected = np.mean(own) / np.mean(np.max([s.tiers[BUDGETS[0]] for s in part.subjects], axis=0))
     assert last["1k"] == pytest.approx(expected)
-    radii = [name for name in tables["ranks_by_radius"].records()[0] if name.startswith("rank at ")]
+    radii = [name for name in tables["ranks_by_2k"].records()[0] if name.startswith("rank at ")]
     assert "rank at 0.5" in radii
     assert len(radii) == 10
 
@@ -258,7 +258,7 @@ def test_models_in_doubt_are_bracketed_and_last_and_a_pool_of_them_has_no_doi():
     assert (steady["models"], steady["trusted at every tier"]) == (2, 1)
     assert (steady["same order at every tier"], steady["most that a DOI moves"]) == (None, None)
     assert "early_rejection" not in tables  # though `fine` lies below `masked` everywhere
-    assert [row["model"] for row in tables["ranks_by_radius"].records()] == ["fine"]
+    assert [row["model"] for row in tables["ranks_by_20"].records()] == ["fine"]
     assert any("in doubt: masked" in note for note in group.notes)
     alone, tables = group_of([masked])
     assert "doi" not in tables
@@ -314,7 +314,7 @@ def test_ranks_by_autoattack_are_read_off_its_lines_where_every_model_is_known()
         "flat": np.interp(ε, [0, 1.5, 4], [0.8, 0.6, 0.5]),
         "gone": np.interp(ε, [0, 0.5, 0.6], [1.0, 0.1, 0.0]),
     }
-    table = rows_by(model_tables.ranks_by_radius(by_lines, title=""), "model")
+    table = rows_by(model_tables.ranks_by_radius(by_lines, by="AutoAttack"), "model")
     for k, radius in enumerate(ε):
         order = sorted(by_hand, key=lambda model, k=k: -by_hand[model][k])
         assert [table[model,][f"rank at {radius!r}"] for model in order] == [1, 2, 3]

@@ -34,16 +34,9 @@ def ensembles(own: Mapping[int, Ensemble], paper: Mapping[int, Ensemble], *, nor
     seen = list(dict.fromkeys(key for table in tables for key in table))
     attacks, variants = [attack for attack, _ in seen], list(_VARIANTS.values())
     order = sorted(seen, key=lambda key: (attacks.index(key[0]), variants.index(key[1])))
-    return Table(
-        f"Ensembles in {SYMBOLS[norm]}",
-        (
-            Column(SYMBOLS[norm], key="attack"),
-            Column("runs"),
-            *tier_columns(own, "count"),
-            *tier_columns(paper, "count", "paper {}"),
-        ),
-        tuple((*key, *(table.get(key) for table in tables)) for key in order),
-    )
+    columns = (*tier_columns(own, "count"), *tier_columns(paper, "count", "paper {}"))
+    rows = tuple((*key, *(table.get(key) for table in tables)) for key in order)
+    return Table(f"Ensembles in {SYMBOLS[norm]}", (Column(SYMBOLS[norm], key="attack"), Column("runs"), *columns), rows)
 
 
 def _by_variant(ensemble: Ensemble) -> dict[tuple[str, str], int]:
@@ -64,12 +57,9 @@ def tiers(own: Mapping[int, Ensemble], subjects: Sequence[Subject], *, norm: str
         for tier, ensemble in own.items()
     ]
     columns = [
-        Column(SYMBOLS[norm], key="tier"),
-        Column("queries", "count"),
-        Column("runs", "integer"),
-        Column("AOI (%)", "fine", key="aoi"),
-        Column("no allocation passes (%)", "fine", key="bound"),
-    ]
+        Column(SYMBOLS[norm], key="tier"), Column("queries", "count"), Column("runs", "integer"),
+        Column("AOI (%)", "fine", key="aoi"), Column("no allocation passes (%)", "fine", key="bound"),
+    ]  # fmt: skip
     columns += [Column("AOI of held-out models (%)", "fine", key="aoi of held-out models")] if apart else []
     return Table(f"What each tier reaches in {SYMBOLS[norm]}", tuple(columns), tuple(rows))
 

@@ -140,11 +140,8 @@ def cases(subjects: Mapping[str, Sequence[Subject]]) -> Table:
         for case, norm, s, gain in extreme_cases(subjects)
     ]
     columns = (
-        Column("case"),
-        Column("norm", "norm"),
-        Column("model"),
-        Column("split"),
+        Column("case"), Column("norm", "norm"), Column("model"), Column("split"),
         Column("gain in points of AOI", "gain", key="gain"),
         Column("by all distances", "gain", key="gain by all distances"),
-    )
+    )  # fmt: skip
     return Table("Best and worst case against AutoAttack", columns, tuple(rows))

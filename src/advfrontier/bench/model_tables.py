@@ -4,7 +4,7 @@
 |---|---|
 | the model pool | `models` |
 | DOI at three tiers | `doi`, `doi_between_tiers` |
-| rank instability, by AutoAttack and by the largest tier | `ranks_by_radius`, `rank_moves`, `baseline_rank_moves` |
+| rank instability, by AutoAttack and by the largest tier | `ranks_by_radius`, `rank_moves` |
 | crossings past the reference ε | `crossings`, `crossing_pairs` |
 | early rejection | `early_rejection` |
 """
@@ -85,11 +85,9 @@ def doi_between_tiers(group: ModelGroup) -> Table:
         same_order = "yes" if len({tuple(table) for table in tables}) == 1 else "no"
         moved = max(np.ptp([table[model] for table in tables]).item() for model in group.steady)
     columns = (
-        Column("models", "integer"),
-        Column("trusted at every tier", "integer"),
-        Column("same order at every tier"),
+        Column("models", "integer"), Column("trusted at every tier", "integer"), Column("same order at every tier"),
         Column("most that a DOI moves (points)", "percent", key="most that a DOI moves"),
-    )
+    )  # fmt: skip
     row = (len(group.order), len(group.steady), same_order, moved)
     return Table("DOI between tiers", columns, (row,) if group.order else ())
 
@@ -122,61 +120,46 @@ def baseline_stability(group: ModelGroup) -> tuple[RankStability, RankStability]
     return rank_accuracies(lines, epsilons=grid), rank_stability(distances, epsilons=grid)
 
 
-def ranks_by_radius(found: RankStability | None, *, title: str) -> Table:
+def rankings(group: ModelGroup) -> dict[str, RankStability]:
+    """Ranks against ε by the largest tier; where there is a baseline by it too, and by the tier at the same radii."""
+    own, last = stability(group), tier_name(max(group.tiers))
+    by_lines, by_tier = baseline_stability(group) or (None, None)
+    found = {last: own, "AutoAttack": by_lines, f"{last} where AutoAttack was run": by_tier}
+    return {name: ranking for name, ranking in found.items() if ranking is not None}
+
+
+def ranks_by_radius(found: RankStability, *, by: str) -> Table:
     """Rank of every model at every radius, and how far it moves."""
-    if found is None:
-        return Table(title, (), ())
-    grid = found.epsilons.tolist()
-    at = (Column(f"ε = {ε:.3g}", "integer", key=f"rank at {ε!r}") for ε in grid)
+    at = (Column(f"ε = {ε:.3g}", "integer", key=f"rank at {ε!r}") for ε in found.epsilons.tolist())
     columns = (Column("model"), Column("ranks moved", "integer"), *at)
     rows = zip(found.models, found.moved.values(), found.ranks.tolist(), strict=True)
-    return Table(title, columns, tuple((model, moved, *ranks) for model, moved, ranks in rows))
+    return Table(f"Ranks by {by}", columns, tuple((model, moved, *ranks) for model, moved, ranks in rows))
 
 
-def rank_moves(found: RankStability | None) -> Table:
+def rank_moves(group: ModelGroup) -> Table:
     """How many models move by several ranks from radius to radius, and which moves most."""
+    rows = []
+    for by, found in rankings(group).items():
+        moved = list(found.moved.values())
+        by_two, by_five = (sum(ranks >= least for ranks in moved) for least in (2, 5))
+        most = found.models[moved.index(max(moved))] if max(moved) else None
+        ends = float(found.epsilons[0]), float(found.epsilons[-1])
+        rows.append((by, *ends, len(moved), by_two, by_five, most, max(moved)))
     columns = (
-        Column("models", "integer"),
-        Column("move by 2 or more", "integer"),
-        Column("by 5 or more", "integer"),
-        Column("most"),
+        Column("by"), Column("from ε", "size"), Column("to ε", "size"), Column("models", "integer"),
+        Column("move by 2 or more", "integer"), Column("by 5 or more", "integer"), Column("most"),
         Column("ranks", "integer"),
-    )
-    return Table("Ranks against the radius", columns, (_moves(found),) if found else ())
-
-
-def baseline_rank_moves(found: tuple[RankStability, RankStability] | None, *, last: str) -> Table:
-    """The same as AutoAttack orders the models, the radii it covers, and the largest tier at these radii."""
-    columns = (
-        *rank_moves(None).columns,
-        Column("from ε", "size"),
-        Column("to ε", "size"),
-        Column(f"{last}: by 2 or more", "integer"),
-        Column(f"{last}: by 5 or more", "integer"),
-    )
-    if found is None:
-        return Table("Ranks against the radius by AutoAttack", columns, ())
-    by_lines, by_tier = found
-    row = (*_moves(by_lines), float(by_lines.epsilons[0]), float(by_lines.epsilons[-1]), *_moves(by_tier)[1:3])
-    return Table("Ranks against the radius by AutoAttack", columns, (row,))
-
-
-def _moves(found: RankStability) -> tuple[Any, ...]:
-    moved = found.moved
-    most = max(moved, key=lambda model: moved[model])
-    by_two, by_five = (sum(each >= least for each in moved.values()) for least in (2, 5))
-    return len(moved), by_two, by_five, most if moved[most] else None, moved[most]
+    )  # fmt: skip
+    return Table("Ranks against the radius", columns, tuple(rows))
 
 
 def crossings(group: ModelGroup) -> Table:
     """How many pairs change places beyond the reference ε, and how many by more than chance may shift a curve."""
     columns = (
-        Column("ε", "number", key="epsilon"),
-        Column("pairs", "integer"),
-        Column("change places", "integer"),
+        Column("ε", "number", key="epsilon"), Column("pairs", "integer"), Column("change places", "integer"),
         Column("other samples may shift a curve by (points)", "percent", key="margin"),
         Column("change by more", "integer"),
-    )
+    )  # fmt: skip
     if group.reference is None:
         return Table("Crossings", columns, ())
     found = reversals(group.distances, reference=group.reference)
@@ -189,11 +172,9 @@ def crossing_pairs(group: ModelGroup) -> Table:
     """The pairs that change places beyond the reference ε, the widest first."""
     found = reversals(group.distances, reference=group.reference) if group.reference is not None else ()
     columns = (
-        Column("ahead at the reference"),
-        Column("overtaken by"),
-        Column("from ε on", "size", key="epsilon"),
+        Column("ahead at the reference"), Column("overtaken by"), Column("from ε on", "size", key="epsilon"),
         Column("lead in points", "percent", key="lead"),
-    )
+    )  # fmt: skip
     return Table(
         "Pairs that change places", columns, tuple((r.leader, r.overtaken_by, r.epsilon, r.lead) for r in found)
     )
@@ -217,16 +198,11 @@ def rejection(group: ModelGroup) -> tuple[str, tuple[str, ...]] | None:
 def early_rejection(group: ModelGroup) -> Table:
     """What the smallest tier rejects: the strongest of them, areas up to one E, and how many pairs it decides."""
     columns = (
-        Column("rejected"),
-        Column("at", key="tier"),
-        Column("AUREC", "size"),
-        Column("against"),
-        Column("at its", key="tier of the other"),
-        Column("its AUREC", "size", key="AUREC of the other"),
-        Column("pairs with one curve below", "integer"),
-        Column("decided by the smallest tier", "integer"),
+        Column("rejected"), Column("at", key="tier"), Column("AUREC", "size"), Column("against"),
+        Column("at its", key="tier of the other"), Column("its AUREC", "size", key="AUREC of the other"),
+        Column("pairs with one curve below", "integer"), Column("decided by the smallest tier", "integer"),
         Column("all it rejects", folds=True),
-    )
+    )  # fmt: skip
     found = rejection(group)
     if found is None:
         return Table("Early rejection", columns, ())
@@ -249,20 +225,14 @@ def _area(distances: NDArray[np.float64], limit: float) -> float | None:
 
 def tables(group: ModelGroup, *, title: str) -> dict[str, Table]:
     """All of them by name; those that have nothing to show are left out."""
-    last, own, baseline = tier_name(max(group.tiers)), stability(group), baseline_stability(group)
-    by_lines, by_tier = baseline or (None, None)
+    ranks = {by: ranks_by_radius(ranking, by=by) for by, ranking in rankings(group).items()}
     found = {
         "doi": doi(group, title=title),
         "doi_between_tiers": doi_between_tiers(group),
         "crossings": crossings(group),
         "crossing_pairs": crossing_pairs(group),
-        "rank_moves": rank_moves(own),
-        "ranks_by_radius": ranks_by_radius(own, title=f"Ranks by {last} in {title}"),
-        "autoattack_rank_moves": baseline_rank_moves(baseline, last=last),
-        "autoattack_ranks_by_radius": ranks_by_radius(by_lines, title=f"Ranks by AutoAttack in {title}"),
-        "ranks_at_autoattack_radii": ranks_by_radius(
-            by_tier, title=f"Ranks by {last} at AutoAttack's radii in {title}"
-        ),
+        "rank_moves": rank_moves(group),
+        **{f"ranks_by_{by.lower().replace(' ', '_')}": table for by, table in ranks.items()},
         "early_rejection": early_rejection(group),
     }
     return {name: table for name, table in found.items() if table.rows}

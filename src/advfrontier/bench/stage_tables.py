@@ -27,12 +27,9 @@ _SHOWN = 10  # failures written out
 def trace_table(traces: Mapping[str, Traces]) -> Table:
     """One line per record."""
     columns = (
-        Column("trace"),
-        Column("runs", "integer"),
-        Column("queries each", "integer"),
-        Column("samples", "integer"),
+        Column("trace"), Column("runs", "integer"), Column("queries each", "integer"), Column("samples", "integer"),
         Column("queries in all", "count"),
-    )
+    )  # fmt: skip
     rows = [
         (place, len(found.runs), int(found.queries[-1]), len(found.samples), found.counts.get("attack", 0))
         for place, found in traces.items()
@@ -112,15 +109,11 @@ def baseline_facts(found: KnownPoints, judged: BaselineAOI | None, *, norm: str,
 def status_table(standing: Status, *, workers: int) -> Table:
     """How far every stage has come in every norm, what is left in all, and what failed."""
     columns = (
-        Column("", key="stage"),
-        Column("models", "integer"),
-        Column("units", "count"),
-        Column("done", "count"),
+        Column("", key="stage"), Column("finished", "integer"), Column("units", "count"), Column("done", "count"),
         Column("queries left", "count"),
         Column(f"time with {workers} workers" if workers > 1 else "time", "duration", key="seconds left"),
-        Column("disk to come", "bytes", key="bytes left"),
-        Column("on disk", "bytes", key="bytes"),
-    )
+        Column("disk to come", "bytes", key="bytes left"), Column("on disk", "bytes", key="bytes"),
+    )  # fmt: skip
     rows = []
     for stage, norm in dict.fromkeys((part.stage, part.norm) for part in standing.parts):
         parts = [part for part in standing.parts if (part.stage, part.norm) == (stage, norm)]

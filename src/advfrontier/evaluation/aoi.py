@@ -49,19 +49,19 @@ class EvaluationAoi:
 
     def table(self) -> Table:
         """For people, without the runs."""
-        tiers = self.tiers if len(self.tiers) > 1 else {}
+        before = dict(list(self.tiers.items())[:-1])  # the last tier is the whole
         columns = (
             Column("model", folds=True),
             Column("norm", "norm"),
             Column("ensemble"),
-            Column("runs of the frontier", "integer"),
+            Column("traced runs", "integer"),
             Column("up to ε", "size"),
-            *(Column(f"AOI of {tier_name(tier)} (%)", "fine") for tier in tiers),
+            *(Column(f"AOI at {tier_name(tier)} (%)", "fine") for tier in before),
             Column("AOI (%)", "fine"),
-            Column("up to the 95th percentile (%)", "fine"),
+            Column("to the 95th percentile (%)", "fine"),
         )
-        row = (self.model, self.norm, self.ensemble, self.pool, self.E, *tiers.values(), self.aoi, self.winsorised)
-        return Table("", columns, (row,), self.flags)
+        row = (self.model, self.norm, self.ensemble, self.pool, self.E, *before.values(), self.aoi, self.winsorised)
+        return Table("AOI against the frontier of the traced runs", columns, (row,), self.flags)
 
 
 def evaluation_aoi(evaluation: Evaluation, places: Sequence[str]) -> EvaluationAoi:

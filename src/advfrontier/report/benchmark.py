@@ -50,9 +50,9 @@ _RANKS = (
     "and the reference."
 )
 _BASELINE_RANKS = (
-    "The same as AutoAttack orders the models, which is what the paper shows: at nine percentiles of the radii it was "
-    "run at, as far as it goes on every model, and the reference; between a model's own radii its accuracy is read off "
-    "straight lines. The last two columns are the largest tier at these radii."
+    "AutoAttack's order of the models, which is what the paper shows, is at nine percentiles of the radii it was run "
+    "at, as far as it goes on every model, and the reference; between a model's own radii its accuracy is read off "
+    "straight lines. Below it is the largest tier at the same radii."
 )
 _DOI = (
     "DOI in percent, and the rank at the largest tier. In brackets: a model whose distances at that tier cannot be "
@@ -155,7 +155,6 @@ class _Page:
 
     def models(self) -> dict[str, list[str]]:
         """The sections about models."""
-        baseline = self._stacked(self.groups, "autoattack_rank_moves")
         rejections = self._stacked(self.groups, "early_rejection")
         return {
             "Curves that cross beyond the reference radius": [
@@ -166,8 +165,8 @@ class _Page:
             "Ranks depend on the radius": [
                 _RANKS,
                 *self._figure("instability", "ranks against the radius"),
+                *([_BASELINE_RANKS] if "cases" in self.whole else []),
                 *self._stacked(self.groups, "rank_moves"),
-                *([_BASELINE_RANKS, *baseline] if baseline else []),
             ],
             "Models by DOI": [
                 _DOI,

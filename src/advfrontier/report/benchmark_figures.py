@@ -9,7 +9,7 @@ import numpy as np
 from advfrontier.bench.attack_tables import mean_growth
 from advfrontier.bench.baseline_tables import extreme_cases
 from advfrontier.bench.cells import axis_end
-from advfrontier.bench.model_tables import baseline_stability, crossing_pairs, rejection, stability
+from advfrontier.bench.model_tables import crossing_pairs, rankings, rejection
 from advfrontier.frontier.curve import Curve
 from advfrontier.report.numbers import SYMBOLS, size, tier
 from advfrontier.report.style import COLOURS, FORMATS, GREY, INK, RED, common_legend, draw_steps, panels, styled
@@ -57,7 +57,7 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
         _draw_case,
     )
     yield from _crossings(groups)
-    yield from _instability(groups, tier(max(results.budgets)))
+    yield from _instability(groups)
     yield from _curves(results, groups)
     yield from _rejections(groups)
 
@@ -116,20 +116,20 @@ def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, 
     yield from _drawn("crossings", [(t, (g, pairs[t][0][:2])) for t, g in groups if pairs[t]], draw)
 
 
-def _instability(groups: Sequence[tuple[str, ModelGroup]], last: str) -> Iterator[tuple[str, Figure]]:
+def _instability(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """Ranks by the largest tier, then by AutoAttack; those that move most in any panel in colour."""
-    own = [(title, group, found) for title, group in groups if (found := stability(group))]
-    other = [(title, group, both[0]) for title, group in groups if (both := baseline_stability(group))]
+    drawn = [(by, title, g, found) for title, g in groups for by, found in rankings(g).items() if " where " not in by]
+    drawn.sort(key=lambda entry: entry[0] == "AutoAttack")
     most: dict[str, int] = {}
-    for _, _, found in (*own, *other):
+    for _, _, _, found in drawn:
         most |= {model: max(moved, most.get(model, 0)) for model, moved in found.moved.items()}
     colours = _colours(sorted(most, key=lambda model: -most[model])[:_MOVING])
 
     def draw(axes: Axes, content: tuple[ModelGroup, RankStability]) -> None:
         _draw_ranks(axes, *content, colours)
 
-    entries = [(f"{title}, {last}" if other else title, (group, found)) for title, group, found in own]
-    entries += [(f"{title}, AutoAttack", (group, found)) for title, group, found in other]
+    several = len({by for by, *_ in drawn}) > 1
+    entries = [(f"{title}, {by}" if several else title, (group, found)) for by, title, group, found in drawn]
     yield from _drawn("instability", entries, draw)
 
 
