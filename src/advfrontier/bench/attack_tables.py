@@ -40,12 +40,12 @@ def ensembles(own: Mapping[int, Ensemble], paper: Mapping[int, Ensemble], *, nor
 
 
 def _by_variant(ensemble: Ensemble) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
+    queries_of: dict[tuple[str, str], int] = {}
     for name, queries in ensemble.queries.items():
         run = Run.parse(name)
         key = (run.attack, _VARIANTS[run.variant])
-        found[key] = found.get(key, 0) + queries
-    return found
+        queries_of[key] = queries_of.get(key, 0) + queries
+    return queries_of
 
 
 def tiers(own: Mapping[int, Ensemble], subjects: Sequence[Subject], *, norm: str) -> Table:
@@ -127,18 +127,18 @@ def mean_growth(subjects: Sequence[Subject]) -> dict[str, dict[int, float]]:
 
 def growth(subjects: Sequence[Subject], *, norm: str) -> Table:
     """Mean AOI against queries, over the models the ensembles were made from and over the others."""
-    found = mean_growth(subjects)
-    rows = [(queries, *(series[queries] for series in found.values())) for queries in subjects[0].growth]
-    columns = (Column("queries", "integer"), *(Column(split, "fine") for split in found))
+    growth_of = mean_growth(subjects)
+    rows = [(queries, *(series[queries] for series in growth_of.values())) for queries in subjects[0].growth]
+    columns = (Column("queries", "integer"), *(Column(split, "fine") for split in growth_of))
     return Table(f"Mean AOI against queries in {SYMBOLS[norm]}", columns, tuple(rows))
 
 
 def growth_at_tiers(subjects: Sequence[Subject], *, norm: str) -> Table:
     """The same at the tiers, and how far the held-out models stay behind."""
-    found = mean_growth(subjects)
-    rows = [(split, *(series[tier] for tier in subjects[0].tiers)) for split, series in found.items()]
-    if len(found) == len(SPLITS):
-        train, apart = (found[split] for split in SPLITS)
+    growth_of = mean_growth(subjects)
+    rows = [(split, *(series[tier] for tier in subjects[0].tiers)) for split, series in growth_of.items()]
+    if len(growth_of) == len(SPLITS):
+        train, apart = (growth_of[split] for split in SPLITS)
         rows.append(("difference", *(train[tier] - apart[tier] for tier in subjects[0].tiers)))
     columns = (Column("mean AOI of", key="split"), *tier_columns(subjects[0].tiers, "fine"))
     return Table(f"Mean AOI at the tiers in {SYMBOLS[norm]}", columns, tuple(rows))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from advfrontier.bench.subject import Subject
 
+    Entry = tuple[Subject, float, tuple[float, float] | None]
+
 _EQUAL = 1e-9  # accuracies are shares of the same samples: a hair's breadth keeps equal counts equal
 
 Radii = dict[str, tuple[float, ...]]  # data set → the radii to read accuracy at, the reference first
@@ -29,10 +31,10 @@ Radii = dict[str, tuple[float, ...]]  # data set → the radii to read accuracy 
 
 def robust_accuracy(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> Table:
     """Robust accuracy at the reference radius of each data set, then at its second, and so on."""
-    places = _places(subjects, radii)
-    compared = any(known for found in places for _, _, known in found)
+    entries = [entry for nth in range(_most(subjects, radii)) for entry in _at_radius(subjects, radii, nth)]
+    compared = any(known for _, _, known in entries)
     rows = []
-    for subject, epsilon, known in (entry for found in places for entry in found):
+    for subject, epsilon, known in entries:
         values = [accuracy_at(distances, epsilon) for distances in subject.tiers.values()]
         cells = [strong(value, when=known is not None and value <= known[0] + _EQUAL) for value in values]
         rows.append((subject.model, subject.split, epsilon, *((known or (None, None)) if compared else ()), *cells))
@@ -47,13 +49,16 @@ def robust_summary(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> T
     """On how many models of a split, or of all, a tier is at least as strong as the baseline, and by how much."""
     budgets = subjects[0].tiers
     rows: list[tuple[Any, ...]] = []
-    for place in range(len(_places(subjects, radii))):
+    for nth in range(_most(subjects, radii)):
         for split, group in grouped(subjects).items():
-            found = _at_place(group, radii, place)
-            gains = _gains(found)
+            entries = _at_radius(group, radii, nth)
+            gains = _gains(entries)
             if not gains:
                 continue
-            about = (split, ", ".join(f"{epsilon:g}" for epsilon in dict.fromkeys(epsilon for _, epsilon, _ in found)))
+            about = (
+                split,
+                ", ".join(f"{epsilon:g}" for epsilon in dict.fromkeys(epsilon for _, epsilon, _ in entries)),
+            )
             rows.append(("at least as strong", *about, *(_at_least_as_strong(gains, tier) for tier in budgets)))
             rows.append(("points below AutoAttack", *about, *(spread([g[tier] for g in gains]) for tier in budgets)))
     columns = (Column(SYMBOLS[norm], key="what"), Column("split"), Column("ε", key="epsilon"))
@@ -64,27 +69,25 @@ def robust_summary(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> T
     )
 
 
-def _places(subjects: Sequence[Subject], radii: Radii) -> list[list[tuple[Subject, float, tuple[float, float] | None]]]:
-    """Models at the first radius of their data set, at the second, and so on, with what the baseline found there."""
-    most = max((len(radii.get(subject.data, ())) for subject in subjects), default=0)
-    return [_at_place(subjects, radii, place) for place in range(most)]
+def _most(subjects: Sequence[Subject], radii: Radii) -> int:
+    """Radii of the data set that has most."""
+    return max((len(radii.get(subject.data, ())) for subject in subjects), default=0)
 
 
-def _at_place(
-    subjects: Sequence[Subject], radii: Radii, place: int
-) -> list[tuple[Subject, float, tuple[float, float] | None]]:
+def _at_radius(subjects: Sequence[Subject], radii: Radii, nth: int) -> list[Entry]:
+    """The models at the n-th radius of their data set, with the baseline's accuracy and queries where it was run."""
     return [
         (subject, epsilon, subject.known.at(epsilon) if subject.known is not None else None)
         for subject in subjects
-        for epsilon in radii.get(subject.data, ())[place : place + 1]
+        for epsilon in radii.get(subject.data, ())[nth : nth + 1]
     ]
 
 
-def _gains(found: Sequence[tuple[Subject, float, tuple[float, float] | None]]) -> list[dict[int, float]]:
+def _gains(entries: Sequence[Entry]) -> list[dict[int, float]]:
     """Of each model with a baseline, by how much each tier's accuracy is below it."""
     return [
         {tier: known[0] - accuracy_at(distances, epsilon) for tier, distances in subject.tiers.items()}
-        for subject, epsilon, known in found
+        for subject, epsilon, known in entries
         if known is not None
     ]
 
@@ -101,12 +104,12 @@ def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
         "AOI at least AutoAttack's": lambda _, group, tier: matched_aoi(group, tier),
         "the same by lines": lambda _, group, tier: matched_aoi(group, tier, straight=True),
         "at least as strong at the reference radius": lambda norm, group, tier: _at_least_as_strong(
-            _gains(_at_place(group, radii.get(norm, {}), 0)), tier
+            _gains(_at_radius(group, radii.get(norm, {}), 0)), tier
         ),
     }
     for what, count in counts.items():
         for split in (*SPLITS, ALL):
-            groups = [(norm, grouped(found).get(split, [])) for norm, found in subjects.items()]
+            groups = [(norm, grouped(own).get(split, [])) for norm, own in subjects.items()]
             parts = [[count(norm, group, tier) for norm, group in groups if group] for tier in budgets]
             summed = [Share(sum(part.count for part in each), sum(part.of for part in each)) for each in parts]
             if summed and summed[0].of:
@@ -120,13 +123,13 @@ def extreme_cases(subjects: Mapping[str, Sequence[Subject]]) -> list[tuple[str, 
 
     Of held-out models, if any has a baseline. Gains are differences of AOI, both by straight lines.
     """
-    found = [
+    every = [
         (norm, subject, subject.straight_aois[max(subject.tiers)] - subject.baseline.value)
         for norm, group in subjects.items()
         for subject in group
         if subject.baseline is not None
     ]
-    apart = [case for case in found if case[1].split == "held-out"] or found
+    apart = [case for case in every if case[1].split == "held-out"] or every
     if not apart:
         return []
     best, worst = max(apart, key=lambda case: case[2]), min(apart, key=lambda case: case[2])

@@ -74,7 +74,7 @@ class BaselineWork:
                 "same weights each time it is loaded"
             )
         with threads(self.terms.threads):
-            (found,) = baseline(
+            (result,) = baseline(
                 model,
                 read_images(self.samples, rows, clean),
                 clean.labels[rows],
@@ -85,14 +85,14 @@ class BaselineWork:
                 device=self.terms.device,
             ).results
         tensors = {
-            "robust": torch.tensor(found.robust),
-            "forwards": torch.tensor(found.forwards),
-            "backwards": torch.tensor(found.backwards),
+            "robust": torch.tensor(result.robust),
+            "forwards": torch.tensor(result.forwards),
+            "backwards": torch.tensor(result.backwards),
         }
-        words = {key: str(value) for key, value in found.counts.items()}
-        words |= {"seconds": f"{found.seconds:.3f}", "flags": json.dumps(found.flags)}
+        words = {key: str(value) for key, value in result.counts.items()}
+        words |= {"seconds": f"{result.seconds:.3f}", "flags": json.dumps(result.flags)}
         Store(self.place, writing=True).write(task.file, tensors, words)
-        return found.counts["attack"]
+        return result.counts["attack"]
 
 
 def baseline_to(
@@ -195,10 +195,10 @@ def load_baseline(place: str) -> KnownPoints:
     for radius in held["radii"]:
         robust, attack = [], 0
         for first, count in shards(held["data"]["samples"], held["shard"]):
-            found = store.read((task := RadiusTask(radius, first, count)).file)
-            if found is None:
+            stored = store.read((task := RadiusTask(radius, first, count)).file)
+            if stored is None:
                 raise FrontierError(f"{place} lacks {task}: type the command that made the record to go on")
-            tensors, words = found
+            tensors, words = stored
             robust.append(tensors["robust"].numpy())
             attack += int(words["attack"])
             flags.update(json.loads(words["flags"]))

@@ -57,8 +57,8 @@ class Calibration:
 def read_calibration(out: str, *, device: str, threads: int) -> Calibration:
     """The one that is stored for this device and number of threads, or an empty one."""
     content = open_folder(out).read(FILE)
-    found = Calibration(**json.loads(content)) if content else Calibration(device, threads)
-    return found if (found.device, found.threads) == (device, threads) else Calibration(device, threads)
+    stored = Calibration(**json.loads(content)) if content else Calibration(device, threads)
+    return stored if (stored.device, stored.threads) == (device, threads) else Calibration(device, threads)
 
 
 def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, threads: int) -> Calibration:
@@ -72,8 +72,8 @@ def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, th
     for norm in bench.benchmark.norms:
         unknown = [attack for attack in _attacks(bench, norm) if attack not in known.attacks.get(norm, {})]
         if unknown:
-            found = _measured(bench, known, able[0], norm, unknown)
-            known.attacks[norm] = {**known.attacks.get(norm, {}), **found}
+            rates = _measured(bench, known, able[0], norm, unknown)
+            known.attacks[norm] = {**known.attacks.get(norm, {}), **rates}
         if norm == common_norm and common in unknown:
             known.models[able[0].id] = known.common = known.attacks[norm][common]
     for model in able:
@@ -94,7 +94,7 @@ def _measured(
     """Seconds per query and sample of these attacks' base runs on one batch."""
     batch = choose(bench.samples(model), min(model.batch, bench.benchmark.data[model.data].samples), None)
     with tempfile.TemporaryDirectory(prefix="advfrontier-") as folder:
-        found = trace_to(
+        traces = trace_to(
             folder,
             str(model.source),
             batch,
@@ -105,7 +105,7 @@ def _measured(
             device=known.device,
             threads=known.threads,
         )
-        attacked = int((~found.misclassified).sum())
+        attacked = int((~traces.misclassified).sum())
         return {attack: _rate(folder, known, UnitName(attack, 0, len(batch)), attacked) for attack in attacks}
 
 

@@ -23,8 +23,8 @@ ALL = "all"  # in place of a split: the complete pool
 
 def grouped(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
     """By split, and all of them where there are several splits."""
-    found = {split: [subject for subject in subjects if subject.split == split] for split in SPLITS}
-    named: dict[str, list[Subject]] = {split: group for split, group in found.items() if group}
+    every = {split: [subject for subject in subjects if subject.split == split] for split in SPLITS}
+    named: dict[str, list[Subject]] = {split: group for split, group in every.items() if group}
     return {**named, ALL: list(subjects)} if len(named) > 1 else named
 
 

@@ -91,21 +91,21 @@ class ModelGroup:
     @cached_property
     def steady(self) -> tuple[str, ...]:
         """The models that no tier leaves doubt about, by DOI."""
-        return tuple(model for model in self.order if not any(model in found for found in self.doubts.values()))
+        return tuple(model for model in self.order if not any(model in doubted for doubted in self.doubts.values()))
 
     def rank(self, model: str) -> int | Doubted | None:
         """Rank by DOI at the largest tier."""
         if model not in self.order:
             return None
-        found = self.ranked[max(self.ranked)][model]
-        return Doubted(found.rank) if found.bracketed else found.rank
+        row = self.ranked[max(self.ranked)][model]
+        return Doubted(row.rank) if row.bracketed else row.rank
 
     def doi(self, model: str, tier: int) -> float | Doubted | None:
         """DOI at a tier; None where no model can be trusted."""
         if tier not in self.ranked:
             return None
-        found = self.ranked[tier][model]
-        return Doubted(found.doi.value) if found.bracketed else found.doi.value
+        row = self.ranked[tier][model]
+        return Doubted(row.doi.value) if row.bracketed else row.doi.value
 
     @property
     def notes(self) -> tuple[str, ...]:

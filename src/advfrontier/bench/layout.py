@@ -46,13 +46,13 @@ class Bench:
         named = self.benchmark.pool
         if named is None:
             return tuple(str(run) for run in pool_of(norm, classes=classes))
-        found = tuple(name for name in named if _exists(name, norm, classes))
-        if not found:
+        runs = tuple(name for name in named if _exists(name, norm, classes))
+        if not runs:
             raise FrontierError(
                 f"the pool of {self.benchmark.name} has no run in {norm}: found {', '.join(named)}; "
                 f"`advfrontier pool --norm {norm}` lists those there are"
             )
-        return found
+        return runs
 
     def samples(self, model: BenchmarkModel, *, download: bool = False) -> Samples:
         """The samples a model is evaluated on."""

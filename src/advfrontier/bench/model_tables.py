@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from advfrontier.sources.benchmark import BenchmarkModel
 
 
-def models(found: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -> Table:
+def models(listed: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -> Table:
     """The models of one data set in the order of the benchmark, with accuracy and their rank in every norm."""
-    data = found[0].data
-    named, apart = any(model.authors for model in found), any(model.baseline_batch != model.batch for model in found)
+    data = listed[0].data
+    named, apart = any(model.authors for model in listed), any(model.baseline_batch != model.batch for model in listed)
     columns = [Column(data, key="model"), *([Column("authors")] if named else []), Column("source", "code")]
     columns += [Column("trained in"), Column("split"), Column("batch", "integer")]
     columns += [Column("AutoAttack's batch", "integer")] if apart else []
     columns += [Column("accuracy", "percent")]
     columns += [Column(f"rank in {SYMBOLS[norm]}", "integer", key=f"rank in {norm}") for norm in groups]
     rows = []
-    for model in found:
+    for model in listed:
         clean = next((s.clean for group in groups.values() for s in group.subjects if s.model == model.id), None)
         row: list[Any] = [model.id, *([model.authors or None] if named else []), model.source]
         row += [", ".join(SYMBOLS[norm] for norm in model.trained) or None, model.split, model.batch]
         row += [model.baseline_batch] if apart else []
         rows.append((*row, clean, *(group.rank(model.id) for group in groups.values())))
-    told = {model.id: "; ".join(text for text in (model.origin, model.note) if text) for model in found}
+    told = {model.id: "; ".join(text for text in (model.origin, model.note) if text) for model in listed}
     notes = tuple(f"{model}: {text}" for model, text in told.items() if text)
     return Table(f"Models of {data}", tuple(columns), tuple(rows), notes)
 
@@ -62,7 +62,7 @@ def doi(group: ModelGroup, *, title: str) -> Table:
     rows = [(group.rank(model), model, *(group.doi(model, tier) for tier in group.tiers)) for model in group.order]
     notes = []
     for model in group.order:
-        flags = {tier: found[model] for tier, found in group.doubts.items() if model in found}
+        flags = {tier: doubted[model] for tier, doubted in group.doubts.items() if model in doubted}
         told = []
         for flag in dict.fromkeys(flag for each in flags.values() for flag in each):
             at = [tier_name(tier) for tier, each in flags.items() if flag in each]
@@ -124,26 +124,26 @@ def rankings(group: ModelGroup) -> dict[str, RankStability]:
     """Ranks against ε by the largest tier; where there is a baseline by it too, and by the tier at the same radii."""
     own, last = stability(group), tier_name(max(group.tiers))
     by_lines, by_tier = baseline_stability(group) or (None, None)
-    found = {last: own, "AutoAttack": by_lines, f"{last} where AutoAttack was run": by_tier}
-    return {name: ranking for name, ranking in found.items() if ranking is not None}
+    every = {last: own, "AutoAttack": by_lines, f"{last} where AutoAttack was run": by_tier}
+    return {name: ranking for name, ranking in every.items() if ranking is not None}
 
 
-def ranks_by_radius(found: RankStability, *, by: str) -> Table:
+def ranks_by_radius(ranking: RankStability, *, by: str) -> Table:
     """Rank of every model at every radius, and how far it moves."""
-    at = (Column(f"ε = {ε:.3g}", "integer", key=f"rank at {ε!r}") for ε in found.epsilons.tolist())
+    at = (Column(f"ε = {ε:.3g}", "integer", key=f"rank at {ε!r}") for ε in ranking.epsilons.tolist())
     columns = (Column("model"), Column("ranks moved", "integer"), *at)
-    rows = zip(found.models, found.moved.values(), found.ranks.tolist(), strict=True)
+    rows = zip(ranking.models, ranking.moved.values(), ranking.ranks.tolist(), strict=True)
     return Table(f"Ranks by {by}", columns, tuple((model, moved, *ranks) for model, moved, ranks in rows))
 
 
 def rank_moves(group: ModelGroup) -> Table:
     """How many models move by several ranks from radius to radius, and which moves most."""
     rows = []
-    for by, found in rankings(group).items():
-        moved = list(found.moved.values())
+    for by, ranking in rankings(group).items():
+        moved = list(ranking.moved.values())
         by_two, by_five = (sum(ranks >= least for ranks in moved) for least in (2, 5))
-        most = found.models[moved.index(max(moved))] if max(moved) else None
-        ends = float(found.epsilons[0]), float(found.epsilons[-1])
+        most = ranking.models[moved.index(max(moved))] if max(moved) else None
+        ends = float(ranking.epsilons[0]), float(ranking.epsilons[-1])
         rows.append((by, *ends, len(moved), by_two, by_five, most, max(moved)))
     columns = (
         Column("by"), Column("from ε", "size"), Column("to ε", "size"), Column("models", "integer"),
@@ -162,21 +162,23 @@ def crossings(group: ModelGroup) -> Table:
     )  # fmt: skip
     if group.reference is None:
         return Table("Crossings", columns, ())
-    found = reversals(group.distances, reference=group.reference)
+    reversed_pairs = reversals(group.distances, reference=group.reference)
     margin = curve_band(next(iter(group.distances.values()))).margin
-    pairs, wide = len(group.distances) * (len(group.distances) - 1) // 2, sum(r.lead > margin for r in found)
-    return Table("Crossings", columns, ((group.reference, pairs, len(found), margin, wide),))
+    pairs, wide = len(group.distances) * (len(group.distances) - 1) // 2, sum(r.lead > margin for r in reversed_pairs)
+    return Table("Crossings", columns, ((group.reference, pairs, len(reversed_pairs), margin, wide),))
 
 
 def crossing_pairs(group: ModelGroup) -> Table:
     """The pairs that change places beyond the reference ε, the widest first."""
-    found = reversals(group.distances, reference=group.reference) if group.reference is not None else ()
+    reversed_pairs = reversals(group.distances, reference=group.reference) if group.reference is not None else ()
     columns = (
         Column("ahead at the reference"), Column("overtaken by"), Column("from ε on", "size", key="epsilon"),
         Column("lead in points", "percent", key="lead"),
     )  # fmt: skip
     return Table(
-        "Pairs that change places", columns, tuple((r.leader, r.overtaken_by, r.epsilon, r.lead) for r in found)
+        "Pairs that change places",
+        columns,
+        tuple((r.leader, r.overtaken_by, r.epsilon, r.lead) for r in reversed_pairs),
     )
 
 
@@ -188,8 +190,8 @@ def rejection(group: ModelGroup) -> tuple[str, tuple[str, ...]] | None:
     first = min(group.tiers)
     early = {subject.model: subject.tiers[first] for subject in group.trusted}
     for reference in (model for model in group.order if model in early):
-        found = [model for model in group.order if model in early and model != reference]
-        rejected = tuple(model for model in found if lies_below(early[model], group.distances[reference]))
+        others = [model for model in group.order if model in early and model != reference]
+        rejected = tuple(model for model in others if lies_below(early[model], group.distances[reference]))
         if rejected:
             return reference, rejected
     return None
@@ -203,10 +205,10 @@ def early_rejection(group: ModelGroup) -> Table:
         Column("pairs with one curve below", "integer"), Column("decided by the smallest tier", "integer"),
         Column("all it rejects", folds=True),
     )  # fmt: skip
-    found = rejection(group)
-    if found is None:
+    decision = rejection(group)
+    if decision is None:
         return Table("Early rejection", columns, ())
-    reference, rejected = found
+    reference, rejected = decision
     first, last = min(group.tiers), max(group.tiers)
     early = {subject.model: subject.tiers[first] for subject in group.trusted}
     pairs = list(permutations(group.distances, 2))
@@ -226,7 +228,7 @@ def _area(distances: NDArray[np.float64], limit: float) -> float | None:
 def tables(group: ModelGroup, *, title: str) -> dict[str, Table]:
     """All of them by name; those that have nothing to show are left out."""
     ranks = {by: ranks_by_radius(ranking, by=by) for by, ranking in rankings(group).items()}
-    found = {
+    every = {
         "doi": doi(group, title=title),
         "doi_between_tiers": doi_between_tiers(group),
         "crossings": crossings(group),
@@ -235,4 +237,4 @@ def tables(group: ModelGroup, *, title: str) -> dict[str, Table]:
         **{f"ranks_by_{by.lower().replace(' ', '_')}": table for by, table in ranks.items()},
         "early_rejection": early_rejection(group),
     }
-    return {name: table for name, table in found.items() if table.rows}
+    return {name: table for name, table in every.items() if table.rows}

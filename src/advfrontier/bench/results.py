@@ -39,7 +39,7 @@ class NormResults:
 
     def tables(self) -> dict[str, Table]:
         """The tables about attacks, by name."""
-        found = {
+        every = {
             "ensembles": attack_tables.ensembles(self.ensembles, self.paper, norm=self.norm),
             "tiers": attack_tables.tiers(self.ensembles, self.subjects, norm=self.norm),
             "aoi": attack_tables.aoi(self.subjects, norm=self.norm),
@@ -49,7 +49,7 @@ class NormResults:
             "robust_accuracy": baseline_tables.robust_accuracy(self.subjects, self.radii, norm=self.norm),
             "robust_accuracy_summary": baseline_tables.robust_summary(self.subjects, self.radii, norm=self.norm),
         }
-        return {name: table for name, table in found.items() if table.rows}
+        return {name: table for name, table in every.items() if table.rows}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +70,11 @@ class Results:
 
     def tables(self) -> dict[str, Table]:
         """The tables over all norms, by name."""
-        found = {
+        every = {
             "totals": baseline_tables.totals({norm: part.subjects for norm, part in self.norms.items()}, self.radii),
             "cases": baseline_tables.cases({norm: part.subjects for norm, part in self.norms.items()}),
         }
-        return {name: table for name, table in found.items() if table.rows}
+        return {name: table for name, table in every.items() if table.rows}
 
     @property
     def radii(self) -> dict[str, dict[str, tuple[float, ...]]]:
@@ -83,13 +83,13 @@ class Results:
 
     def mean_dois(self) -> dict[str, float]:
         """Model → mean DOI at the largest tier over the groups in which it can be trusted, the best first."""
-        found: dict[str, list[float]] = {}
+        dois: dict[str, list[float]] = {}
         for _, group in self.groups():
             for model in group.order:
                 doi = group.doi(model, max(group.ranked))
                 if isinstance(doi, float):
-                    found.setdefault(model, []).append(doi)
-        means = {model: float(np.mean(values)) for model, values in found.items()}
+                    dois.setdefault(model, []).append(doi)
+        means = {model: float(np.mean(values)) for model, values in dois.items()}
         return dict(sorted(means.items(), key=lambda entry: -entry[1]))
 
     def model_tables(self) -> dict[str, Table]:
@@ -117,7 +117,7 @@ def norm_results(
     if not subjects:
         raise FrontierError(f"no model was traced in {norm}: expected at least one")
     ordered = tuple(sorted(subjects, key=lambda subject: (subject.split != SPLITS[0], bool(subject.doubts))))
-    known = {data: tuple(found) for data, found in (radii or {}).items()}
+    known = {data: tuple(own) for data, own in (radii or {}).items()}
     groups = {
         data: ModelGroup(
             norm,

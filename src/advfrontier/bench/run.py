@@ -154,7 +154,7 @@ class _Running:
         if not training:
             raise FrontierError(f"no training model was traced in {norm}: there is nothing to allocate on")
         pools = [self.traced[model.id, norm] for model in training]
-        found = allocate_into(
+        ensembles = allocate_into(
             self.bench.ensembles,
             [self.bench.trace(model, norm) for model in training],
             norm=norm,
@@ -162,8 +162,8 @@ class _Running:
             runs=[run for run in pools[0] if all(run in pool for pool in pools)],
             queries=self.bench.queries,
         )
-        self.say(f"{norm}: ensembles of {', '.join(str(ensemble.total) for ensemble in found.values())} queries")
-        return found
+        self.say(f"{norm}: ensembles of {', '.join(str(ensemble.total) for ensemble in ensembles.values())} queries")
+        return ensembles
 
     def _baseline(self, model: BenchmarkModel, norm: str) -> KnownPoints:
         """AutoAttack at the radii it was begun with, or at percentiles of the frontier, and at the reference radii."""

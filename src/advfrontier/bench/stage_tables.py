@@ -31,35 +31,35 @@ def trace_table(traces: Mapping[str, Traces]) -> Table:
         Column("queries in all", "count"),
     )  # fmt: skip
     rows = [
-        (place, len(found.runs), int(found.queries[-1]), len(found.samples), found.counts.get("attack", 0))
-        for place, found in traces.items()
+        (folder, len(trace.runs), int(trace.queries[-1]), len(trace.samples), trace.counts.get("attack", 0))
+        for folder, trace in traces.items()
     ]
-    notes = [f"{place}: {flag}" for place, found in traces.items() for flag in found.flags]
+    notes = [f"{folder}: {flag}" for folder, trace in traces.items() for flag in trace.flags]
     return Table("", columns, tuple(rows), tuple(notes))
 
 
 def trace_facts(traces: Mapping[str, Traces]) -> dict[str, Any]:
     """The same for programs, with the names of the runs and the passes by purpose."""
     return {
-        place: {
-            "norm": found.norm,
-            "runs": list(found.runs),
-            "queries": int(found.queries[-1]),
-            "samples": len(found.samples),
-            "counts": dict(found.counts),
-            "flags": [str(flag) for flag in found.flags],
+        folder: {
+            "norm": trace.norm,
+            "runs": list(trace.runs),
+            "queries": int(trace.queries[-1]),
+            "samples": len(trace.samples),
+            "counts": dict(trace.counts),
+            "flags": [str(flag) for flag in trace.flags],
         }
-        for place, found in traces.items()
+        for folder, trace in traces.items()
     }
 
 
 def allocation_tables(
-    norm: str, places: Sequence[str], ensembles: Mapping[int, Ensemble], files: Sequence[str]
+    norm: str, records: Sequence[str], ensembles: Mapping[int, Ensemble], files: Sequence[str]
 ) -> tuple[Table, Table]:
     """What every tier gives to which run; what it reaches and what none can pass."""
     runs = list(dict.fromkeys(run for ensemble in ensembles.values() for run in ensemble.runs))
     rows = [(run, *(ensemble.queries.get(run) for ensemble in ensembles.values())) for run in runs]
-    title = f"{SYMBOLS[norm]}, allocated on {len(places)} models"
+    title = f"{SYMBOLS[norm]}, allocated on {len(records)} models"
     given = Table(title, (Column("run"), *tier_columns(ensembles, "count")), tuple(rows))
     reached = attack_tables.tiers(ensembles, (), norm=norm)
     flags = dict.fromkeys(str(flag) for ensemble in ensembles.values() for flag in ensemble.flags)
@@ -67,7 +67,7 @@ def allocation_tables(
 
 
 def allocation_facts(
-    norm: str, places: Sequence[str], ensembles: Mapping[int, Ensemble], files: Sequence[str]
+    norm: str, records: Sequence[str], ensembles: Mapping[int, Ensemble], files: Sequence[str]
 ) -> dict[str, Any]:
     """The same for programs."""
     entries = {
@@ -81,10 +81,10 @@ def allocation_facts(
         }
         for (budget, ensemble), file in zip(ensembles.items(), files, strict=True)
     }
-    return {"norm": norm, "traces": list(places), "ensembles": entries}
+    return {"norm": norm, "traces": list(records), "ensembles": entries}
 
 
-def baseline_table(found: KnownPoints, judged: BaselineAOI | None, *, norm: str, place: str) -> Table:
+def baseline_table(points: KnownPoints, judged: BaselineAOI | None, *, norm: str, folder: str) -> Table:
     """Robust accuracy and queries at every radius, and the AOI where a frontier is known."""
     columns = (
         Column(f"ε in {SYMBOLS[norm]}", "size", key="epsilon"),
@@ -97,13 +97,13 @@ def baseline_table(found: KnownPoints, judged: BaselineAOI | None, *, norm: str,
             f"AOI of AutoAttack: {100 * judged.value:.2f} % by straight lines between these points, which prove "
             f"{100 * judged.low:.2f} to {100 * judged.high:.2f} %"
         )
-    notes += [*found.flags, *(judged.flags if judged else ()), f"record: {place}"]
-    return Table("", columns, tuple(zip(found.radii, found.accuracies, found.queries, strict=True)), tuple(notes))
+    notes += [*points.flags, *(judged.flags if judged else ()), f"record: {folder}"]
+    return Table("", columns, tuple(zip(points.radii, points.accuracies, points.queries, strict=True)), tuple(notes))
 
 
-def baseline_facts(found: KnownPoints, judged: BaselineAOI | None, *, norm: str, place: str) -> dict[str, Any]:
+def baseline_facts(points: KnownPoints, judged: BaselineAOI | None, *, norm: str, folder: str) -> dict[str, Any]:
     """The same for programs."""
-    return {"norm": norm, "record": place, **plain(found), "aoi": plain(judged)}
+    return {"norm": norm, "record": folder, **plain(points), "aoi": plain(judged)}
 
 
 def status_table(standing: Status, *, workers: int) -> Table:

@@ -77,8 +77,8 @@ class Status:
 
 def known_sum(values: Iterable[float | None]) -> float | None:
     """The sum; None if any of them is not known."""
-    found = list(values)
-    return None if None in found else sum(value for value in found if value is not None)
+    every = list(values)
+    return None if None in every else sum(value for value in every if value is not None)
 
 
 def estimated_status(bench: Bench, *, device: str, threads: int, measure: bool = True) -> Status:

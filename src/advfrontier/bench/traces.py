@@ -66,8 +66,8 @@ def trace_model(
 
 def read_traces(bench: Bench, model: BenchmarkModel, norm: str, runs: Sequence[str]) -> Traces:
     """What the benchmark asks for, and no more: a record may hold other runs, or longer ones, of an earlier file."""
-    found = load_traces(bench.trace(model, norm), runs=runs)
-    return found.thin(range(CHECKPOINT, bench.queries + 1, CHECKPOINT))
+    traces = load_traces(bench.trace(model, norm), runs=runs)
+    return traces.thin(range(CHECKPOINT, bench.queries + 1, CHECKPOINT))
 
 
 def classes_of(bench: Bench, model: BenchmarkModel, norm: str) -> int:

@@ -36,8 +36,8 @@ class Place:
         pairs = [text.partition("=") for text in self.source]
         if wrong := ["".join(pair) for pair in pairs if not pair[2]]:
             raise FrontierError(f"--source {wrong[0]}: expected MODEL=SOURCE, such as C8=mine.py:c8")
-        found = load_benchmark(name).with_sources({model: place for model, _, place in pairs})
-        return Bench(found, self.out or below("bench", folder_name(found.name)))
+        chosen = load_benchmark(name).with_sources({model: place for model, _, place in pairs})
+        return Bench(chosen, self.out or below("bench", folder_name(chosen.name)))
 
 
 _MACHINE, _PLACE = Machine(), Place()

@@ -94,9 +94,9 @@ def trace_command(
     done = {}
     for model in models:
         for each in norms(norm):
-            place = below(out, folder_name(model), each)
-            done[place] = trace_to(
-                place,
+            folder = below(out, folder_name(model), each)
+            done[folder] = trace_to(
+                folder,
                 model,
                 samples,
                 norm=each,
@@ -134,13 +134,13 @@ def allocate_command(
         The paper's algorithm as printed: one run a move, no swaps afterwards.
     """
     budgets = tuple(sorted({tier_queries(part) for part in budget.split(",")}))
-    for each, places in find_traces(traces, norms(norm)).items():
-        ensembles = allocate_traces(places, budgets=budgets, plain=plain)
+    for each, records in find_traces(traces, norms(norm)).items():
+        ensembles = allocate_traces(records, budgets=budgets, plain=plain)
         files = write_ensembles(out, ensembles)
         if json:
-            say_json(allocation_facts(each, places, ensembles, files))
+            say_json(allocation_facts(each, records, ensembles, files))
         else:
-            print_tables(*allocation_tables(each, places, ensembles, files))
+            print_tables(*allocation_tables(each, records, ensembles, files))
 
 
 def baseline_command(
@@ -169,10 +169,10 @@ def baseline_command(
     chosen = norms(norm)
     if len(chosen) != 1:
         raise FrontierError(f"--norm {norm}: expected one norm, because radii differ from norm to norm")
-    place = below(out, folder_name(model), chosen[0])
+    folder = below(out, folder_name(model), chosen[0])
     frontier = load_traces(at.trace).frontier() if at.trace else None
-    found = baseline_to(
-        place,
+    points = baseline_to(
+        folder,
         model,
         data.load(model),
         norm=chosen[0],
@@ -183,11 +183,11 @@ def baseline_command(
         progress=True,
         command=typed(),
     )
-    judged = baseline_aoi(found.radii, found.accuracies, frontier) if frontier is not None else None
+    judged = baseline_aoi(points.radii, points.accuracies, frontier) if frontier is not None else None
     if json:
-        say_json(baseline_facts(found, judged, norm=chosen[0], place=place))
+        say_json(baseline_facts(points, judged, norm=chosen[0], folder=folder))
     else:
-        print_tables(baseline_table(found, judged, norm=chosen[0], place=place))
+        print_tables(baseline_table(points, judged, norm=chosen[0], folder=folder))
 
 
 def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
@@ -200,9 +200,9 @@ def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
     trace
         Folder of traces that holds one of the same model on the same samples.
     """
-    places = find_places(trace, kind=TRACE)
-    found = [evaluation_aoi(evaluation, places) for evaluation in find_evaluations([record])]
+    records = find_places(trace, kind=TRACE)
+    scores = [evaluation_aoi(evaluation, records) for evaluation in find_evaluations([record])]
     if json:
-        say_json([each.facts() for each in found])
+        say_json([each.facts() for each in scores])
     else:
-        print_tables(*(table for each in found for table in (each.table(), each.runs)))
+        print_tables(*(table for each in scores for table in (each.table(), each.runs)))

@@ -44,8 +44,8 @@ class EvaluationAoi:
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
-        found: dict[str, Any] = plain({**vars(self), "runs": self.runs.records()})
-        return found
+        facts: dict[str, Any] = plain({**vars(self), "runs": self.runs.records()})
+        return facts
 
     def table(self) -> Table:
         """For people, without the runs."""
@@ -64,11 +64,11 @@ class EvaluationAoi:
         return Table("AOI against the frontier of the traced runs", columns, (row,), self.flags)
 
 
-def evaluation_aoi(evaluation: Evaluation, places: Sequence[str]) -> EvaluationAoi:
+def evaluation_aoi(evaluation: Evaluation, records: Sequence[str]) -> EvaluationAoi:
     """Find the trace of the same model and norm among these records, and compare sample by sample."""
-    place = _same_model(evaluation, places)
-    traces = load_traces(place)
-    check_same_samples(evaluation.samples, traces.samples, names=(evaluation.store.place, place))
+    folder = _same_model(evaluation, records)
+    traces = load_traces(folder)
+    check_same_samples(evaluation.samples, traces.samples, names=(evaluation.store.place, folder))
     frontier = traces.frontier()
     limit = epsilon_min(frontier).value
     whole = aoi(evaluation.distances, frontier)
@@ -76,7 +76,7 @@ def evaluation_aoi(evaluation: Evaluation, places: Sequence[str]) -> EvaluationA
         model=evaluation.model,
         norm=evaluation.norm,
         ensemble=evaluation.ensemble.name,
-        trace=place,
+        trace=folder,
         pool=len(traces.runs),
         tiers={tier: aoi(evaluation.distances_at(tier), frontier).value for tier in evaluation.ensemble.tiers},
         aoi=whole.value,
@@ -91,7 +91,7 @@ def _runs(evaluation: Evaluation, frontier: NDArray[np.float64], limit: float) -
     last = {run: np.asarray(table[-1]) for run, table in evaluation.trajectories.items()}
     rows = [
         (r.run, evaluation.ensemble.queries[r.run], aoi(last[r.run], frontier).value, r.wins, r.alone, r.loss)
-        for r in sorted(contributions(last, E=limit), key=lambda found: -found.loss)
+        for r in sorted(contributions(last, E=limit), key=lambda each: -each.loss)
     ]
     columns = (
         Column("run"),
@@ -104,19 +104,19 @@ def _runs(evaluation: Evaluation, frontier: NDArray[np.float64], limit: float) -
     return Table("", columns, tuple(rows))
 
 
-def _same_model(evaluation: Evaluation, places: Sequence[str]) -> str:
-    held = {place: Store(place).record() or {} for place in places}
-    in_norm = [place for place, record in held.items() if record.get("norm") == evaluation.norm]
+def _same_model(evaluation: Evaluation, records: Sequence[str]) -> str:
+    headers = {folder: Store(folder).record() or {} for folder in records}
+    in_norm = [folder for folder, header in headers.items() if header.get("norm") == evaluation.norm]
     if not in_norm:
-        found = ", ".join(sorted({str(record.get("norm")) for record in held.values()}))
+        norms = ", ".join(sorted({str(header.get("norm")) for header in headers.values()}))
         raise FrontierError(
-            f"no trace in {evaluation.norm}, which {evaluation.store.place} is in: found {found}; type "
+            f"no trace in {evaluation.norm}, which {evaluation.store.place} is in: found {norms}; type "
             f"`advfrontier trace MODEL --norm {evaluation.norm} --out …`"
         )
     mark = evaluation.record["model"]["fingerprint"]
-    same = [place for place in in_norm if held[place]["model"]["fingerprint"] == mark]
+    same = [folder for folder in in_norm if headers[folder]["model"]["fingerprint"] == mark]
     if not same:
-        names = ", ".join(held[place]["model"]["name"] for place in in_norm)
+        names = ", ".join(headers[folder]["model"]["name"] for folder in in_norm)
         raise FrontierError(
             f"no trace of {evaluation.model} ({mark[:8]}): found {names}; the frontier must be that of the same model"
         )

@@ -170,7 +170,7 @@ class _Page:
             ],
             "Models by DOI": [
                 _DOI,
-                *(as_markdown(found["doi"]) for found in self.groups.values() if "doi" in found),
+                *(as_markdown(tables["doi"]) for tables in self.groups.values() if "doi" in tables),
                 _DOI_TIERS,
                 *self._stacked(self.groups, "doi_between_tiers"),
             ],
@@ -187,9 +187,11 @@ class _Page:
     def _each(self, *names: str) -> list[str]:
         return [as_markdown(tables[name]) for tables in self.norms.values() for name in names if name in tables]
 
-    def _stacked(self, found: Mapping[str, Mapping[str, Table]], name: str, *, rows: int | None = None) -> list[str]:
+    def _stacked(
+        self, tables_of: Mapping[str, Mapping[str, Table]], name: str, *, rows: int | None = None
+    ) -> list[str]:
         """The tables of one name, one below the other as one; of each only the first rows if a number is given."""
-        tables = {title: tables[name].head(rows) for title, tables in found.items() if name in tables}
+        tables = {title: tables[name].head(rows) for title, tables in tables_of.items() if name in tables}
         return [as_markdown(stacked(name, Column("norm"), tables))] if tables else []
 
     def _figure(self, name: str, text: str) -> list[str]:

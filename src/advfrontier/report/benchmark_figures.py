@@ -67,21 +67,21 @@ def _drawn(
 ) -> Iterator[tuple[str, Figure]]:
     """One figure with a panel for each entry: its title, and what is drawn in it."""
     if entries:
-        figure, found = panels(len(entries), wide=_WIDE, high=_HIGH, columns=_COLUMNS)
-        for axes, (title, content) in zip(found, entries, strict=True):
+        figure, every_axes = panels(len(entries), wide=_WIDE, high=_HIGH, columns=_COLUMNS)
+        for axes, (title, content) in zip(every_axes, entries, strict=True):
             axes.set_title(title)
             draw(axes, content)
         yield name, figure
 
 
 def _draw_growth(axes: Axes, part: NormResults) -> None:
-    found = mean_growth(part.subjects)
+    growth = mean_growth(part.subjects)
     budgets = list(part.subjects[0].tiers)
-    for colour, (split, series) in zip(COLOURS, found.items(), strict=False):
+    for colour, (split, series) in zip(COLOURS, growth.items(), strict=False):
         shares = [100 * value for value in series.values()]
         axes.plot(list(series), shares, color=colour, label=_SPLITS[split])
         axes.plot(budgets, [100 * series[budget] for budget in budgets], color=colour, linestyle="", marker="o", ms=3)
-    low = 100 * min(series[budgets[0]] for series in found.values())
+    low = 100 * min(series[budgets[0]] for series in growth.values())
     margin = max(100 - low, 0.2)
     axes.set_ylim(low - margin, 100 + 0.1 * margin)
     axes.set_xlim(0, 1.02 * max(budgets))
@@ -103,7 +103,7 @@ def _draw_case(axes: Axes, content: tuple[str, Subject]) -> None:
 def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """The pair that changes places most beyond the reference radius."""
     pairs = {title: crossing_pairs(group).rows[:1] for title, group in groups}
-    colours = _colours(model for found in pairs.values() for row in found for model in row[:2])
+    colours = _colours(model for rows in pairs.values() for row in rows for model in row[:2])
 
     def draw(axes: Axes, content: tuple[ModelGroup, Sequence[str]]) -> None:
         group, models = content
@@ -118,34 +118,36 @@ def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, 
 
 def _instability(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """Ranks by the largest tier, then by AutoAttack; those that move most in any panel in colour."""
-    drawn = [(by, title, g, found) for title, g in groups for by, found in rankings(g).items() if " where " not in by]
+    drawn = [
+        (by, title, g, ranking) for title, g in groups for by, ranking in rankings(g).items() if " where " not in by
+    ]
     drawn.sort(key=lambda entry: entry[0] == "AutoAttack")
     most: dict[str, int] = {}
-    for _, _, _, found in drawn:
-        most |= {model: max(moved, most.get(model, 0)) for model, moved in found.moved.items()}
+    for _, _, _, ranking in drawn:
+        most |= {model: max(moved, most.get(model, 0)) for model, moved in ranking.moved.items()}
     colours = _colours(sorted(most, key=lambda model: -most[model])[:_MOVING])
 
     def draw(axes: Axes, content: tuple[ModelGroup, RankStability]) -> None:
         _draw_ranks(axes, *content, colours)
 
     several = len({by for by, *_ in drawn}) > 1
-    entries = [(f"{title}, {by}" if several else title, (group, found)) for by, title, group, found in drawn]
+    entries = [(f"{title}, {by}" if several else title, (group, ranking)) for by, title, group, ranking in drawn]
     yield from _drawn("instability", entries, draw)
 
 
-def _draw_ranks(axes: Axes, group: ModelGroup, found: RankStability, colours: dict[str, str]) -> None:
-    places = list(range(found.epsilons.size))
-    for model, ranks in zip(found.models, found.ranks.tolist(), strict=True):
+def _draw_ranks(axes: Axes, group: ModelGroup, ranking: RankStability, colours: dict[str, str]) -> None:
+    positions = list(range(ranking.epsilons.size))
+    for model, ranks in zip(ranking.models, ranking.ranks.tolist(), strict=True):
         if model in colours:
-            axes.plot(places, ranks, color=colours[model], marker="o", ms=2, label=model, zorder=3)
+            axes.plot(positions, ranks, color=colours[model], marker="o", ms=2, label=model, zorder=3)
         else:
-            axes.plot(places, ranks, color=GREY, linewidth=0.7, label="other models")
+            axes.plot(positions, ranks, color=GREY, linewidth=0.7, label="other models")
     if group.reference is not None:
-        for at in np.flatnonzero(np.isclose(found.epsilons, group.reference, rtol=1e-9, atol=0)):
+        for at in np.flatnonzero(np.isclose(ranking.epsilons, group.reference, rtol=1e-9, atol=0)):
             axes.axvline(float(at), color=INK, linewidth=0.7, linestyle="--", label="reference radius")
-    axes.set_xticks(places, [size(ε) if ε == int(ε) else f"{ε:.3g}" for ε in found.epsilons], rotation=60)
-    axes.set_ylim(len(found.models) + 0.5, 0.5)
-    axes.set_yticks(range(1, len(found.models) + 1, 1 + len(found.models) // 10))
+    axes.set_xticks(positions, [size(ε) if ε == int(ε) else f"{ε:.3g}" for ε in ranking.epsilons], rotation=60)
+    axes.set_ylim(len(ranking.models) + 0.5, 0.5)
+    axes.set_yticks(range(1, len(ranking.models) + 1, 1 + len(ranking.models) // 10))
     axes.set_xlabel(f"ε in {SYMBOLS[group.norm]}")
     axes.set_ylabel("rank")
 
@@ -181,8 +183,8 @@ def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Itera
 
 def _rejections(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """A model that the smallest tier rejects, and the one it is rejected against."""
-    found = {title: pair for title, group in groups if (pair := rejection(group))}
-    colours = _colours(model for reference, rejected in found.values() for model in (reference, rejected[0]))
+    decisions = {title: pair for title, group in groups if (pair := rejection(group))}
+    colours = _colours(model for reference, rejected in decisions.values() for model in (reference, rejected[0]))
 
     def draw(axes: Axes, content: tuple[ModelGroup, str, str]) -> None:
         group, reference, candidate = content
@@ -194,7 +196,7 @@ def _rejections(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str,
         draw_steps(axes, Curve.of(below), linestyle="--", **line)
         _curve_axes(axes, group.norm, axis_end([above, below]))
 
-    entries = [(title, (g, found[title][0], found[title][1][0])) for title, g in groups if title in found]
+    entries = [(title, (g, decisions[title][0], decisions[title][1][0])) for title, g in groups if title in decisions]
     yield from _drawn("early-rejection", entries, draw)
 
 

@@ -153,23 +153,23 @@ def _bare(cell: Any) -> Any:
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in record.items():
         if isinstance(value, Interval):
-            found |= {name: value.estimate, f"{name} low": value.low, f"{name} high": value.high}
+            flat |= {name: value.estimate, f"{name} low": value.low, f"{name} high": value.high}
         elif isinstance(value, BaselineAOI):
-            found |= {name: value.value, f"{name} low": value.low, f"{name} high": value.high}
+            flat |= {name: value.value, f"{name} low": value.low, f"{name} high": value.high}
         elif isinstance(value, Spread):
-            found |= {name: value.mean, f"{name} deviation": value.deviation}
+            flat |= {name: value.mean, f"{name} deviation": value.deviation}
         elif isinstance(value, Share):
-            found |= {name: value.count, f"{name} of": value.of}
+            flat |= {name: value.count, f"{name} of": value.of}
         elif isinstance(value, Doubted):
-            found |= {name: value.value, f"{name} in doubt": 1}
+            flat |= {name: value.value, f"{name} in doubt": 1}
         elif isinstance(value, tuple):
-            found |= {f"{name} low": value[0], f"{name} high": value[1]}
+            flat |= {f"{name} low": value[0], f"{name} high": value[1]}
         else:
-            found[name] = value
-    return found
+            flat[name] = value
+    return flat
 
 
 def _escape(text: str) -> str:

@@ -61,10 +61,10 @@ def panels(count: int, *, wide: float, high: float, columns: int) -> tuple[Figur
     across = min(count, columns)
     rows = -(-count // across)
     figure = Figure(figsize=(wide * across, high * rows), layout="constrained")
-    found = list(figure.subplots(rows, across, squeeze=False).flat)
-    for axes in found[count:]:
+    every_axes = list(figure.subplots(rows, across, squeeze=False).flat)
+    for axes in every_axes[count:]:
         axes.remove()
-    return figure, found[:count]
+    return figure, every_axes[:count]
 
 
 def draw_steps(axes: Axes, curve: Curve | CurveData, **line: Any) -> None:
