@@ -29,8 +29,6 @@ from advfrontier.threat.names import SYMBOLS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from advfrontier.bench.group import ModelGroup
     from advfrontier.frontier.stability import RankStability
     from advfrontier.sources.benchmark import BenchmarkModel
@@ -216,13 +214,9 @@ def early_rejection(group: ModelGroup) -> Table:
     decided = sum(lies_below(early[a], group.distances[b]) for a, b in pairs)
     own, other = early[rejected[0]], group.distances[reference]
     limit = epsilon_min(np.concatenate((own, other))).value
-    row = (rejected[0], tier_name(first), _area(own, limit), reference, tier_name(last), _area(other, limit))
+    areas = [aurec(distances, E=limit).value for distances in (own, other)]
+    row = (rejected[0], tier_name(first), areas[0], reference, tier_name(last), areas[1])
     return Table("Early rejection", columns, ((*row, below, decided, ", ".join(rejected)),))
-
-
-def _area(distances: NDArray[np.float64], limit: float) -> float | None:
-    """AUREC up to E; None where no sample was broken, so that there is no E."""
-    return aurec(distances, E=limit).value if limit else None
 
 
 def tables(group: ModelGroup, *, title: str) -> dict[str, Table]:

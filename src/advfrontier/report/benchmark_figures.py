@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _WIDE, _HIGH, _DPI = 2.5, 2.4, 200  # inches of one panel, and dots per inch
 _COLUMNS = 4  # panels side by side
 _SPLITS = {"train": "training models", "held-out": "held-out models"}
+_OTHERS, _REFERENCE = "other models", "reference radius"
 _MOVING = 6  # models in colour where ranks are drawn
 _NAMED = 12  # models that a legend names
 
@@ -40,7 +41,7 @@ def draw_results(results: Results, folder: Path) -> dict[str, list[Path]]:
     written = {}
     with styled():
         for name, figure in _figures(results):
-            common_legend(figure, columns=8)
+            common_legend(figure, columns=8, last=(_OTHERS, _REFERENCE))
             written[name] = [folder / f"{name}.{kind}" for kind in FORMATS]
             for path in written[name]:
                 figure.savefig(path, dpi=_DPI, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
@@ -110,7 +111,7 @@ def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, 
         for model in models:
             draw_steps(axes, Curve.of(group.distances[model]), color=colours[model], label=model)
         reference = group.reference or 0.0
-        axes.axvline(reference, color=INK, linewidth=0.7, linestyle="--", label="reference radius")
+        axes.axvline(reference, color=INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
         _curve_axes(axes, group.norm, max(axis_end(group.distances[model] for model in models), 1.3 * reference))
 
     yield from _drawn("crossings", [(t, (g, pairs[t][0][:2])) for t, g in groups if pairs[t]], draw)
@@ -141,10 +142,10 @@ def _draw_ranks(axes: Axes, group: ModelGroup, ranking: RankStability, colours: 
         if model in colours:
             axes.plot(positions, ranks, color=colours[model], marker="o", ms=2, label=model, zorder=3)
         else:
-            axes.plot(positions, ranks, color=GREY, linewidth=0.7, label="other models")
+            axes.plot(positions, ranks, color=GREY, linewidth=0.7, label=_OTHERS)
     if group.reference is not None:
         for at in np.flatnonzero(np.isclose(ranking.epsilons, group.reference, rtol=1e-9, atol=0)):
-            axes.axvline(float(at), color=INK, linewidth=0.7, linestyle="--", label="reference radius")
+            axes.axvline(float(at), color=INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
     axes.set_xticks(positions, [size(ε) if ε == int(ε) else f"{ε:.3g}" for ε in ranking.epsilons], rotation=60)
     axes.set_ylim(len(ranking.models) + 0.5, 0.5)
     axes.set_yticks(range(1, len(ranking.models) + 1, 1 + len(ranking.models) // 10))

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     from matplotlib.axes import Axes
@@ -73,11 +73,13 @@ def draw_steps(axes: Axes, curve: Curve | CurveData, **line: Any) -> None:
     axes.plot(ε, [*curve.accuracies, curve.accuracies[-1]], drawstyle="steps-post", **line)
 
 
-def common_legend(figure: Figure, *, columns: int) -> None:
-    """One legend below all panels, with every name once."""
+def common_legend(figure: Figure, *, columns: int, last: Collection[str] = ()) -> None:
+    """One legend below all panels, with every name once, some of them last."""
     named: dict[str, Any] = {}
     for axes in figure.axes:
         for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(name, line)
-    if named:
-        figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=min(columns, len(named)))
+    names = sorted(named, key=lambda name: name in last)
+    if names:
+        lines = [named[name] for name in names]
+        figure.legend(lines, names, loc="outside lower center", ncols=min(columns, len(names)))
