@@ -78,8 +78,9 @@ def print_tables(*tables: Table, stream: TextIO | None = None) -> None:
         if console is None or drawn is None or not fits(drawn, console):
             print("\n" * bool(k) + as_text(table), file=stream or sys.stdout)
             continue
-        parts = [Text(printable(table.title), style="bold"), drawn, *(Text(printable(note)) for note in table.notes)]
-        console.print(*(part for part in parts if part), sep="\n", end="\n" * (1 + (k + 1 < len(tables))))
+        title, notes = [Text(printable(table.title), style="bold")], [Text(printable(note)) for note in table.notes]
+        for part in ([Text()] if k else []) + (title if table.title else []) + [drawn, *notes]:
+            console.print(part)
 
 
 def as_text(table: Table) -> str:
