@@ -1,7 +1,10 @@
+import shutil
+from functools import partial
+
 import pytest
 from bench_nets import FILE
 
-from advfrontier.evaluation.bench import Bench
+from advfrontier.bench import Bench, run_benchmark
 from advfrontier.bench.benchmark import load_benchmark
 
 TINY = """
@@ -27,15 +30,30 @@ batch = 6
 """
 
 
+def write_tiny(folder, *, models=("plain", "noisy"), norms=("L2",), pool=("fmn", "ddn"), samples=8):
+    """Write a benchmark that takes a second, and open it in a folder."""
+    text = TINY.format(samples=samples, norms=list(norms), pool=list(pool))
+    for k, model in enumerate(models):
+        text += MODEL.format(id=model, nets=FILE, split="held-out" if k == 1 else "train")
+    (folder / "tiny.toml").write_text(text)
+    return Bench(load_benchmark(folder / "tiny.toml"), str(folder / "out"))
+
+
 @pytest.fixture
 def tiny(tmp_path):
-    """Write a benchmark that takes a second, and open it in a folder."""
+    """Make benchmarks in the folder of one test."""
+    return partial(write_tiny, tmp_path)
 
-    def make(*, models=("plain", "noisy"), norms=("L2",), pool=("fmn", "ddn"), samples=8):
-        text = TINY.format(samples=samples, norms=list(norms), pool=list(pool))
-        for k, model in enumerate(models):
-            text += MODEL.format(id=model, nets=FILE, split="held-out" if k == 1 else "train")
-        (tmp_path / "tiny.toml").write_text(text)
-        return Bench(load_benchmark(tmp_path / "tiny.toml"), str(tmp_path / "out"))
 
-    return make
+@pytest.fixture(scope="session")
+def finished_once(tmp_path_factory):
+    """The smallest one when it is done, and its results: not to be written to."""
+    bench = write_tiny(tmp_path_factory.mktemp("finished"))
+    return bench, run_benchmark(bench)
+
+
+@pytest.fixture
+def finished(finished_once, tmp_path):
+    """A copy of it."""
+    shutil.copytree(finished_once[0].out, tmp_path / "out")
+    return write_tiny(tmp_path)

@@ -1,18 +1,21 @@
 """What a benchmark writes: every table of the paper's experiments, as text, as JSON and as figures."""
 
 import json
-from dataclasses import replace
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from test_bench_experiment import subject
+from test_bench_tables import subject
 
-import advfrontier.report.experiment as report
-from advfrontier.evaluation.experiment import KnownPoints, ModelFacts, experiment, norm_experiment
+import advfrontier.report.benchmark as report
+import advfrontier.report.benchmark_figures as figures
+from advfrontier.bench import Results, model_tables, norm_results
+from advfrontier.bench.subject import KnownPoints
 from advfrontier.pool import paper_ensemble
-from advfrontier.report.experiment import results_json, results_markdown, write_experiment
+from advfrontier.report.benchmark import results_json, results_markdown, write_results
+from advfrontier.bench.benchmark import BenchmarkModel
 
 BUDGETS = (4000, 8000, 12000)
 HEADINGS = (
@@ -20,14 +23,20 @@ HEADINGS = (
     "Ensembles",
     "Attack optimality (AOI)",
     "AOI against the query budget",
-    "Best and worst case against AutoAttack",
     "Robust accuracy at the reference radius",
+    "Against AutoAttack",
     "Curves that cross beyond the reference radius",
     "Ranks depend on the radius",
     "Models by DOI",
     "Robustness curves and the defence frontier",
     "Rejecting a model early",
 )
+
+
+def model(name, source=None, *, split="train", batch=50, baseline_batch=50, **more):
+    return BenchmarkModel(
+        id=name, source=source, data="d", split=split, batch=batch, baseline_batch=baseline_batch, **more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,13 +68,18 @@ def made():
             )
         ensembles = {budget: paper_ensemble(f"paper-{budget // 1000}k", norm) for budget in BUDGETS}
         notes = ["no baseline: AutoAttack does not attack in L0"] if norm == "L0" else []
-        norms[norm] = norm_experiment(norm, subjects, ensembles, radii={"d": [0.8, 9.0]}, notes=notes)
-    facts = [
-        ModelFacts("A|B", "d", "train", 50, 50, "zoo:A", trained=("L1", "Linf")),
-        ModelFacts("C", "d", "train", 50, 20, "zoo:C", authors="Curie 1903", notes=("which of two is not known",)),
-        ModelFacts("F", "d", "held-out", 50, 50),
-    ]
-    return experiment("made", BUDGETS, norms, models=facts, failures=["F in L2, trace: out of memory"])
+        norms[norm] = norm_results(norm, subjects, ensembles, radii={"d": [0.8, 9.0]}, notes=notes)
+    models = (
+        model("A|B", "zoo:A", trained=("L1", "Linf")),
+        model("C", "zoo:C", baseline_batch=20, authors="Curie 1903", note="which of two is not known"),
+        model("F", split="held-out"),
+    )
+    return Results("made", BUDGETS, norms, models, ("F in L2, trace: out of memory",))
+
+
+def doi_rows(made, norm):
+    table = model_tables.doi(made.norms[norm].groups["d"], title="")
+    return {row["model"]: row for row in table.records()}
 
 
 def test_page_holds_every_table(made):
@@ -75,14 +89,14 @@ def test_page_holds_every_table(made):
     assert "no figures: matplotlib is not installed" in page
     assert "F in L2, trace: out of memory" in page
     assert "AutoAttack does not attack in L0" in page
-    assert "| — targets | – | 1600 | 3200 |" in page  # of sigma_zero, as the paper has it
+    assert "| sigma_zero | targets | – | 1,600 | 3,200 |" in page  # as the paper has it
     rows = [line for line in page.splitlines() if line.startswith("|")]
     assert not any("A|B" in row for row in rows)  # a bar would end the cell
     for first, second in pairwise(rows):
         if second.startswith("| :--"):
             assert first.count("|") == second.count("|")
-    best = made.norms["L2"].attacks.aoi[0]
-    assert f"{100 * best.tiers[4000]:.2f}" in page
+    best = made.norms["L2"].subjects[0]
+    assert f"{100 * best.aois[4000].value:.2f}" in page
 
 
 def lines_of(page, heading):
@@ -93,89 +107,91 @@ def lines_of(page, heading):
 
 def test_models_are_named_first_with_their_ranks_side_by_side(made):
     found = lines_of(results_markdown(made), "Models")
-    assert "| d | authors | source | trained in | split | batch | accuracy | rank in ℓ0 | rank in ℓ2 |" in found
-    clean = {s.model: 100 * np.mean(s.frontier > 0) for s in made.norms["L0"].subjects}
-    ranks = {row.facts.model: row.ranks for row in made.models}
-    first, second = ranks["A|B"], ranks["C"]
-    assert f"| A/B | – | `zoo:A` | ℓ1, ℓ∞ | train | 50 | {clean['A|B']:.1f} | {first['L0']} | {first['L2']} |" in found
-    assert (
-        f"| C | Curie 1903 | `zoo:C` | – | train | 50 (AutoAttack: 20) | {clean['C']:.1f} | {second['L0']} | "
-        f"{second['L2']} |" in found
+    columns = (
+        "d | authors | source | trained in | split | batch | AutoAttack's batch | accuracy | rank in ℓ0 | rank in ℓ2"
     )
-    assert "| F | – | – | – | held-out | 50 | – | – | – |" in found
+    assert f"| {columns} |" in found
+    clean = {s.model: 100 * np.mean(s.frontier > 0) for s in made.norms["L0"].subjects}
+    first, second = (tuple(doi_rows(made, norm)[name]["rank"] for norm in ("L0", "L2")) for name in ("A|B", "C"))
+    assert f"| A/B | – | `zoo:A` | ℓ1, ℓ∞ | train | 50 | 50 | {clean['A|B']:.1f} | {first[0]} | {first[1]} |" in found
+    assert f"| C | Curie 1903 | `zoo:C` | – | train | 50 | 20 | {clean['C']:.1f} | {second[0]} | {second[1]} |" in found
+    assert "| F | – | – | – | held-out | 50 | 50 | – | – | – |" in found
     assert "- C: which of two is not known" in found
 
 
-def test_a_doi_is_bracketed_at_the_tier_that_left_samples_unbroken(made):
+def test_a_doi_in_doubt_is_in_brackets_and_a_model_in_doubt_last(made):
     found = lines_of(results_markdown(made), "Models by DOI")
     for norm in ("L0", "L2"):
-        (row,) = [row for row in made.norms[norm].defences["d"].tables.doi.rows if row.model == "C"]
-        small, middle, large = (f"{100 * row.dois[budget]:.1f}" for budget in BUDGETS)
-        assert f"| {row.positions[12000]} | C | ({small}) | {middle} | {large} |" in found
+        row = doi_rows(made, norm)["C"]
+        small, middle, large = f"{100 * row['4k'].value:.1f}", f"{100 * row['8k']:.1f}", f"{100 * row['12k']:.1f}"
+        assert f"| {row['rank']} | C | ({small}) | {middle} | {large} |" in found
+        assert list(doi_rows(made, norm)) == ["C", "$D_1$", "A|B", "E"]
+        values = " | ".join(f"({100 * doi_rows(made, norm)['E'][name].value:.1f})" for name in ("4k", "8k", "12k"))
+        assert f"| (1) | E | {values} |" in found
     assert found.count("- C: 1 of 80 samples were never broken (at 4k)") == 2
     assert found.count("- E: the model is random") == 2
-    assert sum("2 of 4 models can be trusted at every tier. With these alone" in line for line in found) == 2
+    assert sum("| 4 | 2 | yes | 0.0 |" in line for line in found) == 2  # two of four are trusted at every tier
+    beyond = [figure for line in found for figure in re.findall(r"(?<![\d(])(?:100\.[1-9]|10[1-9]\.|1[1-9]\d\.)", line)]
+    assert beyond == []
 
 
 def test_flags_of_an_aoi_stand_below_its_table(made):
     found = lines_of(results_markdown(made), "Attack optimality (AOI)")
-    flagged = {row.model: row.flags for row in made.norms["L2"].attacks.aoi if row.flags}
-    assert flagged  # at 9 AutoAttack broke what the frontier left
-    for model, flags in flagged.items():
-        assert any("below the frontier" in flag for flag in flags)
-        assert f"- {model}: {'; '.join(flags)}" in found
+    flagged = made.norms["L2"].tables()["aoi"].notes
+    assert len(flagged) == 4  # at 9 AutoAttack broke what the frontier left
+    for note in flagged:
+        assert "below the frontier" in note
+        assert f"- {note}" in found
 
 
 def test_counts_are_given_for_all_models_and_over_all_norms(made):
     page = results_markdown(made)
     found = lines_of(page, "Attack optimality (AOI)")
-    tables = made.norms["L2"].attacks
-    everyone = tables.aoi_summaries[-1]
-    assert everyone.split == "all"
-    exact = " | ".join(f"{everyone.matched[budget]}/4" for budget in BUDGETS)
-    straight = " | ".join(f"{everyone.matched_straight[budget]}/4" for budget in BUDGETS)
-    blank = " | ".join([""] * (1 + len(tables.aoi[0].paper)))
-    assert f"| *at least AutoAttack* | all | {blank} | {exact} | {straight} |  |" in found
-    assert f"| AOI at least AutoAttack's | all | {exact} |" in found
-    assert f"| the same by lines | all | {straight} |" in found
-    robust = {(s.place, s.split): s for s in tables.robust.summaries}
-    assert {place for place, _ in robust} == {1}  # AutoAttack was not run at the first radius
-    assert robust[1, "all"].compared == 4
+    tables = made.norms["L2"].tables()
+    everyone = tables["aoi_summary"].records()[-1]
+    assert (everyone["what"], everyone["split"]) == ("at least AutoAttack", "all")
+    exact = " | ".join(f"{everyone[name].count}/4" for name in ("4k", "8k", "12k"))
+    straight = " | ".join(f"{everyone[f'{name} by lines'].count}/4" for name in ("4k", "8k", "12k"))
+    assert f"| at least AutoAttack | all | 4 | – | {exact} | {straight} |" in found
+    against = lines_of(page, "Against AutoAttack")
+    assert f"| AOI at least AutoAttack's | all | {exact} |" in against
+    assert f"| the same by lines | all | {straight} |" in against
+    robust = tables["robust_accuracy_summary"].records()
+    assert {row["epsilon"] for row in robust} == {"9"}  # AutoAttack was not run at the first radius
+    assert robust[-2]["4k"].of == 4
     assert not any("at least as strong at the reference" in line for line in page.splitlines())
-
-
-def test_one_case_alone_is_not_told_twice(made):
-    best, _ = made.cases
-    page = results_markdown(replace(made, cases=(best, best)))
-    (line,) = [line for line in lines_of(page, "Best and worst case against AutoAttack") if line.startswith("- ")]
-    assert line.startswith(f"- Only: {best.model} (")
 
 
 def test_ranks_by_autoattack_stand_beside_ours(made):
     found = lines_of(results_markdown(made), "Ranks depend on the radius")
-    (headings,) = [line for line in found if line.startswith("| AutoAttack |")]
-    assert headings.endswith("| radii | 12k: by 2 or more | 12k: by 5 or more |")
-    both = made.norms["L2"].defences["d"].tables.baseline_instability
-    (row,) = [line for line in found[found.index(headings) :] if line.startswith("| ℓ2 |")]
-    assert row.startswith(f"| ℓ2 | 3 | {both.baseline.by_two} | {both.baseline.by_five} |")
-    assert not [line for line in found[found.index(headings) :] if line.startswith("| ℓ0 |")]  # no AutoAttack there
+    by_lines, by_tier = model_tables.baseline_stability(made.norms["L2"].groups["d"])
+    for by, ranking in (("AutoAttack", by_lines), ("12k where AutoAttack was run", by_tier)):
+        moved = list(ranking.moved.values())
+        (row,) = [line for line in found if line.startswith(f"| ℓ2 | {by} |")]
+        assert f"| 3 | {sum(m >= 2 for m in moved)} | {sum(m >= 5 for m in moved)} |" in row
+    assert [line.split(" | ")[1] for line in found if line.startswith("| ℓ0 |")] == ["12k"]  # no AutoAttack there
 
 
 def test_json_holds_the_same_numbers(made):
     content = json.loads(json.dumps(results_json(made), allow_nan=False))
-    table = content["norms"]["L2"]["attacks"]
-    assert [row["tiers"]["8000"] for row in table["aoi"]] == [r.tiers[8000] for r in made.norms["L2"].attacks.aoi]
-    (reference,) = {row["epsilon"] for row in table["robust"]["rows"] if row["baseline"] is not None}
+    tables = content["norms"]["L2"]["tables"]
+    subjects = made.norms["L2"].subjects
+    assert [row["8k"] for row in tables["aoi"]["rows"]] == [s.aois[8000].value for s in subjects]
+    assert tables["aoi"]["rows"][0]["AutoAttack"]["low"] == subjects[0].baseline.low
+    (reference,) = {row["epsilon"] for row in tables["robust_accuracy"]["rows"] if row["AutoAttack"] is not None}
     assert reference == 9.0  # AutoAttack was not run at the other
-    assert content["norms"]["L0"]["defences"]["d"]["doi"]["rows"]
-    assert content["norms"]["L2"]["defences"]["d"]["baseline_instability"]["baseline"]["ranks"]["C"]
-    assert [row["facts"]["model"] for row in content["models"]] == ["A|B", "C", "F"]
-    assert {total["split"] for total in content["totals"]} == {"train", "held-out", "all"}
-    assert content["cases"][0]["gain"] >= content["cases"][1]["gain"]
+    groups = content["norms"]["L2"]["data"]["d"]["tables"]
+    assert groups["doi"]["rows"][-1]["12k"] == {"value": doi_rows(made, "L2")["E"]["12k"].value, "in_doubt": True}
+    assert [row["model"] for row in groups["ranks_by_autoattack"]["rows"]] == ["A|B", "C", "$D_1$"]
+    assert [row["model"] for row in content["models"]["d"]["rows"]] == ["A|B", "C", "F"]
+    assert {row["split"] for row in content["tables"]["totals"]["rows"]} == {"train", "held-out", "all"}
+    best, worst = content["tables"]["cases"]["rows"]
+    assert best["gain"] >= worst["gain"]
+    assert len(tables["growth"]["rows"]) == len(subjects[0].growth)
 
 
 def test_every_figure_is_drawn_and_linked(made, tmp_path):
-    written = write_experiment(made, tmp_path)
+    written = write_results(made, tmp_path)
     names = {"growth", "cases", "crossings", "instability", "curves", "early-rejection"}
     assert {path.stem for path in written} == names | {"results"}
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
@@ -186,8 +202,21 @@ def test_every_figure_is_drawn_and_linked(made, tmp_path):
     assert [heading for heading in HEADINGS if f"## {heading}" in page] == list(HEADINGS)
 
 
+def test_a_model_has_one_colour_in_all_panels_of_a_figure(made):
+    drawn = dict(figures._figures(made))
+    for name in ("crossings", "instability", "curves", "early-rejection"):
+        colours = {}
+        for axes in drawn[name].axes:
+            for line in axes.get_lines():
+                model = str(line.get_label()).split(" at ")[0]
+                if not model.startswith("_"):
+                    colours.setdefault(model, set()).add(str(line.get_color()))
+        assert {"C", "A|B"} & set(colours) or {"C", "$D_1$"} <= set(colours)
+        assert [model for model, found in colours.items() if len(found) > 1] == []
+
+
 def test_without_matplotlib_the_rest_is_written(made, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "drawable", lambda: False)
-    written = write_experiment(made, tmp_path)
+    written = write_results(made, tmp_path)
     assert {Path(path).name for path in written} == {"results.md", "results.json"}
     assert "advfrontier[figures]" in (tmp_path / "results.md").read_text(encoding="utf-8")

@@ -9,17 +9,18 @@ import pytest
 import torch
 from bench_nets import FILE as NETS
 
+from advfrontier.bench import Bench, allocation, baselines, calibrate, run_benchmark, status
+from advfrontier.bench import run as running
+from advfrontier.bench.baselines import baseline_to, load_baseline, radii_of
+from advfrontier.bench.status import disk_used
 from advfrontier.engine import Oracle
 from advfrontier.evaluation.baseline import AtRadius, Baseline
-from advfrontier.evaluation.bench import Bench, allocating, baselines, calibrate, disk_used, run_benchmark, status
-from advfrontier.evaluation.bench import run as running
-from advfrontier.evaluation.bench.baselines import baseline_to, load_baseline, radii_of
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.evaluation.units import UnitWork
 from advfrontier.frontier import aoi
 from advfrontier.pool import Ensemble
-from advfrontier.report.experiment import write_experiment
-from advfrontier.sources import load_data
+from advfrontier.report.benchmark import write_results
+from advfrontier.sources import load_samples
 from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.store import Store, UnitName
 
@@ -62,7 +63,7 @@ def test_small_benchmark_goes_from_nothing_to_its_tables_and_then_repeats_nothin
     bench = Bench(small, str(tmp_path))
     began = time.process_time()  # not the clock on the wall: the machine may be busy with other things
     found = run_benchmark(bench)
-    written = write_experiment(found, bench.results)
+    written = write_results(found, bench.results)
     assert time.process_time() - began < 180
     assert found.failures == ()
     assert list(found.norms) == ["L0", "L1", "L2", "Linf"]
@@ -77,15 +78,15 @@ def test_small_benchmark_goes_from_nothing_to_its_tables_and_then_repeats_nothin
         assert tiers[1].contains(tiers[0])
         held_out = load_traces(bench.trace(small["F5"], norm))
         by_hand = aoi(held_out.best(tiers[2].queries), held_out.frontier()).value
-        table = json.loads((Path(bench.results) / "results.json").read_text())["norms"][norm]["attacks"]
-        (row,) = [row for row in table["aoi"] if row["model"] == "F5"]
-        assert row["tiers"]["150"] == by_hand
+        tables = json.loads((Path(bench.results) / "results.json").read_text())["norms"][norm]["tables"]
+        (row,) = [row for row in tables["aoi"]["rows"] if row["model"] == "F5"]
+        assert row["150"] == by_hand
 
     before = files(tmp_path)
     units.clear()
     passes.clear()
     again = run_benchmark(bench)
-    write_experiment(again, bench.results)
+    write_results(again, bench.results)
     assert units == []
     assert passes == [16] * 12  # three models in four norms are recognised by their answers
     assert status(bench).queries == 0
@@ -114,13 +115,11 @@ def test_adding_runs_models_samples_and_norms_does_only_what_is_missing(tiny, un
     assert sorted(unit[2:] for unit in units) == [("ddn", 6), ("fmn", 6)]  # the first six are a whole unit, and stay
 
 
-def test_ensembles_are_made_again_only_if_what_they_rest_on_changed(tiny, monkeypatch):
-    bench = tiny()
-    run_benchmark(bench)
+def test_ensembles_are_made_again_only_if_what_they_rest_on_changed(finished, tiny, monkeypatch):
     calls = []
-    before = allocating.allocate
-    monkeypatch.setattr(allocating, "allocate", lambda *a, **k: calls.append(1) or before(*a, **k))
-    run_benchmark(bench)
+    before = allocation.allocate
+    monkeypatch.setattr(allocation, "allocate", lambda *a, **k: calls.append(1) or before(*a, **k))
+    run_benchmark(finished)
     assert calls == []
     run_benchmark(tiny(pool=("fmn", "ddn", "pdgd")))
     assert calls == [1]
@@ -130,39 +129,38 @@ def with_budgets(bench, *budgets):
     return Bench(bench.benchmark.model_copy(update={"budgets": budgets}), bench.out)
 
 
-def test_only_the_benchmarks_own_pool_is_judged_against(tiny, tmp_path):
-    run_benchmark(tiny(pool=("fmn", "ddn", "pdgd")))
+def test_only_the_benchmarks_own_pool_is_judged_against(finished, tiny, tmp_path):
     fewer = run_benchmark(tiny(pool=("fmn",)))
     alone = run_benchmark(Bench(tiny(pool=("fmn",)).benchmark, str(tmp_path / "alone")))
     for one, other in zip(fewer.norms["L2"].subjects, alone.norms["L2"].subjects, strict=True):
-        assert np.array_equal(one.frontier, other.frontier)  # what ddn and pdgd left there does not count
-    (tier, *_) = fewer.norms["L2"].attacks.tiers
-    train = next(s for s in fewer.norms["L2"].attacks.aoi_summaries if s.split == "train")
-    assert train.tiers[tier.tier].mean == pytest.approx(tier.aoi)  # the two tables of one page agree
+        assert np.array_equal(one.frontier, other.frontier)  # what ddn left there does not count
+    tables = fewer.norms["L2"].tables()
+    tier, *_ = tables["tiers"].records()
+    (train,) = [row for row in tables["aoi_summary"].records() if row["split"] == "train"]
+    assert train[tier["tier"]].mean == pytest.approx(tier["aoi"])  # the two tables of one page agree
     raised = run_benchmark(with_budgets(tiny(pool=("fmn",)), 60, 110))  # the leftovers end at 80 queries
     assert raised.failures == ()
-    assert raised.norms["L2"].attacks.aoi[0].tiers[110] == 1
+    assert raised.norms["L2"].subjects[0].aois[110].value == 1
 
 
-def test_longer_traces_of_larger_budgets_change_nothing(tiny, tmp_path):
-    bench = tiny()
-    run_benchmark(with_budgets(bench, 60, 160))
-    after = run_benchmark(bench)
-    fresh = run_benchmark(Bench(bench.benchmark, str(tmp_path / "fresh")))
+def test_longer_traces_of_larger_budgets_change_nothing(finished, finished_once):
+    fresh_bench, fresh = finished_once
+    run_benchmark(with_budgets(finished, 60, 160))
+    after = run_benchmark(finished)
     for one, other in zip(after.norms["L2"].subjects, fresh.norms["L2"].subjects, strict=True):
         assert np.array_equal(one.frontier, other.frontier)
         assert one.growth == other.growth
-    files_of = [Path(place) / "ensembles" / "L2-80.toml" for place in (bench.out, tmp_path / "fresh")]
+    files_of = [Path(place) / "ensembles" / "L2-80.toml" for place in (finished.out, fresh_bench.out)]
     assert files_of[0].read_text() == files_of[1].read_text()
 
 
-def test_what_fails_is_named_and_the_rest_is_done(tiny):
+def test_what_fails_is_named_and_the_rest_is_done(finished, tiny):
     bench = tiny(models=("plain", "noisy", "lost"))
     found = run_benchmark(bench)
     (failure,) = found.failures
     assert failure.startswith("lost in L2, trace: ")
     assert "these weights were lost" in failure
-    assert [row.model for row in found.norms["L2"].attacks.aoi] == ["plain", "noisy"]
+    assert [subject.model for subject in found.norms["L2"].subjects] == ["plain", "noisy"]
     assert "lost is missing: it failed" in found.norms["L2"].notes
     (known,) = status(bench).failures
     assert (known.model, known.norm, known.stage) == ("lost", "L2", "trace")
@@ -187,9 +185,8 @@ def test_unit_that_fails_is_named_and_done_by_the_next_run(tiny, monkeypatch):
     assert status(bench).failures == ()
 
 
-def test_killed_at_any_unit_the_same_command_goes_on_to_the_same_results(tiny, tmp_path, monkeypatch):
-    whole = Bench(tiny().benchmark, str(tmp_path / "whole"))
-    expected = run_benchmark(whole)
+def test_killed_at_any_unit_the_same_command_goes_on_to_the_same_results(tiny, finished_once, monkeypatch):
+    _, expected = finished_once
     bench = tiny()
     before = UnitWork.__call__
     for done in (1, 3):
@@ -221,12 +218,12 @@ def test_status_says_what_is_left_and_what_it_will_cost(tiny):
     estimated = status(bench, known)
     assert estimated.seconds > 0
     began = disk_used(bench.out)
-    experiment = run_benchmark(bench)
+    results = run_benchmark(bench)
     units = [path for path in Path(bench.out).rglob("*.safetensors") if "units" in path.parts]
     size = sum(path.stat().st_size for path in units)
     assert size == pytest.approx(estimated.bytes, rel=0.25)
     assert disk_used(bench.out) > began + size
-    write_experiment(experiment, bench.results)
+    write_results(results, bench.results)
     after = status(bench, known)
     assert (after.queries, after.seconds, after.bytes) == (0, 0, 0)
     assert after.results
@@ -297,19 +294,20 @@ def fast_attack(model, images, labels, *, norm, radii, **_):
     return Baseline(norm, tuple(found))
 
 
-def test_baseline_keeps_its_radii_when_the_frontier_moves(tiny, monkeypatch):
+def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkeypatch):
     calls = []
     monkeypatch.setattr(baselines, "baseline", lambda *a, **k: calls.append(k["radii"][0]) or fast_attack(*a, **k))
-    bench = with_baseline(tiny())
+    bench = with_baseline(finished)
     assert sum(part.units for part in status(bench).parts if part.stage == "baseline") == 2 * 10 * 2
     found = run_benchmark(bench)
     assert found.failures == ()
-    rows = {row.model: row for row in found.norms["L2"].attacks.robust.rows}
-    assert rows["plain"].epsilon == 1.1
-    assert rows["plain"].baseline_queries == 10
-    for row in found.norms["L2"].attacks.aoi:
-        assert row.baseline.low <= row.baseline.value <= row.baseline.high
-    assert found.cases is not None
+    tables = found.norms["L2"].tables()
+    rows = {row["model"]: row for row in tables["robust_accuracy"].records()}
+    assert rows["plain"]["epsilon"] == 1.1
+    assert rows["plain"]["AutoAttack queries"] == 10
+    for row in tables["aoi"].records():
+        assert row["AutoAttack"].low <= row["AutoAttack"].value <= row["AutoAttack"].high
+    assert set(found.tables()) == {"totals", "cases"}
     assert "AutoAttack on plain: a warning" in found.norms["L2"].notes
     radii = {model: radii_of(bench.baseline(bench.benchmark[model], "L2")) for model in ("plain", "noisy")}
     assert all(1.1 in found_radii for found_radii in radii.values())
@@ -322,12 +320,11 @@ def test_baseline_keeps_its_radii_when_the_frontier_moves(tiny, monkeypatch):
     assert radii_of(bench.baseline(bench.benchmark["plain"], "L2")) == radii["plain"]
 
 
-def test_autoattack_may_have_a_batch_of_its_own(tiny, tmp_path, monkeypatch):
+def test_autoattack_may_have_a_batch_of_its_own(finished, tmp_path, monkeypatch):
     sizes = []
     monkeypatch.setattr(
         baselines, "baseline", lambda m, images, *a, **k: sizes.append(len(images)) or fast_attack(m, images, *a, **k)
     )
-    tiny()
     with (tmp_path / "tiny.toml").open("a") as file:
         file.write("baseline_batch = 3\n")  # of the last model
     bench = with_baseline(Bench(load_benchmark(tmp_path / "tiny.toml"), str(tmp_path / "out")))
@@ -336,7 +333,8 @@ def test_autoattack_may_have_a_batch_of_its_own(tiny, tmp_path, monkeypatch):
     assert before == {"plain": 2 * 10, "noisy": 3 * 10}
     found = run_benchmark(bench)
     assert found.failures == ()
-    assert [(row.facts.batch, row.facts.baseline_batch) for row in found.models] == [(6, 6), (6, 3)]
+    (table,) = found.model_tables().values()
+    assert [(row["batch"], row["AutoAttack's batch"]) for row in table.records()] == [(6, 6), (6, 3)]
     radii = {model: len(radii_of(bench.baseline(bench.benchmark[model], "L2"))) for model in ("plain", "noisy")}
     assert sorted(sizes) == sorted([6, 2] * radii["plain"] + [3, 3, 2] * radii["noisy"])
     assert not [part for part in status(bench).parts if part.left]
@@ -344,16 +342,16 @@ def test_autoattack_may_have_a_batch_of_its_own(tiny, tmp_path, monkeypatch):
     assert load_benchmark("paper")["I9"].baseline_batch == load_benchmark("paper")["I9"].batch
 
 
-def test_baseline_that_is_not_installed_is_said_to_be_missing(tiny, monkeypatch):
+def test_baseline_that_is_not_installed_is_said_to_be_missing(finished, monkeypatch):
     monkeypatch.setattr(running, "_EXTRA", "no_such_package")
-    found = run_benchmark(with_baseline(tiny()))
+    found = run_benchmark(with_baseline(finished))
     assert found.failures == ()
     (note,) = found.norms["L2"].notes
     assert "advfrontier[autoattack]" in note
-    assert all(row.baseline is None for row in found.norms["L2"].attacks.aoi)
+    assert all(subject.baseline is None for subject in found.norms["L2"].subjects)
 
 
-def test_model_without_a_source_is_named(tiny):
+def test_model_without_a_source_is_named(finished, tiny):
     bench = tiny(models=("plain", "noisy", "wide"))
     models = tuple(m.model_copy(update={"source": None, "origin": "by hand"}) if m.id == "wide" else m for m in bench.benchmark.models)
     found = run_benchmark(Bench(bench.benchmark.model_copy(update={"models": models}), bench.out))

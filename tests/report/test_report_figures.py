@@ -67,6 +67,6 @@ def test_nothing_to_draw(tmp_path):
 
 
 def test_missing_matplotlib_says_what_to_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "find_spec", lambda _: None)
+    monkeypatch.setattr(figures, "drawable", lambda: False)
     with pytest.raises(FrontierError, match=r'pip install "advfrontier\[figures\]"'):
         write_figures(tmp_path, [summary()])

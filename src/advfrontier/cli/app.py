@@ -40,22 +40,22 @@ COMMANDS = {
     ),
     "rank": ("reading:rank_command", "Rank models by DOI, in every norm and over all of them."),
     "trace": (
-        "benching:trace_command",
+        "pool:trace_command",
         "Run every attack of the pool, and record how its distances fall with the queries it spends.",
     ),
     "allocate": (
-        "benching:allocate_command",
+        "pool:allocate_command",
         "Give a budget of queries to the runs of traced models: nested ensembles, with what no allocation can pass.",
     ),
     "baseline": (
-        "benching:baseline_command",
+        "pool:baseline_command",
         "Run AutoAttack at several radii, every pass counted, to compare with.",
     ),
     "aoi": (
-        "benching:aoi_command",
+        "pool:aoi_command",
         "How close an evaluation came to the frontier of a traced pool, and what each of its runs added.",
     ),
-    "bench": ("benching:bench", "Whole benchmarks: many models, four norms, tables and figures."),
+    "bench": ("bench:bench", "Whole benchmarks: many models, four norms, tables and figures."),
     "zoo": ("embedded:zoo", "The embedded models."),
     "pool": ("embedded:pool_command", "List the runs of a pool."),
 }

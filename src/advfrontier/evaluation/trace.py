@@ -60,7 +60,7 @@ def trace(
     labels: Tensor | None = None,
     *,
     norm: str,
-    runs: Sequence[str] | str | None = None,
+    runs: Sequence[str] | str | Callable[[int], Sequence[str]] | None = None,
     queries: int = MAX_QUERIES,
     seed: int = 42,
     solvers: Mapping[str, Solver] | None = None,
@@ -80,7 +80,8 @@ def trace(
         images: A tensor with `labels`, a DataLoader, or the name of a data source.
         labels: One class per image.
         norm: `L0`, `L1`, `L2` or `Linf`.
-        runs: What to run: names such as `fmn:restart1`, or a pool, `paper` (the default) or `extended`.
+        runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default) or `extended`; or a function that
+            tells the names for a number of classes.
         queries: Where each run stops: the first so many queries of its full schedule of 1000.
         seed: Of the random restarts.
         solvers: Solvers in place of their attacks' own: `{"fmn": Fmn(alpha=1)}`, or `PUBLISHED` for all as in their
@@ -92,7 +93,7 @@ def trace(
         progress: Show a progress bar.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
-    named = None if runs is None or isinstance(runs, str) else list(runs)
+    named = None if runs is None or isinstance(runs, str) or callable(runs) else list(runs)
     _check(named, queries, solvers)
     subject, samples = as_model(model), as_data(images, labels)
     with record_folder(out) as (place, keep):
@@ -106,7 +107,7 @@ def trace(
             solvers=solvers,
         )
         keep(record)
-        members = named or [str(run) for run in pool_of(threat, classes=record.clean.classes, name=_pool(runs))]
+        members = named or _members(runs, threat, record.clean.classes)
         job = UnitJob(
             subject,
             samples,
@@ -174,8 +175,11 @@ def finished_runs(record: Record) -> dict[str, int]:
     return {run: reached[run] for run in named}
 
 
-def _pool(runs: object) -> str:
-    return "paper" if runs is None else str(runs)
+def _members(runs: str | Callable[[int], Sequence[str]] | None, norm: str, classes: int) -> list[str]:
+    """The runs of a pool, or those that a function tells."""
+    if callable(runs):
+        return list(runs(classes))
+    return [str(run) for run in pool_of(norm, classes=classes, name=runs or "paper")]
 
 
 def _check(named: Sequence[str] | None, queries: int, solvers: Mapping[str, Solver]) -> None:

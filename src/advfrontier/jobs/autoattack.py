@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from advfrontier.engine.data import Samples
     from advfrontier.jobs.model import Model
+    from advfrontier.record.folder import Folder
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class AutoAttackJob:
 
     def missing(self, record: Record) -> list[RadiusTask]:
         """What is still to be done, from the names of the files alone."""
-        return missing_radii(record, self.radii)
+        return missing_radii(record.folder, self.radii, record.shards)
 
     def begin(self, record: Record) -> AutoAttackJob:
         """Write down the radii; returns the job, ready to be called."""
@@ -123,10 +124,10 @@ class AutoAttackJob:
         return found.counts["attack"]
 
 
-def missing_radii(record: Record, radii: Sequence[float]) -> list[RadiusTask]:
-    """The tasks of these radii that a record lacks."""
-    done = set(record.folder.names("radii"))
-    tasks = (RadiusTask(radius, first, count) for radius in radii for first, count in record.shards)
+def missing_radii(folder: Folder, radii: Sequence[float], shards: Sequence[tuple[int, int]]) -> list[RadiusTask]:
+    """The tasks of these radii that a record's folder lacks."""
+    done = set(folder.names("radii"))
+    tasks = (RadiusTask(radius, first, count) for radius in radii for first, count in shards)
     return [task for task in tasks if task.file not in done]
 
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.plain import CurveData
 from advfrontier.evaluation.ranking import same_model, select_samples
 from advfrontier.report.comparison import named
 from advfrontier.report.numbers import SYMBOLS, size, tier
+from advfrontier.report.style import (
+    COLOURS,
+    DASHES,
+    FORMATS,
+    GREY,
+    INK,
+    common_legend,
+    draw_steps,
+    drawable,
+    panels,
+    styled,
+)
 from advfrontier.store.folder import below, write_file
 from advfrontier.threat.names import NORMS
 
@@ -25,25 +36,7 @@ if TYPE_CHECKING:
     from advfrontier.frontier.comparison import Comparison
     from advfrontier.frontier.defence import ReferencePool
 
-FORMATS = ("pdf", "png")
 _WIDE, _HIGH = 3.25, 2.4  # inches: one column of a two-column paper
-_COLOURS = ("#0b5cad", "#a8480f", "#2d6e4e", "#6d3fa0", "#7a5c00")
-_DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2)))
-_STYLE = {
-    "font.size": 8,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e8ea",
-    "grid.linewidth": 0.5,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,  # letters stay letters: publishers ask for it
-    "text.parse_math": False,  # a dollar in a model's name is a dollar
-    "savefig.dpi": 300,
-}
 
 
 def write_figures(
@@ -65,7 +58,7 @@ def write_figures(
         raise FrontierError("nothing to draw: expected at least one summary, such as summarise(evaluation, …)")
     pools = references or {}
     written = []
-    with _styled():
+    with styled():
         for norm, group in by_norm.items():
             figure, (axes,) = _panels(1)
             draw_curves(axes, group, pools.get(norm))
@@ -74,8 +67,8 @@ def write_figures(
             draw_queries(axes, group)
             written += _save(figure, folder, f"queries-{norm}", formats)
         if len(by_norm) > 1:
-            figure, panels = _panels(len(by_norm))
-            for axes, (norm, group) in zip(panels, by_norm.items(), strict=True):
+            figure, found = _panels(len(by_norm))
+            for axes, (norm, group) in zip(found, by_norm.items(), strict=True):
                 draw_curves(axes, group, pools.get(norm))
                 axes.label_outer()
             written += _save(figure, folder, "curves", formats)
@@ -93,11 +86,11 @@ def write_comparison_figure(
     """Write `comparison-NORM`: both curves with their bands, and ticks where they cross."""
     _need_matplotlib()
     first, second = named(comparison, first, second)
-    with _styled():
+    with styled():
         figure, (axes,) = _panels(1)
         draw_curves(axes, [first, second], None)
         for ε in comparison.crossings:
-            axes.plot([ε], [first.curve.at(ε)], marker="|", markersize=5, color="#1b1f24", markeredgewidth=0.7)
+            axes.plot([ε], [first.curve.at(ε)], marker="|", markersize=5, color=INK, markeredgewidth=0.7)
         return _save(figure, folder, f"comparison-{first.norm}", formats)
 
 
@@ -109,18 +102,18 @@ def draw_curves(axes: Axes, summaries: Sequence[NormSummary], reference: Referen
         others = [d for model, d in pool.distances.items() if not same_model(model, first.model)]
         for k, distances in enumerate(others):
             curve = CurveData.of(distances)
-            _steps(axes, curve, color="#b4bbc2", linewidth=0.5, label="reference models" if k == 0 else None)
+            draw_steps(axes, curve, color=GREY, linewidth=0.5, label="reference models" if k == 0 else None)
         frontier = CurveData.of(pool.frontier())
-        _steps(axes, frontier, color="#1b1f24", linewidth=0.8, linestyle="--", label="defence frontier")
+        draw_steps(axes, frontier, color=INK, linewidth=0.8, linestyle="--", label="defence frontier")
     for k, summary in enumerate(summaries):
-        colour = _COLOURS[k % len(_COLOURS)]
+        colour = COLOURS[k % len(COLOURS)]
         ε = [*summary.curve.epsilons, 1e9]
         ρ = [*summary.curve.accuracies, summary.curve.accuracies[-1]]
         low = [max(0.0, share - summary.margin) for share in ρ]
         high = [min(1.0, share + summary.margin) for share in ρ]
         axes.fill_between(ε, low, high, step="post", color=colour, alpha=0.13, linewidth=0)
-        dash = _DASHES[k % len(_DASHES)]
-        _steps(axes, summary.curve, color=colour, linewidth=1.2, linestyle=dash, label=summary.model)
+        dash = DASHES[k % len(DASHES)]
+        draw_steps(axes, summary.curve, color=colour, linewidth=1.2, linestyle=dash, label=summary.model)
     far = max(
         [next((ε for ε, ρ in _pairs(s.curve) if ρ <= 0.01), s.curve.epsilons[-1]) for s in summaries]
         + [1.2 * at.epsilon for at in first.robust]
@@ -136,9 +129,9 @@ def draw_queries(axes: Axes, summaries: Sequence[NormSummary]) -> None:
     """AUREC against queries, tiers marked."""
     for k, summary in enumerate(summaries):
         found = summary.convergence
-        colour = _COLOURS[k % len(_COLOURS)]
+        colour = COLOURS[k % len(COLOURS)]
         label = f"{summary.model}, E = {size(summary.E)}"
-        axes.plot(found.queries, found.aurec, color=colour, linestyle=_DASHES[k % len(_DASHES)], label=label)
+        axes.plot(found.queries, found.aurec, color=colour, linestyle=DASHES[k % len(DASHES)], label=label)
         at = [found.aurec[found.queries.index(queries)] for queries in found.tiers]
         axes.plot(found.tiers, at, color=colour, linestyle="none", marker="o", markersize=3)
     longest = max(summaries, key=lambda summary: summary.convergence.queries[-1]).convergence
@@ -167,11 +160,6 @@ def _marks(axes: Axes, items: Sequence[tuple[float, str]], far: float) -> None:
         )  # fmt: skip
 
 
-def _steps(axes: Axes, curve: CurveData, **line: Any) -> None:
-    ε = [*curve.epsilons, 1e9]  # a curve goes on at its last accuracy
-    axes.plot(ε, [*curve.accuracies, curve.accuracies[-1]], drawstyle="steps-post", **line)
-
-
 def _pairs(curve: CurveData) -> list[tuple[float, float]]:
     return list(zip(curve.epsilons, curve.accuracies, strict=True))
 
@@ -190,17 +178,11 @@ def _on_samples(reference: ReferencePool | None, summary: NormSummary) -> Refere
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
-
-    wide = _WIDE if count == 1 else 2.05 * count
-    figure = Figure(figsize=(wide, _HIGH), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+    return panels(count, wide=_WIDE if count == 1 else 2.05, high=_HIGH, columns=count)
 
 
 def _save(figure: Figure, folder: str | PathLike[str], name: str, formats: Sequence[str]) -> list[str]:
-    lines, names = figure.axes[0].get_legend_handles_labels()
-    columns = 2 if len(figure.axes) == 1 else len(names)
-    figure.legend(lines, names, loc="outside lower center", ncols=columns, fontsize=6)
+    common_legend(figure, columns=2 if len(figure.axes) == 1 else 6)
     written = []
     for kind in formats:
         content = BytesIO()
@@ -209,12 +191,6 @@ def _save(figure: Figure, folder: str | PathLike[str], name: str, formats: Seque
     return written
 
 
-def _styled() -> Any:
-    import matplotlib as mpl  # noqa: PLC0415 - an optional extra
-
-    return mpl.rc_context(_STYLE)  # type: ignore[arg-type]
-
-
 def _need_matplotlib() -> None:
-    if find_spec("matplotlib") is None:
+    if not drawable():
         raise FrontierError('figures need matplotlib, which is not installed; type pip install "advfrontier[figures]"')

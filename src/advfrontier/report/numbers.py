@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from advfrontier.pool import tier_label as tier
+from advfrontier.threat.names import SYMBOLS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from advfrontier.frontier.confidence import Interval
 
-SYMBOLS = {"L0": "ℓ0", "L1": "ℓ1", "L2": "ℓ2", "Linf": "ℓ∞"}
+__all__ = [
+    "SYMBOLS", "column_decimals", "duration", "memory", "percent", "percent_interval", "ranks", "score",
+    "score_interval", "size", "size_interval", "tier", "whole",
+]  # fmt: skip
 
 
 def percent(share: float) -> str:
@@ -70,11 +76,6 @@ def whole(count: float) -> str:
     return f"{count:,.0f}"
 
 
-def tier(queries: int) -> str:
-    """A budget by its short name: 4k, 12k, or the number."""
-    return f"{queries // 1000}k" if queries and queries % 1000 == 0 else str(queries)
-
-
 def ranks(pair: tuple[int, int] | None) -> str:
     """The ranks a model takes in most resamples: 2–4, or 3."""
     if pair is None:
@@ -87,3 +88,11 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def memory(size: float) -> str:
+    """Bytes in the unit a person would use."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size / 1e3:.0f} kB"

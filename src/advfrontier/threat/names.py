@@ -5,6 +5,7 @@ from __future__ import annotations
 from advfrontier.errors import FrontierError
 
 NORMS = ("L0", "L1", "L2", "Linf")
+SYMBOLS = {"L0": "ℓ0", "L1": "ℓ1", "L2": "ℓ2", "Linf": "ℓ∞"}
 
 
 def norm_name(text: str | float) -> str:

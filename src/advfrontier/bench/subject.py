@@ -7,6 +7,7 @@ the AOI along the way, so models are read one after the other and only this is k
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,34 +16,20 @@ from advfrontier.errors import FrontierError
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.optimality import aoi
-from advfrontier.pool.ensemble import CHECKPOINT
+from advfrontier.pool import CHECKPOINT
+from advfrontier.bench.benchmark import SPLITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from advfrontier.attacks.autoattack import KnownPoints
     from advfrontier.frontier.measure import Measure
     from advfrontier.frontier.trajectories import Trajectories
     from advfrontier.pool import Ensemble
 
-SPLITS = ("train", "held-out")
 _STEPS = 48  # budgets at which the AOI is read along the way
-
-
-@dataclass(frozen=True)
-class KnownPoints:
-    """What an attack at fixed radii found: robust accuracy at each, and the queries it took per sample."""
-
-    radii: tuple[float, ...]
-    accuracies: tuple[float, ...]
-    queries: tuple[float, ...]
-    flags: tuple[str, ...] = ()
-
-    def at(self, radius: float) -> tuple[float, float] | None:
-        """Robust accuracy and queries at a radius it was run at; None at any other."""
-        where = np.flatnonzero(np.isclose(self.radii, radius, rtol=1e-9, atol=0))
-        return (self.accuracies[where[0]], self.queries[where[0]]) if where.size else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,19 +52,40 @@ class Subject:
         """Accuracy on unperturbed samples."""
         return float((self.frontier > 0).mean())
 
-    def aoi(self, distances: NDArray[np.float64]) -> Measure:
-        """AOI against the model's own frontier."""
-        return aoi(distances, self.frontier)
+    @property
+    def last(self) -> NDArray[np.float64]:
+        """What the largest tier finds."""
+        return self.tiers[max(self.tiers)]
 
-    def baseline_aoi(self) -> BaselineAOI | None:
-        """AOI of the baseline, from the points that are known."""
+    @cached_property
+    def aois(self) -> dict[int, Measure]:
+        """AOI of every tier against the model's own frontier."""
+        return {tier: aoi(distances, self.frontier) for tier, distances in self.tiers.items()}
+
+    @cached_property
+    def paper_aois(self) -> dict[int, Measure]:
+        """AOI of the paper's ensembles."""
+        return {tier: aoi(distances, self.frontier) for tier, distances in self.paper.items()}
+
+    @cached_property
+    def baseline(self) -> BaselineAOI | None:
+        """AOI of the baseline, by straight lines between the points that are known."""
         return None if self.known is None else baseline_aoi(self.known.radii, self.known.accuracies, self.frontier)
 
-    def straight_aoi(self, distances: NDArray[np.float64]) -> float | None:
-        """AOI of distances as if they were known like the baseline: at its radii only, with straight lines between."""
-        if self.known is None:
-            return None
-        return baseline_aoi(self.known.radii, Curve.of(distances).at(self.known.radii), self.frontier).value
+    @cached_property
+    def straight_aois(self) -> dict[int, float]:
+        """AOI of every tier as if it were known like the baseline; empty where there is none."""
+        return {} if self.known is None else {tier: self._straight(d) for tier, d in self.tiers.items()}
+
+    @property
+    def ceiling(self) -> float | None:
+        """The frontier itself, known like that: what straight lines alone make of an AOI of 1."""
+        return None if self.known is None else self._straight(self.frontier)
+
+    def _straight(self, distances: NDArray[np.float64]) -> float:
+        """AOI of distances that are read at the baseline's radii only, with straight lines between."""
+        radii = self.known.radii if self.known is not None else ()
+        return baseline_aoi(radii, Curve.of(distances).at(radii), self.frontier).value
 
 
 def reduce_traces(
@@ -94,16 +102,22 @@ def reduce_traces(
 ) -> Subject:
     """Read off the trajectories what each budget's ensemble finds: its queries are prefixes of the traced runs.
 
-    `samples` names them where content ids do not tell which are the same (models that want pictures cut differently).
+    Args:
+        model: its name.
+        data: the data set it is compared on.
+        split: "train" if the ensembles were allocated on it, else "held-out".
+        trajectories: distances of every run at every checkpoint.
+        ensembles: the allocated ensemble of every budget.
+        paper: the paper's ensembles; those whose runs were all traced are read off as well.
+        known: what the baseline found.
+        doubts: why its distances may be too large.
+        samples: their names where content ids do not tell which are the same (models that want pictures cut otherwise).
     """
     if split not in SPLITS:
         raise FrontierError(f"{model} is in the split {split!r}: expected one of {', '.join(SPLITS)}")
     frontier = trajectories.frontier()
     last = ensembles[max(ensembles)]
-    growth = {
-        budget: aoi(trajectories.best(last.at(budget).queries), frontier).value
-        for budget in growth_grid(tuple(ensembles))
-    }
+    grid = growth_grid(tuple(ensembles))
     fitting = {tier: ensemble for tier, ensemble in (paper or {}).items() if holds(trajectories, ensemble)}
     return Subject(
         model=model,
@@ -113,7 +127,7 @@ def reduce_traces(
         frontier=frontier,
         tiers={budget: trajectories.best(ensemble.queries) for budget, ensemble in ensembles.items()},
         paper={tier: trajectories.best(ensemble.queries) for tier, ensemble in fitting.items()},
-        growth=growth,
+        growth={budget: aoi(trajectories.best(last.at(budget).queries), frontier).value for budget in grid},
         known=known,
         doubts=tuple(doubts),
     )

@@ -8,21 +8,24 @@ OUT/results              tables and figures
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.baseline import NORMS as BASELINE_NORMS
-from advfrontier.frontier.problem import levels_of
-from advfrontier.pool import MAX_QUERIES, TIERS, Run, check_run, paper_ensemble
+from advfrontier.attacks.autoattack import NORMS as BASELINE_NORMS
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, TIERS, Run, check_run, paper_ensemble, tier_label
 from advfrontier.pool import pool as pool_of
-from advfrontier.pool.ensemble import CHECKPOINT
+from advfrontier.record import folder_name, open_folder
+from advfrontier.record.record import check_empty
 from advfrontier.sources import load_data
 
 if TYPE_CHECKING:
     from advfrontier.pool import Ensemble
     from advfrontier.sources import Samples
     from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
+
+_MARK = "benchmark.json"  # in a folder that a benchmark has made its own
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,6 @@ class Bench:
         return min(MAX_QUERIES, self.benchmark.budgets[-1] // CHECKPOINT * CHECKPOINT)
 
     @property
-    def levels(self) -> tuple[int, ...]:
-        """What a run may be given: tenths of its queries."""
-        return levels_of(self.queries)
-
-    @property
     def jobs(self) -> tuple[tuple[BenchmarkModel, str], ...]:
         """Every model in every norm, one model after the other."""
         return tuple((model, norm) for model in self.benchmark.models for norm in self.benchmark.norms)
@@ -52,13 +50,13 @@ class Bench:
         named = self.benchmark.pool
         if named is None:
             return tuple(str(run) for run in pool_of(norm, classes=classes))
-        found = tuple(name for name in named if _exists(name, norm, classes))
-        if not found:
+        runs = tuple(name for name in named if _exists(name, norm, classes))
+        if not runs:
             raise FrontierError(
                 f"the pool of {self.benchmark.name} has no run in {norm}: found {', '.join(named)}; "
                 f"`advfrontier pool --norm {norm}` lists those there are"
             )
-        return found
+        return runs
 
     def samples(self, model: BenchmarkModel, *, download: bool = False) -> Samples:
         """The samples a model is evaluated on."""
@@ -77,7 +75,7 @@ class Bench:
     def paper(self, norm: str) -> dict[int, Ensemble]:
         """The paper's ensembles at those of the budgets that it has."""
         budgets = [budget for budget in self.benchmark.budgets if budget in TIERS]
-        return {budget: paper_ensemble(f"paper-{tier_name(budget)}", norm) for budget in budgets}
+        return {budget: paper_ensemble(f"paper-{tier_label(budget)}", norm) for budget in budgets}
 
     # Where things lie
 
@@ -100,14 +98,12 @@ class Bench:
         return f"{self.out}/results"
 
 
-def tier_name(budget: int) -> str:
-    """`4k`, or the number."""
-    return f"{budget // 1000}k" if budget % 1000 == 0 else str(budget)
-
-
-def folder_name(name: str) -> str:
-    """A model's name without what a folder cannot hold."""
-    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.")
+def claim(out: str, name: str) -> None:
+    """Make a folder the benchmark's own: one that is new or empty, or that this benchmark was run in before."""
+    folder = open_folder(out)
+    if folder.read(_MARK) is None:
+        check_empty(out)
+        folder.write(_MARK, json.dumps({"benchmark": name}).encode() + b"\n")
 
 
 def _exists(name: str, norm: str, classes: int) -> bool:

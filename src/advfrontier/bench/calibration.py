@@ -10,18 +10,19 @@ from __future__ import annotations
 import json
 import tempfile
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advfrontier.evaluation.trace import trace_to
-from advfrontier.pool import Run
+from advfrontier.bench.layout import claim
+from advfrontier.evaluation.trace import trace
+from advfrontier.execution import Machine
+from advfrontier.pool import CHECKPOINT, Run
 from advfrontier.sources.samples import choose
-from advfrontier.store import Store, UnitName, open_folder
+from advfrontier.record import Record, UnitName, open_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advfrontier.evaluation.bench.layout import Bench
+    from advfrontier.bench.layout import Bench
     from advfrontier.bench.benchmark import BenchmarkModel
 
 FILE = "calibration.json"
@@ -51,14 +52,14 @@ class Calibration:
 
     def bytes(self, samples: int, queries: int) -> float:
         """Estimated size of a unit's file."""
-        return self.unit_bytes + samples * (self.sample_bytes + _TRAJECTORY * queries / 10)
+        return self.unit_bytes + samples * (self.sample_bytes + _TRAJECTORY * queries / CHECKPOINT)
 
 
 def read_calibration(out: str, *, device: str, threads: int) -> Calibration:
     """The one that is stored for this device and number of threads, or an empty one."""
     content = open_folder(out).read(FILE)
-    found = Calibration(**json.loads(content)) if content else Calibration(device, threads)
-    return found if (found.device, found.threads) == (device, threads) else Calibration(device, threads)
+    stored = Calibration(**json.loads(content)) if content else Calibration(device, threads)
+    return stored if (stored.device, stored.threads) == (device, threads) else Calibration(device, threads)
 
 
 def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, threads: int) -> Calibration:
@@ -72,13 +73,14 @@ def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, th
     for norm in bench.benchmark.norms:
         unknown = [attack for attack in _attacks(bench, norm) if attack not in known.attacks.get(norm, {})]
         if unknown:
-            found = _measured(bench, known, able[0], norm, unknown)
-            known.attacks[norm] = {**known.attacks.get(norm, {}), **found}
+            rates = _measured(bench, known, able[0], norm, unknown)
+            known.attacks[norm] = {**known.attacks.get(norm, {}), **rates}
         if norm == common_norm and common in unknown:
             known.models[able[0].id] = known.common = known.attacks[norm][common]
     for model in able:
         if model.id not in known.models:
             known.models[model.id] = _measured(bench, known, model, common_norm, [common])[common]
+    claim(bench.out, bench.benchmark.name)
     open_folder(bench.out).write(FILE, json.dumps(asdict(known), indent=2).encode())
     return known
 
@@ -94,28 +96,26 @@ def _measured(
     """Seconds per query and sample of these attacks' base runs on one batch."""
     batch = choose(bench.samples(model), min(model.batch, bench.benchmark.data[model.data].samples), None)
     with tempfile.TemporaryDirectory(prefix="advfrontier-") as folder:
-        found = trace_to(
-            folder,
+        traces = trace(
             str(model.source),
             batch,
             norm=norm,
             runs=list(attacks),
             queries=_QUERIES,
+            out=folder,
             batch_size=model.batch,
-            device=known.device,
-            threads=known.threads,
+            machine=Machine(known.device, threads=known.threads),
         )
-        attacked = int((~found.misclassified).sum())
-        rates = {}
-        for attack in attacks:
-            unit = UnitName(attack, 0, len(batch))
-            stored = Store(folder).read_unit(unit, _QUERIES)
-            if stored is None or not attacked:  # nothing is classified correctly: nothing will be attacked either
-                rates[attack] = 0.0
-                continue
-            rates[attack] = float(stored.words["seconds"]) / (_QUERIES * attacked)
-            whole = (Path(folder) / unit.file(_QUERIES)).stat().st_size
-            per_sample = sum(t.nbytes for name, t in stored.tensors.items() if name != "trajectory") / attacked
-            known.sample_bytes = per_sample
-            known.unit_bytes = whole - attacked * (per_sample + _TRAJECTORY * _QUERIES / 10)
-    return rates
+        attacked, record = int((~traces.misclassified).sum()), Record.open(folder, "trace")
+        return {attack: _rate(record, known, UnitName(attack, 0, len(batch)), attacked) for attack in attacks}
+
+
+def _rate(record: Record, known: Calibration, unit: UnitName, attacked: int) -> float:
+    """Seconds per query and sample of one unit; the size of its file is noted in passing."""
+    stored = record.read_unit(unit, _QUERIES) if attacked else None
+    if stored is None:
+        return 0.0  # nothing is classified correctly: nothing will be attacked either
+    whole = len(record.folder.read(unit.file(_QUERIES)) or b"")
+    known.sample_bytes = sum(t.nbytes for name, t in stored.tensors.items() if name != "trajectory") / attacked
+    known.unit_bytes = whole - attacked * (known.sample_bytes + _TRAJECTORY * _QUERIES / CHECKPOINT)
+    return float(stored.words["seconds"]) / (_QUERIES * attacked)

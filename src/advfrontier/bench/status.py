@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from advfrontier.bench.allocation import ensemble_file
+from advfrontier.bench.baselines import radii_of
+from advfrontier.bench.calibration import Calibration, calibrate, read_calibration
+from advfrontier.bench.run import Failure, read_failures
+from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.bench.allocating import ensemble_file
-from advfrontier.evaluation.bench.baselines import missing_tasks, radii_of
-from advfrontier.evaluation.bench.costs import Calibration
-from advfrontier.evaluation.bench.run import Failure, read_failures
-from advfrontier.evaluation.session import shards, units_of
-from advfrontier.evaluation.units import read_clean
-from advfrontier.store import Store, UnitName, open_folder
+from advfrontier.jobs.autoattack import missing_radii
+from advfrontier.record import Record, UnitName, open_folder
+from advfrontier.record.units import shards_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from advfrontier.evaluation.bench.layout import Bench
+    from advfrontier.bench.layout import Bench
     from advfrontier.bench.benchmark import BenchmarkModel
 
 _RADII = 9  # percentiles of the frontier at which the baseline is run, beside the reference radii
@@ -66,14 +67,29 @@ class Status:
     @property
     def seconds(self) -> float | None:
         """Seconds left on one process; None if it was not calibrated."""
-        known = [part.seconds for part in self.parts if part.left]
-        return None if None in known else sum(seconds for seconds in known if seconds is not None)
+        return known_sum(part.seconds for part in self.parts if part.left)
 
     @property
     def bytes(self) -> float | None:
         """Disk that the units left will take; None if it was not calibrated."""
-        known = [part.bytes for part in self.parts if part.left]
-        return None if None in known else sum(size for size in known if size is not None)
+        return known_sum(part.bytes for part in self.parts if part.left)
+
+
+def known_sum(values: Iterable[float | None]) -> float | None:
+    """The sum; None if any of them is not known."""
+    every = list(values)
+    return None if None in every else sum(value for value in every if value is not None)
+
+
+def estimated_status(bench: Bench, *, device: str, threads: int, measure: bool = True) -> Status:
+    """The status with what is left in time and disk; how long a query takes here is measured if it is not known."""
+    standing = status(bench, read_calibration(bench.out, device=device, threads=threads))
+    if not measure or not standing.queries or standing.seconds is not None:
+        return standing
+    find_device(device)
+    busy = {part.model for part in standing.parts if part.left}
+    models = [model for model in bench.benchmark.models if model.id in busy]
+    return status(bench, calibrate(bench, models, device=device, threads=threads))
 
 
 def status(bench: Bench, calibration: Calibration | None = None) -> Status:
@@ -102,12 +118,12 @@ def status(bench: Bench, calibration: Calibration | None = None) -> Status:
 
 
 def _trace_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibration, notes: dict[str, None]) -> Part:
-    store = Store(bench.trace(model, norm))
-    done = store.units()
+    record = Record.find(bench.trace(model, norm))
+    done = record.units() if record is not None else {}
     units = done_units = queries = 0
     seconds: list[float | None] = []
     size = 0.0
-    for unit, rows in _wanted(bench, model, norm, store, notes):
+    for unit, rows in _wanted(bench, model, norm, record, notes):
         units += 1
         reached = min(done.get(unit, 0), bench.queries)
         if reached == bench.queries:
@@ -118,25 +134,22 @@ def _trace_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibrati
         rate = known.seconds(model.id, norm, unit.run)
         seconds.append(None if rate is None else rate * left)
         size += known.bytes(rows, bench.queries)
-    estimated = None if None in seconds else sum(part for part in seconds if part is not None)
-    return Part(model.id, norm, "trace", units, done_units, queries, estimated, size if known.unit_bytes else None)
+    estimated = size if known.unit_bytes else None
+    return Part(model.id, norm, "trace", units, done_units, queries, known_sum(seconds), estimated)
 
 
 def _wanted(
-    bench: Bench, model: BenchmarkModel, norm: str, store: Store, notes: dict[str, None]
+    bench: Bench, model: BenchmarkModel, norm: str, record: Record | None, notes: dict[str, None]
 ) -> Iterator[tuple[UnitName, int]]:
     """The units of a trace and how many samples each attacks: all of them, where the model has not been tried yet."""
-    held: dict[str, Any] | None = store.record()
-    clean = read_clean(store) if held is not None else None
+    clean = record.read_clean() if record is not None else None
     samples = bench.benchmark.data[model.data].samples
-    if held is not None and clean is not None and len(clean.labels) >= samples:
-        yield from (
-            (unit, len(rows)) for unit, rows in units_of(clean, held["shard"], bench.runs(norm, held["classes"]))
-        )
+    if record is not None and clean is not None and len(clean.labels) >= samples:
+        yield from ((unit, len(rows)) for unit, rows in record.layout(bench.runs(norm, clean.classes)))
         return
-    classes = held["classes"] if held is not None else _classes(bench, model, notes)
+    classes = clean.classes if clean is not None else _classes(bench, model, notes)
     for run in bench.runs(norm, classes):
-        for first, count in shards(samples, model.batch):
+        for first, count in shards_of(samples, model.batch):
             yield UnitName(run, first, count), count
 
 
@@ -150,14 +163,12 @@ def _classes(bench: Bench, model: BenchmarkModel, notes: dict[str, None]) -> int
 
 
 def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibration) -> Part:
-    store = Store(bench.baseline(model, norm))
-    samples = bench.benchmark.data[model.data].samples
-    references = bench.radii(norm)[model.data]
-    chosen = radii_of(store.place)
+    place = bench.baseline(model, norm)
+    references, chosen = bench.radii(norm)[model.data], radii_of(place)
     # Before the trace is finished its percentiles are not known, only how many there will be.
     radii = sorted({*chosen, *references}) if chosen else [-float(k) for k in range(_RADII + len(references))]
-    tasks = missing_tasks(store, radii, samples, model.baseline_batch)
-    units = len(radii) * len(shards(samples, model.baseline_batch))
+    shards = shards_of(bench.benchmark.data[model.data].samples, model.baseline_batch)
+    tasks, units = missing_radii(open_folder(place), radii, shards), len(radii) * len(shards)
     # The percentiles of the frontier break a tenth to nine tenths of the samples: half of them, on average.
     queries = sum(task.count for task in tasks) * (_PER_ROBUST + _PER_BROKEN) // 2
     rate = known.models.get(model.id)
@@ -174,5 +185,5 @@ def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibr
 
 
 def disk_used(out: str) -> int:
-    """Bytes of all files of a benchmark that lies on this machine."""
+    """Bytes of all files below a folder on this machine."""
     return sum(path.stat().st_size for path in Path(out).rglob("*") if path.is_file()) if "://" not in out else 0

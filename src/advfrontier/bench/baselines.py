@@ -1,0 +1,76 @@
+"""AutoAttack into records: at the radii people quote, and at percentiles of the frontier."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advfrontier.attacks.autoattack import KnownPoints, check_norm
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.inputs import as_model, as_terms
+from advfrontier.evaluation.radii import parse_radii, reference_radii
+from advfrontier.execution import Machine
+from advfrontier.frontier.baseline import baseline_radii
+from advfrontier.jobs import drive, prepare
+from advfrontier.jobs.autoattack import AutoAttackJob, read_points
+from advfrontier.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from advfrontier.engine.data import Samples
+    from advfrontier.jobs import Model
+
+
+def run_autoattack(
+    out: str,
+    model: Model | str,
+    samples: Samples,
+    *,
+    norm: str,
+    radii: Sequence[float],
+    seed: int = 42,
+    batch_size: int = 100,
+    machine: Machine | None = None,
+    progress: bool = False,
+) -> KnownPoints:
+    """Run AutoAttack at these radii into a record, and return all that it tells. Killed at any moment, it goes on.
+
+    Args:
+        out: The folder of the record.
+        model: The model, or the name of a source.
+        samples: What it is attacked on.
+        norm: `L1`, `L2` or `Linf`.
+        radii: Where it is run; those of earlier calls stay in the record.
+        seed: Of AutoAttack.
+        batch_size: Samples per batch, which are one unit of work.
+        machine: Where the work is done.
+        progress: Show a progress bar.
+    """
+    machine, subject = machine or Machine(), as_model(model)
+    terms = as_terms(check_norm(norm), seed=seed, batch_size=batch_size, machine=machine)
+    record = prepare(out, subject, samples, terms, kind="baseline")
+    job = AutoAttackJob(subject, samples, tuple(sorted({float(radius) for radius in radii})))
+    drive(record, job, machine, progress=progress)
+    return read_points(record)
+
+
+def radii_of(place: str) -> tuple[float, ...] | None:
+    """The radii of a record that was begun; None if there is none.
+
+    They were chosen by the frontier as it was then. Another attack moves the frontier, but AutoAttack's points stay
+    true: they are kept, not run again elsewhere.
+    """
+    record = Record.find(place)
+    return None if record is None or not record.header.radii else record.header.radii
+
+
+def radii_to_run(text: str | None, data: str, norm: str, frontier: NDArray[np.float64] | None) -> list[float]:
+    """Those written out, or else the usual ones of the data; with a frontier nine percentiles of it as well."""
+    usual = [radius for _, radius in (parse_radii(text) if text else reference_radii(data, norm))]
+    wanted = [*usual, *(baseline_radii(frontier).tolist() if frontier is not None else [])]
+    if not wanted:
+        raise FrontierError("no radius to run AutoAttack at: expected --radii 4/255,8/255 or --trace traces/MODEL/NORM")
+    return wanted

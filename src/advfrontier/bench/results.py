@@ -1,0 +1,131 @@
+"""The paper's experiments on a pool of models: what they rest on, and all their tables by name. No queries.
+
+Ensembles are made and judged over all models of a norm; models are ranked among those of one data set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from advfrontier.bench import attack_tables, baseline_tables, model_tables
+from advfrontier.bench.group import ModelGroup
+from advfrontier.errors import FrontierError
+from advfrontier.bench.benchmark import SPLITS
+from advfrontier.threat.names import SYMBOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from advfrontier.bench.subject import Subject
+    from advfrontier.pool import Ensemble
+    from advfrontier.bench.benchmark import BenchmarkModel
+    from advfrontier.table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class NormResults:
+    """One norm: its models with their distances, the ensembles, and the models of each data set together."""
+
+    norm: str
+    subjects: tuple[Subject, ...]  # training models first, those in doubt last of their split
+    ensembles: dict[int, Ensemble]
+    paper: dict[int, Ensemble]  # the paper's, where every model's pool holds all their runs
+    radii: dict[str, tuple[float, ...]]  # data set → the radii to read accuracy at, the reference first
+    groups: dict[str, ModelGroup]  # data set → its models
+    notes: tuple[str, ...] = ()  # what is missing, and why
+
+    def tables(self) -> dict[str, Table]:
+        """The tables about attacks, by name."""
+        every = {
+            "ensembles": attack_tables.ensembles(self.ensembles, self.paper, norm=self.norm),
+            "tiers": attack_tables.tiers(self.ensembles, self.subjects, norm=self.norm),
+            "aoi": attack_tables.aoi(self.subjects, norm=self.norm),
+            "aoi_summary": attack_tables.aoi_summary(self.subjects, norm=self.norm),
+            "growth": attack_tables.growth(self.subjects, norm=self.norm),
+            "growth_at_tiers": attack_tables.growth_at_tiers(self.subjects, norm=self.norm),
+            "robust_accuracy": baseline_tables.robust_accuracy(self.subjects, self.radii, norm=self.norm),
+            "robust_accuracy_summary": baseline_tables.robust_summary(self.subjects, self.radii, norm=self.norm),
+        }
+        return {name: table for name, table in every.items() if table.rows}
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The whole: norm by norm, and what compares norms."""
+
+    name: str
+    budgets: tuple[int, ...]
+    norms: dict[str, NormResults]
+    models: tuple[BenchmarkModel, ...] = ()
+    failures: tuple[str, ...] = ()
+
+    def groups(self) -> Iterator[tuple[str, ModelGroup]]:
+        """The models of each data set in each norm, and a title that names the data set where there are several."""
+        for norm, part in self.norms.items():
+            for data, group in part.groups.items():
+                yield SYMBOLS[norm] if len(part.groups) == 1 else f"{SYMBOLS[norm]}, {data}", group
+
+    def tables(self) -> dict[str, Table]:
+        """The tables over all norms, by name."""
+        every = {
+            "totals": baseline_tables.totals({norm: part.subjects for norm, part in self.norms.items()}, self.radii),
+            "cases": baseline_tables.cases({norm: part.subjects for norm, part in self.norms.items()}),
+        }
+        return {name: table for name, table in every.items() if table.rows}
+
+    @property
+    def radii(self) -> dict[str, dict[str, tuple[float, ...]]]:
+        """Norm → data set → the radii to read accuracy at."""
+        return {norm: part.radii for norm, part in self.norms.items()}
+
+    def mean_dois(self) -> dict[str, float]:
+        """Model → mean DOI at the largest tier over the groups in which it can be trusted, the best first."""
+        dois: dict[str, list[float]] = {}
+        for _, group in self.groups():
+            for model in group.order:
+                doi = group.doi(model, max(group.ranked))
+                if isinstance(doi, float):
+                    dois.setdefault(model, []).append(doi)
+        means = {model: float(np.mean(values)) for model, values in dois.items()}
+        return dict(sorted(means.items(), key=lambda entry: -entry[1]))
+
+    def model_tables(self) -> dict[str, Table]:
+        """Data set → its models, with their rank in every norm."""
+        sets = dict.fromkeys(model.data for model in self.models)
+        groups = {
+            data: {norm: part.groups[data] for norm, part in self.norms.items() if data in part.groups} for data in sets
+        }
+        return {
+            data: model_tables.models([model for model in self.models if model.data == data], groups[data])
+            for data in sets
+        }
+
+
+def norm_results(
+    norm: str,
+    subjects: Sequence[Subject],
+    ensembles: Mapping[int, Ensemble],
+    *,
+    radii: Mapping[str, Sequence[float]] | None = None,
+    paper: Mapping[int, Ensemble] | None = None,
+    notes: Sequence[str] = (),
+) -> NormResults:
+    """Put the models of one norm together. `radii` are those of each data set, the reference ε first."""
+    if not subjects:
+        raise FrontierError(f"no model was traced in {norm}: expected at least one")
+    ordered = tuple(sorted(subjects, key=lambda subject: (subject.split != SPLITS[0], bool(subject.doubts))))
+    known = {data: tuple(own) for data, own in (radii or {}).items()}
+    groups = {
+        data: ModelGroup(
+            norm,
+            data,
+            tuple(subject for subject in ordered if subject.data == data),
+            next(iter(known.get(data, ())), None),
+        )
+        for data in dict.fromkeys(subject.data for subject in ordered)
+    }
+    fitting = {t: e for t, e in (paper or {}).items() if all(t in subject.paper for subject in ordered)}
+    return NormResults(norm, ordered, dict(ensembles), fitting, known, groups, tuple(notes))

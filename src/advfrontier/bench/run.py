@@ -1,0 +1,217 @@
+"""Do a benchmark: trace every model, allocate on the training models, read the tiers off the traces, run the baseline.
+
+Every stage does only what is missing. One model that fails does not stop the others: it is left out of the tables of
+that norm, and named.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from advfrontier.bench.allocation import allocate_into
+from advfrontier.bench.baselines import radii_of, run_autoattack
+from advfrontier.bench.layout import claim
+from advfrontier.bench.results import Results, norm_results
+from advfrontier.bench.subject import reduce_traces
+from advfrontier.bench.traces import doubts_of, thin_traces, trace_model
+from advfrontier.errors import FrontierError
+from advfrontier.execution import Machine
+from advfrontier.frontier.baseline import baseline_radii
+from advfrontier.jobs import Model
+from advfrontier.record import open_folder
+from advfrontier.sources import load_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from advfrontier.bench.layout import Bench
+    from advfrontier.bench.results import NormResults
+    from advfrontier.attacks.autoattack import KnownPoints
+    from advfrontier.bench.subject import Subject
+    from advfrontier.pool import Ensemble
+    from advfrontier.record import Record
+    from advfrontier.bench.benchmark import BenchmarkModel
+
+FAILURES = "failures.json"
+_EXTRA = "pyautoattack"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A part of a benchmark that could not be done."""
+
+    model: str
+    norm: str
+    stage: str  # "trace", "allocation" or "baseline"
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.model} in {self.norm}, {self.stage}: {self.error}"
+
+
+def run_benchmark(
+    bench: Bench,
+    *,
+    machine: Machine | None = None,
+    download: bool = False,
+    progress: bool = False,
+    say: Callable[[str], object] = lambda _: None,
+) -> Results:
+    """Do all that is missing, and put the results together. What failed is in their `failures`.
+
+    Args:
+        bench: The benchmark and its folder.
+        machine: Where the units are done; by default in this process.
+        download: Fetch models and data that are not on this machine.
+        progress: Show a bar.
+        say: Told what begins and what failed.
+    """
+    claim(bench.out, bench.benchmark.name)
+    return _Running(bench, machine or Machine(threads=1), progress, say).all(download=download)
+
+
+def read_failures(out: str) -> list[Failure]:
+    """What failed in the last run."""
+    return [Failure(**entry) for entry in json.loads(open_folder(out).read(FAILURES) or b"[]")]
+
+
+@dataclass
+class _Running:
+    """A benchmark under way."""
+
+    bench: Bench
+    machine: Machine
+    progress: bool
+    say: Callable[[str], object]
+    failures: list[Failure] = field(default_factory=list)
+    models: dict[str, Model] = field(default_factory=dict)  # each is loaded once, for all norms
+    traced: dict[tuple[str, str], tuple[Record, tuple[str, ...]]] = field(default_factory=dict)  # (model, norm) → runs
+
+    def all(self, *, download: bool) -> Results:
+        """Every model in every norm, then norm by norm what all of them together are needed for."""
+        self._write_failures()
+        for model, norm in self.bench.jobs:
+            with self._part(model.id, norm, "trace"):
+                self.traced[model.id, norm] = self._trace(model, norm, download=download)
+        norms: dict[str, NormResults] = {}
+        for norm in self.bench.benchmark.norms:
+            with self._part("all models", norm, "allocation"):
+                norms[norm] = self._norm(norm)
+        benchmark = self.bench.benchmark
+        failures = tuple(str(failure) for failure in self.failures)
+        return Results(benchmark.name, tuple(benchmark.budgets), norms, tuple(benchmark.models), failures)
+
+    @contextmanager
+    def _part(self, model: str, norm: str, stage: str) -> Iterator[None]:
+        """Do a part. If it cannot be done, write down why and go on."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  # whatever one model raises, the others are to be done
+            text = str(error) if isinstance(error, FrontierError) else f"{type(error).__name__}: {error}"
+            self.failures.append(Failure(model, norm, stage, text))
+            self.say(f"failed: {self.failures[-1]}")
+            self._write_failures()
+
+    def _write_failures(self) -> None:
+        content = json.dumps([asdict(failure) for failure in self.failures], indent=2, ensure_ascii=False)
+        open_folder(self.bench.out).write(FAILURES, content.encode() + b"\n")
+
+    def _trace(self, model: BenchmarkModel, norm: str, *, download: bool) -> tuple[Record, tuple[str, ...]]:
+        if model.source is None:
+            raise FrontierError(
+                f"no source is known ({model.origin}): name your copy, as in --source {model.id}=file.py:factory"
+            )
+        self.say(f"{model.id} in {norm}")
+        self.models.setdefault(model.id, Model(model.id, source=model.source, load=load_model))
+        loaded = self.models[model.id]
+        return trace_model(
+            self.bench, model, loaded, norm, self.machine, download=download, progress=self.progress
+        )
+
+    def _norm(self, norm: str) -> NormResults:
+        """Allocate, run the baseline, and put the models together."""
+        bench = self.bench
+        models = [model for model in bench.benchmark.models if (model.id, norm) in self.traced]
+        ensembles = self._ensembles(models, norm)
+        notes = [f"{model.id} is missing: it failed" for model in bench.benchmark.models if model not in models]
+        known: dict[str, KnownPoints] = {}
+        if absent := _no_baseline(bench, norm):
+            notes.append(absent)
+        else:
+            for model in models:
+                with self._part(model.id, norm, "baseline"):
+                    known[model.id] = self._baseline(model, norm)
+        notes += [f"AutoAttack on {name}: {flag}" for name, points in known.items() for flag in points.flags]
+        subjects = [self._subject(model, norm, ensembles, known.get(model.id)) for model in models]
+        return norm_results(norm, subjects, ensembles, radii=bench.radii(norm), paper=bench.paper(norm), notes=notes)
+
+    def _ensembles(self, models: Sequence[BenchmarkModel], norm: str) -> dict[int, Ensemble]:
+        """Allocated on the training models, over the runs that all of them have."""
+        training = [model for model in models if model.split == "train"]
+        if not training:
+            raise FrontierError(f"no training model was traced in {norm}: there is nothing to allocate on")
+        records, pools = zip(*(self.traced[model.id, norm] for model in training), strict=True)
+        ensembles = allocate_into(
+            self.bench.ensembles,
+            records,
+            norm=norm,
+            budgets=self.bench.benchmark.budgets,
+            runs=[run for run in pools[0] if all(run in pool for pool in pools)],
+            queries=self.bench.queries,
+        )
+        self.say(f"{norm}: ensembles of {', '.join(str(ensemble.total) for ensemble in ensembles.values())} queries")
+        return ensembles
+
+    def _baseline(self, model: BenchmarkModel, norm: str) -> KnownPoints:
+        """AutoAttack at the radii it was begun with, or at percentiles of the frontier, and at the reference radii."""
+        bench = self.bench
+        place = bench.baseline(model, norm)
+        radii = radii_of(place)
+        if radii is None:
+            traces = thin_traces(bench, *self.traced[model.id, norm])
+            radii = tuple(baseline_radii(traces.frontier()).tolist())
+        return run_autoattack(
+            place,
+            self.models[model.id],
+            bench.samples(model),
+            norm=norm,
+            radii=sorted({*radii, *bench.radii(norm)[model.data]}),
+            seed=bench.benchmark.seed,
+            batch_size=model.baseline_batch,
+            machine=self.machine,
+            progress=self.progress,
+        )
+
+    def _subject(
+        self, model: BenchmarkModel, norm: str, ensembles: Mapping[int, Ensemble], known: KnownPoints | None
+    ) -> Subject:
+        record, runs = self.traced[model.id, norm]
+        traces, classes = thin_traces(self.bench, record, runs), record.clean.classes
+        # Where models want pictures cut differently the same picture has other contents, and rows tell which it is.
+        apart = any(other.preprocessing for other in self.bench.benchmark.models if other.data == model.data)
+        return reduce_traces(
+            model.id,
+            model.data,
+            model.split,
+            traces,
+            {budget: ensemble.for_classes(classes) for budget, ensemble in ensembles.items()},
+            paper={budget: ensemble.for_classes(classes) for budget, ensemble in self.bench.paper(norm).items()},
+            known=known,
+            doubts=doubts_of(traces),
+            samples=[f"row {row}" for row in range(len(traces.samples))] if apart else None,
+        )
+
+
+def _no_baseline(bench: Bench, norm: str) -> str | None:
+    """Why there is no baseline, if there is none."""
+    if bench.benchmark.baseline is None:
+        return "no baseline: the benchmark asks for none"
+    if not bench.has_baseline(norm):
+        return f"no baseline: AutoAttack does not attack in {norm}"
+    if find_spec(_EXTRA) is None:
+        return "no baseline: AutoAttack is not installed; type pip install 'advfrontier[autoattack]'"
+    return None

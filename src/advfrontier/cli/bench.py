@@ -1,0 +1,108 @@
+"""Whole benchmarks: bench run, bench status."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from advfrontier.bench import Bench, run_benchmark
+from advfrontier.bench.stage_tables import status_facts, status_table
+from advfrontier.bench.status import estimated_status
+from advfrontier.cli.options import Device, Json, Machine, Threads, WorkerCount
+from advfrontier.cli.showing import say_json
+from advfrontier.errors import FrontierError
+from advfrontier.report.benchmark import write_results
+from advfrontier.report.render import print_tables
+from advfrontier.bench.benchmark import load_benchmark
+from advfrontier.record import below, folder_name, write_files
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Place:
+    """Where a benchmark is run."""
+
+    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None
+    "Folder of all that comes out; by default bench/ and the benchmark's name."
+    source: tuple[str, ...] = ()
+    "Where a model is to be found: --source C8=mine.py:c8."
+
+    def open(self, name: str) -> Bench:
+        """The benchmark of this name, or in this file, and its folder."""
+        pairs = [text.partition("=") for text in self.source]
+        if wrong := ["".join(pair) for pair in pairs if not pair[2]]:
+            raise FrontierError(f"--source {wrong[0]}: expected MODEL=SOURCE, such as C8=mine.py:c8")
+        chosen = load_benchmark(name).with_sources({model: place for model, _, place in pairs})
+        return Bench(chosen, self.out or below("bench", folder_name(chosen.name)))
+
+
+_MACHINE, _PLACE = Machine(), Place()
+
+bench = App(name="bench", help="Whole benchmarks: many models, four norms, tables and figures.")
+
+
+@bench.command(name="run")
+def run_command(
+    benchmark: str, /, *, place: Place = _PLACE, download: bool = False, machine: Machine = _MACHINE
+) -> None:
+    """Do a whole benchmark: trace, allocate, evaluate, run the baseline, write every table and figure.
+
+    Killed at any moment, the same command goes on. Adding a model, a norm, samples or runs to the file does only what
+    is missing.
+
+    Parameters
+    ----------
+    benchmark
+        fashion-mnist, small, paper, or a TOML file.
+    download
+        Fetch models and data that are not on this machine.
+    """
+    target = place.open(benchmark)
+    results = run_benchmark(
+        target,
+        machine=machine.machine(),
+        download=download,
+        progress=True,
+        say=lambda text: print(text, file=sys.stderr),
+    )
+    if results.norms:
+        for path in write_files(target.results, lambda aside: write_results(results, aside)):
+            print(path)
+    if results.failures:
+        listed = "\n  ".join(results.failures)
+        raise FrontierError(
+            f"{len(results.failures)} parts failed, the others are done; the same command tries again:\n  {listed}"
+        )
+
+
+@bench.command(name="status")
+def status_command(
+    benchmark: str,
+    /,
+    *,
+    place: Place = _PLACE,
+    calibration: bool = True,
+    device: Device = "cpu",
+    threads: Threads = None,
+    workers: WorkerCount = None,
+    json: Json = False,
+) -> None:
+    """Say what is done, what is left, what it will cost and what failed.
+
+    Parameters
+    ----------
+    benchmark
+        The benchmark given to `bench run`.
+    calibration
+        Measure how long a query takes here, if that is not known: a few short runs.
+    """
+    target = place.open(benchmark)
+    many, each = Machine(workers, device=device, threads=threads).resolved()
+    standing = estimated_status(target, device=device, threads=each, measure=calibration)
+    if json:
+        say_json(status_facts(standing, workers=max(1, many)))
+    else:
+        print_tables(status_table(standing, workers=max(1, many)))

@@ -1,0 +1,205 @@
+"""Commands around the pool of attacks: trace, allocate, baseline, aoi."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from advfrontier.bench import allocate_traces, find_traces, run_autoattack, write_ensembles
+from advfrontier.bench.baselines import radii_to_run
+from advfrontier.bench.stage_tables import (
+    allocation_facts,
+    allocation_tables,
+    baseline_facts,
+    baseline_table,
+    trace_facts,
+    trace_table,
+)
+from advfrontier.cli.options import Data, Json, Machine, Norm, Seed, norms
+from advfrontier.cli.showing import say_json
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.aoi import evaluation_aoi
+from advfrontier.evaluation.find import find_evaluations
+from advfrontier.evaluation.trace import load_traces, trace
+from advfrontier.frontier.baseline import baseline_aoi
+from advfrontier.pool import MAX_QUERIES, tier_queries
+from advfrontier.report.render import print_tables
+from advfrontier.solvers import PUBLISHED
+from advfrontier.record import below, find_records, folder_name
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Attacks:
+    """What is traced."""
+
+    runs: str | None = None
+    "Some runs only, with commas: fmn,alma:target1."
+    pool: str = "paper"
+    "paper, or extended with attacks beyond it."
+    queries: int = MAX_QUERIES
+    "Where each run stops, of its schedule of 1000."
+    published: bool = False
+    "The solvers as their papers have them, without the departures that docs/solvers.md lists."
+
+    def settings(self) -> dict[str, Any]:
+        """As `trace` is told it."""
+        runs = [run.strip() for run in self.runs.split(",")] if self.runs else self.pool
+        return {"runs": runs, "queries": self.queries, "solvers": PUBLISHED if self.published else None}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class At:
+    """Where the baseline is run."""
+
+    trace: str | None = None
+    "The model's trace in this norm: adds nine percentiles of its frontier to the radii, and tells the AOI."
+    radii: str | None = None
+    "Other radii, such as 4/255,8/255."
+
+
+_DATA, _MACHINE, _ATTACKS, _AT = Data(), Machine(), Attacks(), At()
+
+
+def trace_command(
+    *models: str,
+    data: Data = _DATA,
+    norm: Norm = "Linf",
+    out: Annotated[str, Parameter(name=("--out", "-o"))] = "traces",
+    attacks: Attacks = _ATTACKS,
+    seed: Seed = 42,
+    machine: Machine = _MACHINE,
+    json: Json = False,
+) -> None:
+    """Run every attack of the pool, and record how its distances fall with the queries it spends.
+
+    Killed at any moment, the same command goes on. More models, norms, runs, queries or samples add to what is there.
+
+    Parameters
+    ----------
+    models
+        One or more: zoo:F3, file.py:factory, robustbench:cifar10/Linf/NAME, and so on.
+    out
+        Folder of the traces; each model gets a folder, and in it one per norm.
+    """
+    if not models:
+        raise FrontierError("no model to trace: expected at least one, such as zoo:F3")
+    samples = data.load(*models)
+    settings, where = attacks.settings(), machine.machine()
+    done = {}
+    for model in models:
+        for each in norms(norm):
+            folder = below(out, folder_name(model), each)
+            done[folder] = trace(
+                model,
+                samples,
+                norm=each,
+                seed=seed,
+                out=folder,
+                batch_size=data.batch_size,
+                machine=where,
+                progress=True,
+                **settings,
+            )
+    if json:
+        say_json(trace_facts(done))
+    else:
+        print_tables(trace_table(done))
+
+
+def allocate_command(
+    *traces: str,
+    budget: str = "4k,8k,12k",
+    out: Annotated[str, Parameter(name=("--out", "-o"))] = "ensembles",
+    norm: Norm = "all",
+    plain: bool = False,
+    json: Json = False,
+) -> None:
+    """Give a budget of queries to the runs of traced models: nested ensembles, with what no allocation can pass.
+
+    Parameters
+    ----------
+    traces
+        Folders that `advfrontier trace` wrote, of the models to allocate on.
+    budget
+        Rising budgets, with commas.
+    out
+        Folder of the ensemble files, such as L2-4k.toml; `advfrontier evaluate --ensemble` takes them.
+    plain
+        The paper's algorithm as printed: one run a move, no swaps afterwards.
+    """
+    budgets = tuple(sorted({tier_queries(part) for part in budget.split(",")}))
+    for each, records in find_traces(traces, norms(norm)).items():
+        ensembles = allocate_traces(records, budgets=budgets, plain=plain)
+        files = write_ensembles(out, ensembles)
+        if json:
+            say_json(allocation_facts(each, records, ensembles, files))
+        else:
+            print_tables(*allocation_tables(each, records, ensembles, files))
+
+
+def baseline_command(
+    model: str,
+    /,
+    *,
+    data: Data = _DATA,
+    norm: str = "Linf",
+    out: Annotated[str, Parameter(name=("--out", "-o"))] = "baselines",
+    at: At = _AT,
+    seed: Seed = 42,
+    machine: Machine = _MACHINE,
+    json: Json = False,
+) -> None:
+    """Run AutoAttack at several radii, every pass counted, to compare with.
+
+    Parameters
+    ----------
+    model
+        zoo:F3, file.py:factory, robustbench:cifar10/Linf/NAME, and so on.
+    norm
+        L1, L2 or Linf.
+    out
+        Folder of the record; each model gets a folder, and in it one per norm.
+    """
+    chosen = norms(norm)
+    if len(chosen) != 1:
+        raise FrontierError(f"--norm {norm}: expected one norm, because radii differ from norm to norm")
+    folder = below(out, folder_name(model), chosen[0])
+    frontier = load_traces(at.trace).frontier() if at.trace else None
+    points = run_autoattack(
+        folder,
+        model,
+        data.load(model),
+        norm=chosen[0],
+        radii=radii_to_run(at.radii, data.data, chosen[0], frontier),
+        seed=seed,
+        batch_size=data.batch_size,
+        machine=machine.machine(),
+        progress=True,
+    )
+    judged = baseline_aoi(points.radii, points.accuracies, frontier) if frontier is not None else None
+    if json:
+        say_json(baseline_facts(points, judged, norm=chosen[0], folder=folder))
+    else:
+        print_tables(baseline_table(points, judged, norm=chosen[0], folder=folder))
+
+
+def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
+    """How close an evaluation came to the frontier of a traced pool, and what each of its runs added.
+
+    Parameters
+    ----------
+    record
+        The folder of an evaluation.
+    trace
+        Folder of traces that holds one of the same model on the same samples.
+    """
+    records = find_records(trace, kind="trace")
+    scores = [evaluation_aoi(evaluation, records) for evaluation in find_evaluations([record])]
+    if json:
+        say_json([each.facts() for each in scores])
+    else:
+        print_tables(*(table for each in scores for table in (each.table(), each.runs)))

@@ -1,0 +1,213 @@
+"""The figures of a benchmark, by matplotlib, as PDF and PNG. A model has one colour in all panels of a figure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from advfrontier.bench.attack_tables import mean_growth
+from advfrontier.bench.baseline_tables import extreme_cases
+from advfrontier.bench.cells import axis_end
+from advfrontier.bench.model_tables import crossing_pairs, rankings, rejection
+from advfrontier.frontier.curve import Curve
+from advfrontier.report.numbers import SYMBOLS, size, tier
+from advfrontier.report.style import COLOURS, FORMATS, GREY, INK, RED, common_legend, draw_steps, panels, styled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from advfrontier.bench.group import ModelGroup
+    from advfrontier.bench.results import NormResults, Results
+    from advfrontier.bench.subject import Subject
+    from advfrontier.frontier.stability import RankStability
+
+_WIDE, _HIGH, _DPI = 2.5, 2.4, 200  # inches of one panel, and dots per inch
+_COLUMNS = 4  # panels side by side
+_SPLITS = {"train": "training models", "held-out": "held-out models"}
+_OTHERS, _REFERENCE = "other models", "reference radius"
+_MOVING = 6  # models in colour where ranks are drawn
+_NAMED = 12  # models that a legend names
+
+
+def draw_results(results: Results, folder: Path) -> dict[str, list[Path]]:
+    """Draw every figure that has something to show; returns the files by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {}
+    with styled():
+        for name, figure in _figures(results):
+            common_legend(figure, columns=8, last=(_OTHERS, _REFERENCE))
+            written[name] = [folder / f"{name}.{kind}" for kind in FORMATS]
+            for path in written[name]:
+                figure.savefig(path, dpi=_DPI, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
+    return written
+
+
+def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
+    groups = list(results.groups())
+    yield from _drawn("growth", [(SYMBOLS[norm], part) for norm, part in results.norms.items()], _draw_growth)
+    cases = extreme_cases({norm: part.subjects for norm, part in results.norms.items()})
+    yield from _drawn(
+        "cases",
+        [(f"{case}: {s.model} in {SYMBOLS[n]} ({100 * g:+.2f} points)", (n, s)) for case, n, s, g in cases],
+        _draw_case,
+    )
+    yield from _crossings(groups)
+    yield from _instability(groups)
+    yield from _curves(results, groups)
+    yield from _rejections(groups)
+
+
+def _drawn(
+    name: str, entries: Sequence[tuple[str, Any]], draw: Callable[[Axes, Any], None]
+) -> Iterator[tuple[str, Figure]]:
+    """One figure with a panel for each entry: its title, and what is drawn in it."""
+    if entries:
+        figure, every_axes = panels(len(entries), wide=_WIDE, high=_HIGH, columns=_COLUMNS)
+        for axes, (title, content) in zip(every_axes, entries, strict=True):
+            axes.set_title(title)
+            draw(axes, content)
+        yield name, figure
+
+
+def _draw_growth(axes: Axes, part: NormResults) -> None:
+    growth = mean_growth(part.subjects)
+    budgets = list(part.subjects[0].tiers)
+    for colour, (split, series) in zip(COLOURS, growth.items(), strict=False):
+        shares = [100 * value for value in series.values()]
+        axes.plot(list(series), shares, color=colour, label=_SPLITS[split])
+        axes.plot(budgets, [100 * series[budget] for budget in budgets], color=colour, linestyle="", marker="o", ms=3)
+    low = 100 * min(series[budgets[0]] for series in growth.values())
+    margin = max(100 - low, 0.2)
+    axes.set_ylim(low - margin, 100 + 0.1 * margin)
+    axes.set_xlim(0, 1.02 * max(budgets))
+    axes.set_xticks(budgets, [tier(budget) for budget in budgets])
+    axes.set_xlabel("queries per sample")
+    axes.set_ylabel("mean AOI (%)")
+
+
+def _draw_case(axes: Axes, content: tuple[str, Subject]) -> None:
+    norm, subject = content
+    for colour, (budget, distances) in zip(COLOURS, subject.tiers.items(), strict=False):
+        draw_steps(axes, Curve.of(distances), color=colour, label=tier(budget))
+    draw_steps(axes, Curve.of(subject.frontier), color=INK, linewidth=0.7, linestyle="--", label="frontier of the pool")
+    if subject.known is not None:
+        axes.plot(subject.known.radii, subject.known.accuracies, "x", color=RED, ms=4, label="AutoAttack", zorder=5)
+    _curve_axes(axes, norm, axis_end([subject.frontier, *subject.tiers.values()]))
+
+
+def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
+    """The pair that changes places most beyond the reference radius."""
+    pairs = {title: crossing_pairs(group).rows[:1] for title, group in groups}
+    colours = _colours(model for rows in pairs.values() for row in rows for model in row[:2])
+
+    def draw(axes: Axes, content: tuple[ModelGroup, Sequence[str]]) -> None:
+        group, models = content
+        for model in models:
+            draw_steps(axes, Curve.of(group.distances[model]), color=colours[model], label=model)
+        reference = group.reference or 0.0
+        axes.axvline(reference, color=INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
+        _curve_axes(axes, group.norm, max(axis_end(group.distances[model] for model in models), 1.3 * reference))
+
+    yield from _drawn("crossings", [(t, (g, pairs[t][0][:2])) for t, g in groups if pairs[t]], draw)
+
+
+def _instability(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
+    """Ranks by the largest tier, then by AutoAttack; those that move most in any panel in colour."""
+    drawn = [
+        (by, title, g, ranking) for title, g in groups for by, ranking in rankings(g).items() if " where " not in by
+    ]
+    drawn.sort(key=lambda entry: entry[0] == "AutoAttack")
+    most: dict[str, int] = {}
+    for _, _, _, ranking in drawn:
+        most |= {model: max(moved, most.get(model, 0)) for model, moved in ranking.moved.items()}
+    colours = _colours(sorted(most, key=lambda model: -most[model])[:_MOVING])
+
+    def draw(axes: Axes, content: tuple[ModelGroup, RankStability]) -> None:
+        _draw_ranks(axes, *content, colours)
+
+    several = len({by for by, *_ in drawn}) > 1
+    entries = [(f"{title}, {by}" if several else title, (group, ranking)) for by, title, group, ranking in drawn]
+    yield from _drawn("instability", entries, draw)
+
+
+def _draw_ranks(axes: Axes, group: ModelGroup, ranking: RankStability, colours: dict[str, str]) -> None:
+    positions = list(range(ranking.epsilons.size))
+    for model, ranks in zip(ranking.models, ranking.ranks.tolist(), strict=True):
+        if model in colours:
+            axes.plot(positions, ranks, color=colours[model], marker="o", ms=2, label=model, zorder=3)
+        else:
+            axes.plot(positions, ranks, color=GREY, linewidth=0.7, label=_OTHERS)
+    if group.reference is not None:
+        for at in np.flatnonzero(np.isclose(ranking.epsilons, group.reference, rtol=1e-9, atol=0)):
+            axes.axvline(float(at), color=INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
+    axes.set_xticks(positions, [size(ε) if ε == int(ε) else f"{ε:.3g}" for ε in ranking.epsilons], rotation=60)
+    axes.set_ylim(len(ranking.models) + 0.5, 0.5)
+    axes.set_yticks(range(1, len(ranking.models) + 1, 1 + len(ranking.models) // 10))
+    axes.set_xlabel(f"ε in {SYMBOLS[group.norm]}")
+    axes.set_ylabel("rank")
+
+
+def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
+    """All curves, coloured by mean DOI over the norms, with the defence frontier."""
+    from matplotlib import colormaps  # noqa: PLC0415 - an optional extra
+    from matplotlib.cm import ScalarMappable  # noqa: PLC0415
+    from matplotlib.colors import ListedColormap, Normalize  # noqa: PLC0415
+
+    scores = {model: 100 * doi for model, doi in results.mean_dois().items()}
+    scale = Normalize(min(scores.values(), default=0.0), max(scores.values(), default=100.0))
+    colours = ListedColormap(colormaps["viridis"](np.linspace(0.88, 0, 256)))  # without yellow, pale on white
+    named = len(scores) <= _NAMED
+
+    def draw(axes: Axes, group: ModelGroup) -> None:
+        trusted = [model for model in scores if model in group.distances]
+        for model in trusted:
+            line = {"color": colours(scale(scores[model])), "label": model if named else None}
+            draw_steps(axes, Curve.of(group.distances[model]), linewidth=0.9, **line)
+        for subject in (each for each in group.subjects if each.model not in trusted):
+            line = {"color": GREY, "label": f"{subject.model} (in doubt)" if named else "in doubt"}
+            draw_steps(axes, Curve.of(subject.last), linewidth=0.9, linestyle=":", **line)
+        draw_steps(axes, Curve.of(group.frontier), color=RED, linestyle="--", label="defence frontier")
+        _curve_axes(axes, group.norm, axis_end([group.frontier]))
+
+    for name, figure in _drawn("curves", groups, draw):
+        if scores:
+            bar = figure.colorbar(ScalarMappable(scale, colours), ax=figure.axes, shrink=0.8, aspect=25)
+            bar.set_label("mean DOI (%)")
+        yield name, figure
+
+
+def _rejections(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
+    """A model that the smallest tier rejects, and the one it is rejected against."""
+    decisions = {title: pair for title, group in groups if (pair := rejection(group))}
+    colours = _colours(model for reference, rejected in decisions.values() for model in (reference, rejected[0]))
+
+    def draw(axes: Axes, content: tuple[ModelGroup, str, str]) -> None:
+        group, reference, candidate = content
+        first, last = min(group.tiers), max(group.tiers)
+        above = group.distances[reference]
+        below = next(subject for subject in group.trusted if subject.model == candidate).tiers[first]
+        draw_steps(axes, Curve.of(above), color=colours[reference], label=f"{reference} at {tier(last)}")
+        line = {"color": colours[candidate], "label": f"{candidate} at {tier(first)}"}
+        draw_steps(axes, Curve.of(below), linestyle="--", **line)
+        _curve_axes(axes, group.norm, axis_end([above, below]))
+
+    entries = [(title, (g, decisions[title][0], decisions[title][1][0])) for title, g in groups if title in decisions]
+    yield from _drawn("early-rejection", entries, draw)
+
+
+def _colours(models: Iterable[str]) -> dict[str, str]:
+    """A colour for each model, the same in all panels."""
+    return {model: COLOURS[k % len(COLOURS)] for k, model in enumerate(dict.fromkeys(models))}
+
+
+def _curve_axes(axes: Axes, norm: str, far: float) -> None:
+    axes.set_xlim(0, far)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(f"ε in {SYMBOLS[norm]}")
+    axes.set_ylabel("robust accuracy")
