@@ -62,9 +62,7 @@ def allocate_traces(
     reached = common_runs(records)
     chosen = list(reached) if runs is None else list(runs)
     if missing := [run for run in chosen if reached.get(run, 0) < (queries or 1)]:
-        raise FrontierError(
-            f"{missing[0]} is not finished in all of {_places(records)}: type the trace command again"
-        )
+        raise FrontierError(f"{missing[0]} is not finished in all of {_places(records)}: type the trace command again")
     levels = levels_of(queries or min(reached[run] for run in chosen))
     traces = (read_traces(record, runs=chosen).thin(levels) for record in records)
     return dict(zip(budgets, allocate(traces, budgets=budgets, levels=levels, plain=plain), strict=True))

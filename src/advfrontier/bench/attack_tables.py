@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from advfrontier.bench.benchmark import SPLITS
 from advfrontier.bench.cells import grouped, matched_aoi, spread, strong, tier_columns
 from advfrontier.pool import Run, tier_label
-from advfrontier.bench.benchmark import SPLITS
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
 

@@ -16,14 +16,14 @@ from advfrontier.bench.layout import claim
 from advfrontier.evaluation.trace import trace
 from advfrontier.execution import Machine
 from advfrontier.pool import CHECKPOINT, Run
-from advfrontier.sources.samples import choose
 from advfrontier.record import Record, UnitName, open_folder
+from advfrontier.sources.samples import choose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advfrontier.bench.layout import Bench
     from advfrontier.bench.benchmark import BenchmarkModel
+    from advfrontier.bench.layout import Bench
 
 FILE = "calibration.json"
 _QUERIES = 20  # of each short run

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advfrontier.pool import tier_label
 from advfrontier.bench.benchmark import SPLITS
+from advfrontier.pool import tier_label
 from advfrontier.table import Column, Share, Spread, Strong
 
 if TYPE_CHECKING:

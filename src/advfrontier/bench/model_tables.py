@@ -29,9 +29,9 @@ from advfrontier.threat.names import SYMBOLS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.group import ModelGroup
     from advfrontier.frontier.stability import RankStability
-    from advfrontier.bench.benchmark import BenchmarkModel
 
 
 def models(listed: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -> Table:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.bench import attack_tables, baseline_tables, model_tables
+from advfrontier.bench.benchmark import SPLITS
 from advfrontier.bench.group import ModelGroup
 from advfrontier.errors import FrontierError
-from advfrontier.bench.benchmark import SPLITS
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.subject import Subject
     from advfrontier.pool import Ensemble
-    from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.table import Table
 
 

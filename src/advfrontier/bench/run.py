@@ -28,13 +28,13 @@ from advfrontier.sources import load_model
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from advfrontier.attacks.autoattack import KnownPoints
+    from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.layout import Bench
     from advfrontier.bench.results import NormResults
-    from advfrontier.attacks.autoattack import KnownPoints
     from advfrontier.bench.subject import Subject
     from advfrontier.pool import Ensemble
     from advfrontier.record import Record
-    from advfrontier.bench.benchmark import BenchmarkModel
 
 FAILURES = "failures.json"
 _EXTRA = "pyautoattack"
@@ -128,9 +128,7 @@ class _Running:
         self.say(f"{model.id} in {norm}")
         self.models.setdefault(model.id, Model(model.id, source=model.source, load=load_model))
         loaded = self.models[model.id]
-        return trace_model(
-            self.bench, model, loaded, norm, self.machine, download=download, progress=self.progress
-        )
+        return trace_model(self.bench, model, loaded, norm, self.machine, download=download, progress=self.progress)
 
     def _norm(self, norm: str) -> NormResults:
         """Allocate, run the baseline, and put the models together."""

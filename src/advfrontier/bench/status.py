@@ -19,8 +19,8 @@ from advfrontier.record.units import shards_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from advfrontier.bench.layout import Bench
     from advfrontier.bench.benchmark import BenchmarkModel
+    from advfrontier.bench.layout import Bench
 
 _RADII = 9  # percentiles of the frontier at which the baseline is run, beside the reference radii
 # AutoAttack's queries per sample, as the paper's table of costs has them: by far the most go to those it cannot break.

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from advfrontier.bench.benchmark import SPLITS
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.optimality import aoi
 from advfrontier.pool import CHECKPOINT
-from advfrontier.bench.benchmark import SPLITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

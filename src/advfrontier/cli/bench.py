@@ -9,15 +9,15 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from advfrontier.bench import Bench, run_benchmark
+from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.bench.stage_tables import status_facts, status_table
 from advfrontier.bench.status import estimated_status
 from advfrontier.cli.options import Device, Json, Machine, Threads, WorkerCount
 from advfrontier.cli.showing import say_json
 from advfrontier.errors import FrontierError
+from advfrontier.record import below, folder_name, write_files
 from advfrontier.report.benchmark import write_results
 from advfrontier.report.render import print_tables
-from advfrontier.bench.benchmark import load_benchmark
-from advfrontier.record import below, folder_name, write_files
 
 
 @Parameter(name="*")

@@ -25,9 +25,9 @@ from advfrontier.evaluation.find import find_evaluations
 from advfrontier.evaluation.trace import load_traces, trace
 from advfrontier.frontier.baseline import baseline_aoi
 from advfrontier.pool import MAX_QUERIES, tier_queries
+from advfrontier.record import below, find_records, folder_name
 from advfrontier.report.render import print_tables
 from advfrontier.solvers import PUBLISHED
-from advfrontier.record import below, find_records, folder_name
 
 
 @Parameter(name="*")

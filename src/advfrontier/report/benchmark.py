@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advfrontier.bench import model_tables
+from advfrontier.bench.benchmark import SPLITS
 from advfrontier.report.benchmark_figures import draw_results
 from advfrontier.report.numbers import SYMBOLS
 from advfrontier.report.render import as_json, as_markdown
 from advfrontier.report.style import drawable
-from advfrontier.bench.benchmark import SPLITS
 from advfrontier.table import Column, stacked
 
 if TYPE_CHECKING:
