@@ -57,7 +57,7 @@ def parse_toml(kind: type[AnyTable], content: str | bytes, name: str) -> AnyTabl
         text = content.decode() if isinstance(content, bytes) else content
         found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8, and numbers of too many digits
-        raise FrontierError(f"{name}: not TOML ({error}): expected lines such as name = \"text\"") from error
+        raise FrontierError(f'{name}: not TOML ({error}): expected lines such as name = "text"') from error
     try:
         return kind.model_validate(found)
     except ValidationError as error:

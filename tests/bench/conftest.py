@@ -1,8 +1,8 @@
 import pytest
 from bench_nets import FILE
 
-from advfrontier.evaluation.bench import Bench
 from advfrontier.bench.benchmark import load_benchmark
+from advfrontier.evaluation.bench import Bench
 
 TINY = """
 name = "tiny"

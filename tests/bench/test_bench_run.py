@@ -9,6 +9,7 @@ import pytest
 import torch
 from bench_nets import FILE as NETS
 
+from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.engine import Oracle
 from advfrontier.evaluation.baseline import AtRadius, Baseline
 from advfrontier.evaluation.bench import Bench, allocating, baselines, calibrate, disk_used, run_benchmark, status
@@ -20,7 +21,6 @@ from advfrontier.frontier import aoi
 from advfrontier.pool import Ensemble
 from advfrontier.report.experiment import write_experiment
 from advfrontier.sources import load_data
-from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.store import Store, UnitName
 
 
@@ -355,7 +355,10 @@ def test_baseline_that_is_not_installed_is_said_to_be_missing(tiny, monkeypatch)
 
 def test_model_without_a_source_is_named(tiny):
     bench = tiny(models=("plain", "noisy", "wide"))
-    models = tuple(m.model_copy(update={"source": None, "origin": "by hand"}) if m.id == "wide" else m for m in bench.benchmark.models)
+    models = tuple(
+        m.model_copy(update={"source": None, "origin": "by hand"}) if m.id == "wide" else m
+        for m in bench.benchmark.models
+    )
     found = run_benchmark(Bench(bench.benchmark.model_copy(update={"models": models}), bench.out))
     (failure,) = found.failures
     assert "--source wide=file.py:factory" in failure

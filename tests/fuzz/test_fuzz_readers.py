@@ -70,7 +70,7 @@ class Format:
         original, content = self.read(self.path), self.path.read_bytes()
         ends = Counter()
         for number in range(CASES or self.quick):
-            random = Random(f"{self.path.name} {number}")
+            random = Random(f"{self.path.name} {number}")  # noqa: S311 (no secrets here)
             target = self.path.with_name(f"case{self.path.suffix}")
             if self.mutate is mutate_archive:
                 mutate_archive(self.path, target, random)
@@ -79,11 +79,10 @@ class Format:
             with quiet(), time_limit():
                 try:
                     found = self.read(target)
-                except FrontierError as error:
-                    assert str(error)
+                except FrontierError:
                     ends["refused"] += 1
                     continue
-                except (Exception, TooSlowError):
+                except (Exception, TooSlowError):  # noqa: BLE001 (any other end is what is looked for)
                     ends["failed"] += 1
                     print(f"{self.path.name}, case {number}:\n{traceback.format_exc()}", file=sys.__stderr__)
                     continue
@@ -123,7 +122,9 @@ def read_benchmark(path):
         assert model.baseline_batch >= 1
     for run in benchmark.pool or ():
         Run.parse(run)
-    assert all(0 < radius < float("inf") for data in benchmark.data.values() for r in data.radii.values() for radius in r)
+    assert all(
+        0 < radius < float("inf") for data in benchmark.data.values() for r in data.radii.values() for radius in r
+    )
     return benchmark
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.cli.app import typed
 from advfrontier.cli.options import Data, Device, Json, Machine, Norm, Seed, Threads, WorkerCount, norms
 from advfrontier.cli.showing import say_json
@@ -42,7 +43,6 @@ from advfrontier.report.experiment.terminal import (
     print_trace,
 )
 from advfrontier.solvers import PUBLISHED
-from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.store import Store
 from advfrontier.store.folder import below, write_files
 from advfrontier.threat.names import NORMS

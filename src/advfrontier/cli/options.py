@@ -13,7 +13,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.export import check_format
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.execution.local import cores
-from advfrontier.sources import Samples, load_model, load_data
+from advfrontier.sources import Samples, load_data, load_model
 from advfrontier.threat.names import NORMS, norm_name
 
 Norm = Annotated[str, Parameter(help="L0, L1, L2, Linf, several with commas, or all.")]

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from advfrontier.engine import CHECKPOINT
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.identity import mixed
-from advfrontier.engine.data import Samples
 from advfrontier.evaluation.originals import StoredSamples
 from advfrontier.evaluation.reading import DOUBTS, doubtful, flags_of, read_units, spent_by, terms_of
 from advfrontier.evaluation.session import Session, Workers, open_session, units_of

@@ -21,8 +21,8 @@ from advfrontier.store import Store, UnitName, open_folder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advfrontier.evaluation.bench.layout import Bench
     from advfrontier.bench.benchmark import BenchmarkModel
+    from advfrontier.evaluation.bench.layout import Bench
 
 FILE = "calibration.json"
 _QUERIES = 20  # of each short run

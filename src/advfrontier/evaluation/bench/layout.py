@@ -20,9 +20,9 @@ from advfrontier.pool.ensemble import CHECKPOINT
 from advfrontier.sources import load_data
 
 if TYPE_CHECKING:
+    from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
     from advfrontier.pool import Ensemble
     from advfrontier.sources import Samples
-    from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
 
 
 @dataclass(frozen=True)

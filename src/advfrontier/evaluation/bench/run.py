@@ -27,10 +27,10 @@ from advfrontier.store import Store, open_folder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.evaluation.bench.layout import Bench
     from advfrontier.evaluation.experiment import KnownPoints, NormExperiment, Subject
     from advfrontier.pool import Ensemble
-    from advfrontier.bench.benchmark import BenchmarkModel
 
 FAILURES = "failures.json"
 _EXTRA = "pyautoattack"

@@ -18,8 +18,8 @@ from advfrontier.store import Store, UnitName, open_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advfrontier.evaluation.bench.layout import Bench
     from advfrontier.bench.benchmark import BenchmarkModel
+    from advfrontier.evaluation.bench.layout import Bench
 
 _RADII = 9  # percentiles of the frontier at which the baseline is run, beside the reference radii
 # AutoAttack's queries per sample, as the paper's table of costs has them: by far the most go to those it cannot break.

@@ -202,16 +202,16 @@ def _terms(node: ast.expr) -> int:
     """How many terms a shape has when it is multiplied out; a ValueError if it is not a shape."""
     if (number := _number(node)) is not None and abs(number) < 2**63:
         return 1
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        raise ValueError(node)
-    name = node.func.id
+    if not isinstance(node, ast.Call):
+        raise ValueError(node)  # noqa: TRY004 (as for all that is not a shape)
+    name = getattr(node.func, "id", "")
     if name == "Symbol" and len(node.args) == 1 and _is_word(node.args[0]) and all(map(_is_truth, node.keywords)):
         return 1
     if name not in _SHAPE_FUNCTIONS or node.keywords or not node.args:
         raise ValueError(name)
     counts = [_terms(argument) for argument in node.args]
     if name in _POWERS:
-        total = counts[0] ** _exponent(*node.args)
+        total: int = counts[0] ** _exponent(*node.args)
     else:
         total = sum(counts) if name in _SUMS else math.prod(counts)  # nested divisions multiply their divisors
     if total > _TERMS:
@@ -278,7 +278,7 @@ _RULES = {
 
 
 def _input_shape(spec: Spec, graph_module: Any) -> list[int]:
-    """The shape of the images, 0 where it may vary; refused if the program is not a function of images of any number."""
+    """The shape of the images, 0 where it may vary; refused unless the program takes any number of images alone."""
     signature, graph = graph_module["signature"], graph_module["graph"]
     inputs = [entry["user_input"]["arg"] for entry in signature["input_specs"] if "user_input" in entry]
     outputs = [entry for entry in signature["output_specs"] if "user_output" in entry]
@@ -289,8 +289,8 @@ def _input_shape(spec: Spec, graph_module: Any) -> list[int]:
     sizes = [size.get("as_int", 0) for size in graph["tensor_values"][inputs[0]["as_tensor"]["name"]]["sizes"]]
     if not sizes or sizes[0]:
         raise FrontierError(
-            f"{spec.text}: was exported for batches of {sizes[0] if sizes else 'no size'}: expected any size; export it "
-            "with dynamic_shapes=({0: torch.export.Dim('batch')},)"
+            f"{spec.text}: was exported for batches of {sizes[0] if sizes else 'no size'}: expected any size; export "
+            "it with dynamic_shapes=({0: torch.export.Dim('batch')},)"
         )
     return sizes
 

@@ -37,7 +37,9 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
     checkpoint = spec.options.get("checkpoint")
     if checkpoint:
         arguments["checkpoint_path"] = str(existing_file(checkpoint, spec.text))
-    hint = "" if checkpoint else f"{download_hint(download=download)}, or name a file: timm:{spec.place}?checkpoint=FILE"
+    hint = (
+        "" if checkpoint else f"{download_hint(download=download)}, or name a file: timm:{spec.place}?checkpoint=FILE"
+    )
     what = f"{spec.text}: timm could not load it"
     with refusing(what, hint), connections(allowed=download), weights_only(spec.text):
         net = timm.create_model(spec.place, pretrained=not checkpoint, **arguments)
