@@ -4,9 +4,9 @@ from importlib.util import find_spec
 
 import pytest
 
+from advfrontier.bench.benchmark import benchmark_names, load_benchmark
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.radii import reference_radii
-from advfrontier.bench.benchmark import benchmark_names, load_benchmark
 from advfrontier.sources.models import robustbench
 from advfrontier.sources.spec import read_spec
 

@@ -216,7 +216,9 @@ def test_operators_that_reach_beyond_tensors_are_refused(honest, tmp_path, paylo
     evil = program_with(
         honest, tmp_path / "e.pt2", lambda p: graph(p)["nodes"].insert(0, call(target, f"touch {payload.file}"))
     )
-    with pytest.raises(FrontierError, match=r"the operator .* could run code when it is loaded, or run forever: refused"):
+    with pytest.raises(
+        FrontierError, match=r"the operator .* could run code when it is loaded, or run forever: refused"
+    ):
         load_model(f"export:{evil}")
 
 
@@ -253,7 +255,9 @@ def test_shape_expressions_that_are_more_than_arithmetic_are_refused(honest, tmp
         sizes = graph(program)["tensor_values"]["x"]["sizes"]
         sizes[0]["as_expr"]["expr_str"] = expression.format(file=payload.file)
 
-    with pytest.raises(FrontierError, match=r"the expression .* could run code when it is loaded, or run forever: refused"):
+    with pytest.raises(
+        FrontierError, match=r"the expression .* could run code when it is loaded, or run forever: refused"
+    ):
         load_model(f"export:{program_with(honest, tmp_path / 'e.pt2', change)}")
 
 
@@ -274,7 +278,9 @@ def test_archives_that_are_damaged_compressed_or_overlap_are_refused(honest, tmp
     with zipfile.ZipFile(honest) as archive:
         weight = archive.read("net/data/weights/weight_0")
     place = content.index(weight)
-    (tmp_path / "damaged.pt2").write_bytes(content[: place + 9] + bytes([content[place + 9] ^ 1]) + content[place + 10 :])
+    (tmp_path / "damaged.pt2").write_bytes(
+        content[: place + 9] + bytes([content[place + 9] ^ 1]) + content[place + 10 :]
+    )
     with pytest.raises(FrontierError, match="Bad CRC-32 for file 'net/data/weights/weight_0'"):
         load_model(f"export:{tmp_path / 'damaged.pt2'}")
     with zipfile.ZipFile(honest) as old, zipfile.ZipFile(tmp_path / "small.pt2", "w", zipfile.ZIP_DEFLATED) as new:
@@ -335,7 +341,9 @@ def test_structures_that_import_are_refused(honest, tmp_path):
         def change(program, node=node):
             program["graph_module"]["module_call_graph"][0]["signature"]["out_spec"] = json.dumps([1, node])
 
-        with pytest.raises(FrontierError, match=r"the structure .* could run code when it is loaded, or run forever: refused"):
+        with pytest.raises(
+            FrontierError, match=r"the structure .* could run code when it is loaded, or run forever: refused"
+        ):
             load_model(f"export:{program_with(honest, tmp_path / f'{number}.pt2', change)}")
 
 

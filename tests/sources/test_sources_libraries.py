@@ -291,7 +291,7 @@ def test_onnx_model_has_gradients(onnx, tmp_path):
 
 def test_onnx_for_one_batch_size_or_with_two_outputs_is_refused(onnx, tmp_path):
     onnx.save(network(onnx, batch=1, flat=1), tmp_path / "one.onnx")
-    with pytest.raises(FrontierError, match="works only with batches of 1, or not at all .*: expected any"):
+    with pytest.raises(FrontierError, match=r"works only with batches of 1, or not at all .*: expected any"):
         load_model(f"onnx:{tmp_path / 'one.onnx'}")
     onnx.save(network(onnx, outputs=2), tmp_path / "two.onnx")
     with pytest.raises(FrontierError, match="has 1 inputs and 2 outputs"):

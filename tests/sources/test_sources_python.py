@@ -7,7 +7,7 @@ from torch import nn
 
 from advfrontier import zoo
 from advfrontier.errors import FrontierError
-from advfrontier.sources import load_model, runs_code, load_data
+from advfrontier.sources import load_data, load_model, runs_code
 
 MODULE = """
 import functools

@@ -6,7 +6,7 @@ Nothing is loaded or fetched by reading it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping  # noqa: TC003 (pydantic reads the types)
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal

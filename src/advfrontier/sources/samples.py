@@ -35,6 +35,7 @@ class Rows:
         return self.open()
 
     def __call__(self, rows: Tensor) -> Tensor:
+        """Read these rows."""
         return self.to_images(self.array[rows.numpy()])
 
 
@@ -79,8 +80,8 @@ def as_samples(images: Tensor | Iterable[Any], labels: Tensor | None = None, nam
     batches = list(images)
     if not batches or not all(isinstance(b, (tuple, list)) and len(b) >= 2 for b in batches):
         raise FrontierError(f"{name}: expected batches of (images, labels), at least one")
-    both = (torch.cat([torch.as_tensor(batch[k]).detach().cpu() for batch in batches]) for k in (0, 1))
-    return as_samples(*both, name)
+    pixels, numbers = (torch.cat([torch.as_tensor(batch[k]).detach().cpu() for batch in batches]) for k in (0, 1))
+    return as_samples(pixels, numbers, name)
 
 
 def _can_be_indexed(loader: DataLoader[Any]) -> bool:

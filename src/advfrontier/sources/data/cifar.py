@@ -24,6 +24,7 @@ from advfrontier.sources.samples import Rows, as_labels
 from advfrontier.sources.spec import existing_file, existing_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from torch import Tensor
@@ -129,10 +130,6 @@ def read_batch(path: Path) -> dict[str, Any]:
         return found
 
 
-class _Mark:
-    """Where on the stack the parts of a tuple, list or dictionary begin."""
-
-
 @dataclass(frozen=True)
 class _Name:
     """A Python name that a file asks for, which is not looked up."""
@@ -146,97 +143,77 @@ class _Array:
     state: tuple[Any, ...] = ()
 
 
+_MARK = object()  # on the stack: the parts of a tuple, list or dictionary begin here
+_NEW: dict[str, Callable[[], Any]] = {
+    "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "NONE": lambda: None, "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False, "MARK": lambda: _MARK,
+}  # fmt: skip
+_LITERALS = frozenset((
+    "BININT", "BININT1", "BININT2", "SHORT_BINSTRING", "BINSTRING", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8",
+    "SHORT_BINUNICODE", "BINUNICODE",
+))  # fmt: skip
+_TAKEN = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "APPEND": 1, "SETITEM": 2, "STACK_GLOBAL": 2, "REDUCE": 2, "BUILD": 1}
+
+
 def _read(content: bytes) -> Any:
     """Do the operations of a pickle that CIFAR's need."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
+    argument: Any
     for operation, argument, _place in pickletools.genops(content):
         match operation.name:
             case "PROTO" | "FRAME":
                 pass
             case "STOP":
-                (found,) = stack
-                return found
-            case "MARK":
-                stack.append(_Mark())
+                return stack.pop()
             case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
                 memo[len(memo) if argument is None else argument] = stack[-1]
             case "BINGET" | "LONG_BINGET":
                 stack.append(memo[argument])
             case "GLOBAL":
                 stack.append(_Name(argument.replace(" ", ".")))
-            case name if name in _CONSTANTS:
-                stack.append(_CONSTANTS[name]())
+            case name if name in _NEW:
+                stack.append(_NEW[name]())
             case name if name in _LITERALS:
                 stack.append(argument.decode("latin1") if isinstance(argument, bytes) else argument)
-            case name if name in _COMBINED:
-                count, combine = _COMBINED[name]
-                parts = _popped(stack) if count is None else [stack.pop() for _ in range(count)][::-1]
-                combine(stack, parts)
             case name:
-                raise FrontierError(f"a CIFAR batch has the operation {name}: refused; get the published files")
+                _combine(name, stack)
     raise FrontierError("a CIFAR batch has no end: it is damaged; get the published files")
 
 
-def _popped(stack: list[Any]) -> list[Any]:
-    """Take what stands above the last mark, and the mark."""
-    mark = max(place for place, entry in enumerate(stack) if isinstance(entry, _Mark))
-    parts = stack[mark + 1 :]
-    del stack[mark:]
-    return parts
-
-
-def _call(stack: list[Any], parts: list[Any]) -> None:
-    """Do what the four functions would do that published files, and the same written by a newer Python, call."""
-    function, arguments = parts
-    match function, arguments:
-        case _Name("numpy.core.multiarray._reconstruct" | "numpy._core.multiarray._reconstruct"), _:
-            stack.append(_Array())
-        case _Name("numpy.dtype"), ("u1", *_):
-            stack.append(_Name("u1"))
-        case _Name("_codecs.encode"), (str() as text, "latin1"):
-            stack.append(text)
-        case _Name("_codecs.encode" | "numpy.dtype"), _:
-            raise FrontierError("a CIFAR batch asks for another type or encoding than u1 and latin1: refused")
+def _combine(name: str, stack: list[Any]) -> None:
+    """Do an operation that takes entries of the stack: a fixed number, or those above the last mark."""
+    first = len(stack) - (_TAKEN[name] if name in _TAKEN else stack[::-1].index(_MARK))
+    parts = stack[first:]
+    del stack[first if name in _TAKEN else first - 1 :]
+    match name, parts:
+        case "TUPLE" | "TUPLE1" | "TUPLE2" | "TUPLE3", _:
+            stack.append(tuple(parts))
+        case "APPEND" | "APPENDS", _:
+            stack[-1].extend(parts)
+        case "SETITEM" | "SETITEMS", _ if all(type(key) is str for key in parts[::2]):
+            stack[-1].update(zip(parts[::2], parts[1::2], strict=True))
+        case "STACK_GLOBAL", [str() as module, str() as attribute]:
+            stack.append(_Name(f"{module}.{attribute}"))
+        case "REDUCE", [_Name(asked), arguments]:
+            stack.append(_called(asked, arguments))
+        case "BUILD", [state] if isinstance(stack[-1], _Array):
+            stack[-1].state = state
+        case "BUILD", _ if stack[-1] == _Name("u1"):
+            pass  # its byte order, which single bytes do not have
         case _:
-            asked = function.text[:80] if isinstance(function, _Name) else "something"
-            raise FrontierError(
-                f"a CIFAR batch asks for {asked}, which could run any code: refused; get the published files"
-            )
+            raise FrontierError(f"a CIFAR batch has an operation {name} of its own: refused; get the published files")
 
 
-def _build(stack: list[Any], parts: list[Any]) -> None:
-    if isinstance(stack[-1], _Array):
-        (stack[-1].state,) = parts
-    elif stack[-1] != _Name("u1"):  # the state of the type is its byte order, which single bytes do not have
-        raise FrontierError("a CIFAR batch sets the state of something other than an array: refused")
-
-
-def _set_items(stack: list[Any], parts: list[Any]) -> None:
-    if not all(type(key) is str for key in parts[::2]):
-        raise FrontierError("a CIFAR batch has a key that is not a text: refused")
-    stack[-1].update(zip(parts[::2], parts[1::2], strict=True))
-
-
-_CONSTANTS = {
-    "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "NONE": lambda: None, "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-}  # fmt: skip
-_LITERALS = frozenset((
-    "BININT", "BININT1", "BININT2", "SHORT_BINSTRING", "BINSTRING", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8",
-    "SHORT_BINUNICODE", "BINUNICODE",
-))  # fmt: skip
-# How many entries of the stack an operation takes (None: those above the mark), and what it does with them.
-_COMBINED: dict[str, tuple[int | None, Any]] = {
-    "TUPLE": (None, lambda stack, parts: stack.append(tuple(parts))),
-    "TUPLE1": (1, lambda stack, parts: stack.append(tuple(parts))),
-    "TUPLE2": (2, lambda stack, parts: stack.append(tuple(parts))),
-    "TUPLE3": (3, lambda stack, parts: stack.append(tuple(parts))),
-    "APPEND": (1, lambda stack, parts: stack[-1].extend(parts)),
-    "APPENDS": (None, lambda stack, parts: stack[-1].extend(parts)),
-    "SETITEM": (2, _set_items),
-    "SETITEMS": (None, _set_items),
-    "STACK_GLOBAL": (2, lambda stack, parts: stack.append(_Name(".".join(parts)))),
-    "REDUCE": (2, _call),
-    "BUILD": (1, _build),
-}
+def _called(name: str, arguments: Any) -> Any:
+    """What the functions return that published files, and the same written by a newer Python, call."""
+    match name, arguments:
+        case "numpy.core.multiarray._reconstruct" | "numpy._core.multiarray._reconstruct", _:
+            return _Array()
+        case "numpy.dtype", ("u1", *_):
+            return _Name("u1")
+        case "_codecs.encode", (str() as text, "latin1"):
+            return text
+    raise FrontierError(
+        f"a CIFAR batch asks for {name[:80]}, which could run any code: refused; get the published files"
+    )

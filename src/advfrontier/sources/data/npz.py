@@ -11,7 +11,7 @@ import math
 import zipfile
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -100,19 +100,20 @@ class _Entry:
                 if not stored or not all(shape):  # empty arrays cannot be mapped
                     # NumPy reads in pieces into an array of this size, and zipfile stops at the size of the entry.
                     stream.seek(0)
-                    return np.lib.format.read_array(stream, allow_pickle=False)
+                    whole: NDArray[np.generic] = np.lib.format.read_array(stream, allow_pickle=False)
+                    return whole
                 while check and stream.read(_PIECE):  # at its end zipfile compares the checksum
                     pass
             return np.memmap(self.path, dtype, "r", _data_start(self.path, entry) + start, shape, order)
 
-    def _header(self, stream: zipfile.ZipExtFile) -> tuple[tuple[int, ...], str, np.dtype[np.generic]]:
+    def _header(self, stream: IO[bytes]) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
         version = np.lib.format.read_magic(stream)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = reader(stream)
         if dtype.hasobject:
             raise FrontierError(
-                f"{self.name}: {self.key} is not a plain array: expected numbers; arrays of Python objects are pickles, "
-                "which could run any code: refused"
+                f"{self.name}: {self.key} is not a plain array: expected numbers; arrays of Python objects are "
+                "pickles, which could run any code: refused"
             )
         return shape, "F" if fortran else "C", dtype
 

@@ -45,9 +45,8 @@ class Preprocessing:
 
     def __call__(self, picture: Any) -> Tensor:
         """Return the picture as uint8 CHW."""
-        picture = self._resized(picture.convert("RGB"))
-        pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)
-        return pixels if self.crop is None else _central(pixels, self.crop)
+        picture = self._cropped(self._resized(picture.convert("RGB")))
+        return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
 
     def _resized(self, picture: Any) -> Any:
         if self.size is None:
@@ -63,14 +62,10 @@ class Preprocessing:
             return picture
         return picture.resize((width, height), image.Resampling.BICUBIC if self.bicubic else image.Resampling.BILINEAR)
 
-
-def _central(pixels: Tensor, size: int) -> Tensor:
-    """Cut out the middle; where there is too little, add black on both sides."""
-    height, width = pixels.shape[1:]
-    lack = [max(size - side, 0) for side in (width, height)]
-    if any(lack):
-        pad = [part for total in lack for part in (total // 2, (total + 1) // 2)]
-        pixels = torch.nn.functional.pad(pixels, pad)
-        height, width = pixels.shape[1:]
-    top, left = (round((side - size) / 2.0) for side in (height, width))
-    return pixels[:, top : top + size, left : left + size]
+    def _cropped(self, picture: Any) -> Any:
+        """Cut out the middle; where there is too little, Pillow adds black on both sides."""
+        if self.crop is None:
+            return picture
+        lack = [self.crop - side for side in picture.size]
+        left, top = (-(part // 2) if part > 0 else round(-part / 2) for part in lack)
+        return picture.crop((left, top, left + self.crop, top + self.crop))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import math
 import re
 import sys
 import zipfile
@@ -51,7 +52,8 @@ _ARITHMETIC = re.compile(
     r"|torch\.ops\.higher_order\.(cond|wrap_with_set_grad_enabled|wrap_with_autocast)"
 )
 # An expression is written as calls, such as FloorDiv(Symbol('s0', integer=True), Integer(2)). Torch computes it with
-# exact numbers, so that 9**9**9 would take forever: powers are small ones and hold no other power.
+# exact numbers and polynomials, so that 9**9**9 would take forever: powers are small and hold no other power, and
+# multiplied out there are few terms.
 _POWERS = frozenset(("Pow", "PowByNatural", "FloatPow"))
 _SHAPE_FUNCTIONS = _POWERS | frozenset((
     "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "PythonMod", "FloorDiv", "CleanDiv", "CeilDiv",
@@ -59,9 +61,10 @@ _SHAPE_FUNCTIONS = _POWERS | frozenset((
     "IntTrueDiv", "FloatTrueDiv", "Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan",
     "GreaterThan", "And", "Or", "Not", "Identity",
 ))  # fmt: skip
+_SUMS = frozenset(("Add", "And", "Or", "Max", "Min"))
 _EXPONENT = 4
 _EXPRESSION = 2000  # characters
-_SYMBOLS = 6  # different sizes in one expression
+_TERMS = 64
 
 
 class Exported(nn.Module):
@@ -190,38 +193,39 @@ def _is_operation(text: str) -> bool:
 
 def _is_shape(text: str) -> bool:
     try:
-        if len(text) > _EXPRESSION:
-            return False
-        tree = ast.parse(text, mode="eval").body
-        symbols = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} - {True, False}
-        return _is_term(tree) and sum(isinstance(symbol, str) for symbol in symbols) <= _SYMBOLS
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # what the parser raises
+        return len(text) <= _EXPRESSION and _terms(ast.parse(text, mode="eval").body) <= _TERMS
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # what the parser raises, and `_terms`
         return False
 
 
-def _is_term(node: ast.expr) -> bool:
-    """A number, a symbol with its properties, or a function of such."""
-    if (number := _number(node)) is not None:
-        return abs(number) < 2**63
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        return False
-    name, arguments = node.func.id, node.args
-    if name == "Symbol":
-        properties = [keyword.value for keyword in node.keywords]
-        return len(arguments) == 1 and _is_word(arguments[0]) and all(map(_is_truth, properties))
-    if name not in _SHAPE_FUNCTIONS or node.keywords or not all(map(_is_term, arguments)):
-        return False
-    return name not in _POWERS or _is_small_power(arguments)
+def _terms(node: ast.expr) -> int:
+    """How many terms a shape has when it is multiplied out; a ValueError if it is not a shape."""
+    if (number := _number(node)) is not None and abs(number) < 2**63:
+        return 1
+    if not isinstance(node, ast.Call):
+        raise ValueError(node)  # noqa: TRY004 (as for all that is not a shape)
+    name = getattr(node.func, "id", "")
+    if name == "Symbol" and len(node.args) == 1 and _is_word(node.args[0]) and all(map(_is_truth, node.keywords)):
+        return 1
+    if name not in _SHAPE_FUNCTIONS or node.keywords or not node.args:
+        raise ValueError(name)
+    counts = [_terms(argument) for argument in node.args]
+    if name in _POWERS:
+        total: int = counts[0] ** _exponent(*node.args)
+    else:
+        total = sum(counts) if name in _SUMS else math.prod(counts)  # nested divisions multiply their divisors
+    if total > _TERMS:
+        raise ValueError(total)
+    return total
 
 
-def _is_small_power(arguments: list[ast.expr]) -> bool:
-    inner = [node for argument in arguments for node in ast.walk(argument)]
-    exponent = [node for argument in arguments[1:] for node in ast.walk(argument)]
-    return (
-        not any(isinstance(node, ast.Name) and node.id in _POWERS for node in inner)
-        and not any(isinstance(node, ast.Name) and node.id not in ("Integer", "Rational") for node in exponent)
-        and all(abs(_number(node) or 0) <= _EXPONENT for node in exponent if isinstance(node, ast.expr))
-    )
+def _exponent(base: ast.expr, exponent: ast.expr) -> int:
+    """The size of a small exponent, which is a number or its half and the like."""
+    numbers = [_number(part) or 0 for part in getattr(exponent, "args", [exponent])]
+    powers = [part for part in ast.walk(base) if isinstance(part, ast.Name) and part.id in _POWERS]
+    if powers or not numbers or not all(0 < abs(number) <= _EXPONENT for number in numbers):
+        raise ValueError(exponent)
+    return abs(numbers[0])
 
 
 def _number(node: ast.expr) -> int | None:
@@ -235,8 +239,9 @@ def _is_word(node: ast.expr) -> bool:
     return isinstance(value, str) and value.isidentifier() and _is_plain(value)
 
 
-def _is_truth(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, bool)
+def _is_truth(keyword: ast.keyword) -> bool:
+    """Whether this is a property of a symbol, such as integer=True."""
+    return keyword.arg is not None and isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, bool)
 
 
 def _is_tree(text: str) -> bool:
@@ -273,7 +278,7 @@ _RULES = {
 
 
 def _input_shape(spec: Spec, graph_module: Any) -> list[int]:
-    """The shape of the images, 0 where it may vary; refused if the program is not a function of images of any number."""
+    """The shape of the images, 0 where it may vary; refused unless the program takes any number of images alone."""
     signature, graph = graph_module["signature"], graph_module["graph"]
     inputs = [entry["user_input"]["arg"] for entry in signature["input_specs"] if "user_input" in entry]
     outputs = [entry for entry in signature["output_specs"] if "user_output" in entry]
@@ -284,8 +289,8 @@ def _input_shape(spec: Spec, graph_module: Any) -> list[int]:
     sizes = [size.get("as_int", 0) for size in graph["tensor_values"][inputs[0]["as_tensor"]["name"]]["sizes"]]
     if not sizes or sizes[0]:
         raise FrontierError(
-            f"{spec.text}: was exported for batches of {sizes[0] if sizes else 'no size'}: expected any size; export it "
-            "with dynamic_shapes=({0: torch.export.Dim('batch')},)"
+            f"{spec.text}: was exported for batches of {sizes[0] if sizes else 'no size'}: expected any size; export "
+            "it with dynamic_shapes=({0: torch.export.Dim('batch')},)"
         )
     return sizes
 
