@@ -7,8 +7,7 @@ from support.runs import Bench, catalogue, complete, small
 from torch import nn
 
 from advfrontier import FrontierError, trace
-from advfrontier.engine import advance
-from advfrontier.engine import robustly_misclassified
+from advfrontier.engine import advance, robustly_misclassified
 from advfrontier.pool import CATALOGUE
 
 ALL = catalogue("restart1", "target1")

@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 _NONE_RIGHT, _NEAR_CHANCE = 5, 20
 _CHANCE = 0.05  # of being that good by guessing
 
-# A point is clearly nearer than another at so much of its distance. It is no accident on two samples and such a share
-# of those attacked.
+# A point is clearly nearer than another at so much of its distance, and that is no accident on at least two samples
+# and such a share of those attacked. Measured in ℓ∞ with square_min at 1000 queries against the best of four gradient
+# runs: on eleven honest nets no sample is at 0.9 of their distance if they have 500 queries each, and up to 8 % if they
+# have 100; with shattered gradients 90 to 100 % are. A single gradient run can be beaten on an honest net too, and then
+# its distances are too large all the same. Noise breaks no sample of honest nets after 400 queries of one run, but for
+# ℓ0 (up to 8 %); after 100 queries more, where the run is far from its end.
 _NEARER = 0.9
 _LEAST = 2
-_SHARE_BEATEN, _SHARE_NOISE = 0.1, 0.05
+_SHARE_BEATEN, _SHARE_NOISE = 0.2, 0.1
 _DRAWS = 4
 
 
@@ -62,13 +66,13 @@ def beaten(gradient: ArrayLike, black_box: ArrayLike) -> Flag | None:
         return None
     return Flag(
         Kind.BEATEN,
-        f"attacks without gradients are nearer than those with them on {nearer.sum()} of {attacked.sum()} samples: the "
-        "model's gradients mislead, and its distances may be too large",
+        f"attacks without gradients are nearer than those with them on {nearer.sum()} of {attacked.sum()} samples: "
+        "distances may be too large; the model's gradients mislead, or more gradient runs are needed",
     )
 
 
 @torch.no_grad()
-def noise_check(
+def noise_check(  # noqa: PLR0917  # in the order in which they come about
     oracle: Oracle,
     images: Tensor,
     labels: Tensor,
@@ -80,29 +84,29 @@ def noise_check(
 ) -> Flag | None:
     """A flag if random noise, smaller by a tenth than the distances found, breaks a clear share of the samples.
 
-    It takes 4 forward passes for every sample with a distance, charged to verification. A single sample that noise
-    breaks proves its distance too large.
+    A single sample that noise breaks proves its distance too large; for samples never broken the noise is as large as
+    the box allows. It takes 4 forward passes for every sample that was attacked, charged to verification.
     """
     oracle.purpose = "verification"
     threat, found = get_norm(norm), np.asarray(distances, dtype=np.float64)
-    rows = np.flatnonzero((found > 0) & (found < np.inf))
-    radius = _NEARER * found[rows]
-    radius = torch.from_numpy(np.floor(radius) if threat.name == "L0" else radius)
+    attacked = torch.from_numpy(found > 0).nonzero().squeeze(1)
     broken = 0
-    for part in torch.arange(len(rows)).split(batch_size):
-        own = torch.from_numpy(rows)[part]
-        x, y = oracle.images(images[own]).detach(), oracle.labels(labels[own])
-        ids = sample_ids(images[own].float().cpu().numpy())
-        wrong = torch.zeros(len(own), dtype=torch.bool, device=x.device)
+    for rows in torch.split(attacked, batch_size) if len(attacked) else ():
+        x, y = oracle.images(images[rows]).detach(), oracle.labels(labels[rows])
+        ids = sample_ids(images[rows].float().cpu().numpy())
+        flat = x.flatten(1)
+        radius = torch.minimum(_NEARER * torch.from_numpy(found)[rows], threat.largest(flat).double().cpu())
+        radius = radius.floor() if threat.name == "L0" else radius
+        wrong = torch.zeros(len(rows), dtype=torch.bool, device=x.device)
         for draw in range(_DRAWS):
-            noisy = threat.random_start(x.flatten(1), radius[part], seed=seed + draw, ids=ids).view_as(x)
+            noisy = threat.random_start(flat, radius, seed=seed + draw, ids=ids).view_as(x)
             logits = oracle.logits(noisy)
             wrong |= robustly_misclassified(logits, margin(logits, y))
         broken += int(wrong.sum())
-    if broken < max(_LEAST, _SHARE_NOISE * len(rows)):
+    if broken < max(_LEAST, _SHARE_NOISE * len(attacked)):
         return None
     return Flag(
         Kind.BEATEN,
-        f"random noise a tenth smaller than the distances found breaks {broken} of {len(rows)} samples: these distances "
-        "are too large, as are likely the others; the model's gradients mislead",
+        f"random noise a tenth smaller than the distances found breaks {broken} of {len(attacked)} samples: distances "
+        "are too large; the model's gradients mislead, or the attacks need more queries",
     )
