@@ -217,9 +217,9 @@ RIGHT = {
     "traced": Odd(lambda: torch.jit.trace(copy.deepcopy(NET), IMAGES)),
     "frozen": Odd(lambda: torch.jit.freeze(scripted())),
     "scripted inside a module": Odd(lambda: nn.Sequential(nn.Identity(), scripted()).eval()),
-    "a function": Odd(lambda: lambda x: NET(x)),
+    "a function": Odd(lambda: NET.forward),
     "a partial": Odd(lambda: partial(lambda scale, x: scale * NET(x), 1.0)),
-    "a function with trainable parameters": Odd(lambda: (lambda net: lambda x: net(x))(trainable())),
+    "a function with trainable parameters": Odd(lambda: trainable().forward),
     "asks for the gradient of its input": Odd(answering(lambda net, x: net(x.requires_grad_()))),
     "checkpointed": Odd(answering(lambda net, x: checkpoint(net, x, use_reentrant=False))),
     "parametrised weights": Odd(parametrised),
@@ -261,14 +261,10 @@ FLAGGED = {
         answering(lambda net, x: net(1e-3 * x + (0.999 * x).detach())), flagged="as its gradient says"
     ),
     "a negated backward pass": Odd(answering(partial(with_backward, torch.neg)), flagged="as its gradient says"),
-    "NaN where it would be wrong": Odd(
-        answering(partial(where_wrong, torch.nan)), flagged="logits or gradients .* not"
-    ),
-    "inf where it would be wrong": Odd(
-        answering(partial(where_wrong, torch.inf)), flagged="logits or gradients .* not"
-    ),
+    "NaN where it would be wrong": Odd(answering(partial(where_wrong, torch.nan)), flagged="logits or gradients"),
+    "inf where it would be wrong": Odd(answering(partial(where_wrong, torch.inf)), flagged="logits or gradients"),
     "NaN where it would be wrong, black box": Odd(
-        answering(partial(where_wrong, torch.nan)), flagged="logits or gradients .* not", run="square_min"
+        answering(partial(where_wrong, torch.nan)), flagged="logits or gradients", run="square_min"
     ),
     "in train mode": Odd(lambda: nn.Sequential(copy.deepcopy(NET), nn.Dropout(0.5)).train(), flagged="train mode"),
     "scripted in train mode": Odd(partial(scripted, train=True), flagged="train mode"),
@@ -277,7 +273,7 @@ FLAGGED = {
 REFUSED = {
     "detaches its input": Odd(answering(lambda net, x: net(x.detach())), refused="no gradient with respect"),
     "detaches its input, trainable": Odd(
-        lambda: (lambda net: lambda x: net(x.detach()))(trainable()), refused="no gradient with respect"
+        lambda: Made(lambda net, x: net(x.detach()), trainable()).forward, refused="no gradient with respect"
     ),
     "without gradients": Odd(answering(torch.no_grad()(lambda net, x: net(x))), refused="no gradient with respect"),
     "inference mode inside": Odd(answering(inference_inside), refused="no gradient with respect"),

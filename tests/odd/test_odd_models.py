@@ -105,7 +105,7 @@ def test_a_model_that_cannot_be_entered_is_put_back_too():
 
 def test_a_failure_in_the_middle_is_named_too():
     calls = iter(range(12))
-    with pytest.raises(FrontierError, match="cannot take images .*StopIteration"):
+    with pytest.raises(FrontierError, match=r"cannot take images .*StopIteration"):
         distances(Made(lambda net, x: net(x) + 0 * next(calls)))
 
 
