@@ -7,8 +7,7 @@ from support.runs import Bench, catalogue, complete, small
 from torch import nn
 
 from advfrontier import FrontierError, trace
-from advfrontier.engine import advance
-from advfrontier.engine import robustly_misclassified
+from advfrontier.engine import advance, robustly_misclassified
 from advfrontier.pool import CATALOGUE
 
 ALL = catalogue("restart1", "target1")
@@ -168,9 +167,9 @@ def test_a_step_on_logits_that_are_not_finite_does_not_poison_the_run(norm, run)
 
 def test_a_success_must_survive_another_layout():
     """A margin of less than 1e-5 of the largest logit does not count in float32, less than 1e-12 not in float64."""
-    z = torch.tensor([[10.0, 10.00005], [10.0, 10.0002], [0.0, 2e-5]])
+    z = torch.tensor([[10.0, 10.00005, -4.0], [10.0, 10.0002, -4.0], [0.0, 2e-5, -1.0]])
     assert robustly_misclassified(z, z[:, 0] - z[:, 1]).tolist() == [False, True, True]
-    fine = torch.tensor([[10.0, 10.0 + 5e-12], [10.0, 10.0 + 5e-11]], dtype=torch.float64)
+    fine = torch.tensor([[10.0, 10.0 + 5e-12, -4.0], [10.0, 10.0 + 5e-11, -4.0]], dtype=torch.float64)
     assert robustly_misclassified(fine, fine[:, 0] - fine[:, 1]).tolist() == [False, True]
 
 

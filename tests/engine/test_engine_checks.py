@@ -112,31 +112,34 @@ def test_a_sound_model_gets_no_flag():
 
 
 @pytest.mark.parametrize(
-    ("function", "words"),
+    ("function", "kind", "words"),
     [
-        (lambda x: sound(x).softmax(1), "probabilities, not logits.*remove the softmax"),
-        (lambda x: sound(dropout(x, 0.2)), "random: two passes over the same images differ"),
-        (lambda x: sound(x - x.mean(0)), "depends on the other images of the batch"),
-        (lambda x: sound(x * (x[:, :1] > 0.5)), "no gradient on 67% of the checked samples"),
-        (lambda x: sound(x) + (0 * x[:, :1]).sqrt() * (x[:, :1] > 0.5), "not finite on .*% of the checked"),
+        (lambda x: sound(x).softmax(1), "probabilities", "probabilities, not logits.*remove the softmax"),
+        (lambda x: sound(dropout(x, 0.2)), "random", "random: two passes over the same images differ"),
+        (lambda x: sound(x - x.mean(0)), "batch", "depends on the other images of the batch"),
+        (lambda x: sound(x * (x[:, :1] > 0.5)), "zero-gradients", "no gradient on 67% of the checked samples"),
+        (lambda x: sound(x) + (0 * x[:, :1]).sqrt(), "bad-gradients", "not finite on 100% of the checked"),
+        (lambda x: sound(x) + 1e5, "precision", "rounded to 0.01 where the margin is .* share a large offset"),
+        (lambda x: sound(x).half(), "precision", "torch.float16 logits, rounded to .* float32"),
     ],
 )
-def test_models_in_doubt_are_flagged(function, words):
+def test_models_in_doubt_are_flagged(function, kind, words):
     flags = checked(function)
     assert len(flags) == 1
-    assert re.search(words, flags[0])
+    assert flags[0].kind == kind
+    assert re.search(words, flags[0].text)
 
 
 def test_shares_of_samples_without_gradient():
     dead = int((IMAGES.flatten(1)[:, 0] <= 0.5).sum())
     assert 0 < dead < 6
     (flag,) = checked(lambda x: sound(x * (x[:, :1] > 0.5)) + torch.eye(4)[0])
-    assert f"{dead / 6:.0%} of the checked samples" in flag
+    assert f"{dead / 6:.0%} of the checked samples" in flag.text
 
 
 def test_random_weights_are_flagged_once_and_not_as_batch_dependence():
     (flag,) = checked(lambda x: sound(x) + 0.1 * torch.randn(len(x), 4))
-    assert "random" in flag
+    assert "random" in flag.text
 
 
 def test_train_mode_is_flagged_and_undone():

@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 _NONE_RIGHT, _NEAR_CHANCE = 5, 20
 _CHANCE = 0.05  # of being that good by guessing
 
-# A point is clearly nearer than another at so much of its distance. It is no accident on two samples and such a share
-# of those attacked.
+# A point is clearly nearer than another at so much of its distance, and that is no accident on at least two samples
+# and such a share of those attacked. Measured in ℓ∞ with square_min at 1000 queries against the best of four gradient
+# runs: on eleven honest nets no sample is at 0.9 of their distance if they have 500 queries each, and up to 8 % if they
+# have 100; with shattered gradients 90 to 100 % are. A single gradient run can be beaten on an honest net too, and then
+# its distances are too large all the same. Noise breaks no sample of honest nets after 400 queries of one run, but for
+# ℓ0 (up to 8 %); after 100 queries more, where the run is far from its end.
 _NEARER = 0.9
 _LEAST = 2
-_SHARE_BEATEN, _SHARE_NOISE = 0.1, 0.05
+_SHARE_BEATEN, _SHARE_NOISE = 0.2, 0.1
 _DRAWS = 4
 
 
@@ -60,13 +64,13 @@ def beaten(gradient: ArrayLike, black_box: ArrayLike) -> Flag | None:
         return None
     return Flag(
         Kind.BEATEN,
-        f"attacks without gradients are nearer than those with them on {nearer.sum()} of {attacked.sum()} samples: the "
-        "model's gradients mislead, and its distances may be too large",
+        f"attacks without gradients are nearer than those with them on {nearer.sum()} of {attacked.sum()} samples: "
+        "distances may be too large; the model's gradients mislead, or more gradient runs are needed",
     )
 
 
 @torch.no_grad()
-def noise_check(
+def noise_check(  # noqa: PLR0917  # in the order in which they come about
     oracle: Oracle,
     images: Tensor,
     labels: Tensor,
@@ -79,26 +83,27 @@ def noise_check(
 ) -> Flag | None:
     """A flag if random noise, smaller by a tenth than the distances found, breaks a clear share of these samples.
 
-    It takes 4 forward passes a sample, charged to verification. A single sample that noise breaks proves its distance
-    too large.
+    A single sample that noise breaks proves its distance too large; for samples never broken the noise is as large as
+    the box allows. It takes 4 forward passes a sample, charged to verification.
     """
     oracle.purpose = "verification"
-    threat, radius = get_norm(norm), _NEARER * np.asarray(distances, dtype=np.float64)
-    radius = np.floor(radius) if threat.name == "L0" else radius
+    threat, found = get_norm(norm), torch.from_numpy(np.asarray(distances, dtype=np.float64))
     broken = 0
-    for part in torch.arange(len(radius)).split(batch_size):
-        x, y = oracle.images(images[part]).detach(), oracle.labels(labels[part])
-        size = torch.from_numpy(radius)[part]
-        wrong = torch.zeros(len(part), dtype=torch.bool, device=x.device)
+    for rows in torch.split(torch.arange(len(found)), batch_size):
+        x, y = oracle.images(images[rows]).detach(), oracle.labels(labels[rows])
+        flat = x.flatten(1)
+        radius = torch.minimum(_NEARER * found[rows], threat.largest(flat).double().cpu())
+        radius = radius.floor() if threat.name == "L0" else radius
+        wrong = torch.zeros(len(rows), dtype=torch.bool, device=x.device)
         for draw in range(_DRAWS):
-            noisy = threat.random_start(x.flatten(1), size, seed=seed + draw, ids=ids[part.numpy()]).view_as(x)
+            noisy = threat.random_start(flat, radius, seed=seed + draw, ids=ids[rows.numpy()]).view_as(x)
             logits = oracle.logits(noisy)
             wrong |= robustly_misclassified(logits, margin(logits, y))
         broken += int(wrong.sum())
-    if broken < max(_LEAST, _SHARE_NOISE * len(radius)):
+    if broken < max(_LEAST, _SHARE_NOISE * len(found)):
         return None
     return Flag(
         Kind.BEATEN,
-        f"random noise a tenth smaller than the distances found breaks {broken} of {len(radius)} samples: these "
-        "distances are too large, as are likely the others; the model's gradients mislead",
+        f"random noise a tenth smaller than the distances found breaks {broken} of {len(found)} samples: distances are "
+        "too large; the model's gradients mislead, or the attacks need more queries",
     )

@@ -14,7 +14,6 @@ from advfrontier.errors import FrontierError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from hashlib import _Hash
 
 
 def check_parameters(model: nn.Module) -> None:
@@ -52,7 +51,7 @@ def fingerprint(model: Callable[[Tensor], Tensor]) -> str:
     return found.hexdigest()
 
 
-def _add(found: _Hash, name: str, value: object) -> None:
+def _add(found: blake2b, name: str, value: object) -> None:
     """Take in a part of the state: a tensor, a collection of parts, or a value of the model's own."""
     if isinstance(value, Tensor):
         found.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())

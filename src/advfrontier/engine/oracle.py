@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -83,10 +83,13 @@ class Oracle(AbstractContextManager["Oracle"]):
 
     def _prepare(self, model: nn.Module, undo: ExitStack) -> None:
         check_parameters(model)
-        self.was_training = model.training
-        for module in model.modules():
-            undo.callback(setattr, module, "training", module.training)
-        model.eval()
+        training = [module for module in model.modules() if getattr(module, "training", False)]
+        for module in training:
+            undo.callback(setattr, module, "training", True)  # noqa: FBT003
+        if training:
+            with suppress(NotImplementedError):  # which is what exported programs say: they have no modes
+                model.eval()
+                self.was_training = model in training
         for parameter in model.parameters():
             # Tensors made in inference mode never get gradients, and cannot be told to ask for them again.
             if parameter.requires_grad and not parameter.is_inference():

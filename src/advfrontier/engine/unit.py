@@ -237,7 +237,7 @@ def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
     oracle.purpose = "verification"
     classes = torch.full((unit.rows,), -1)
     kept = (unit.best_distance < torch.inf).nonzero().squeeze(1)
-    for rows in torch.split(kept, batch_size):
+    for rows in torch.split(kept, batch_size) if len(kept) else ():  # not every model takes an empty batch
         logits = oracle.logits(unit.best_point[rows].view(-1, *unit.problem.shape))
         classes[rows.cpu()] = logits.argmax(1).cpu()
     return classes

@@ -161,8 +161,10 @@ def _reach(record: Record, model: Model, wanted: Ensemble, machine: Machine, *, 
 def _try_noise(evaluation: Evaluation, model: Model) -> None:
     """Flag distances that random noise beats: then the gradients mislead, whatever they looked like at the images."""
     record, terms = evaluation.record, evaluation.record.header.terms
-    broken = np.flatnonzero((evaluation.distances > 0) & (evaluation.distances < np.inf))
-    rows = broken[np.unique(np.linspace(0, max(len(broken) - 1, 0), min(_TRIED, len(broken))).astype(int))]
+    attacked = np.flatnonzero(evaluation.distances > 0)
+    rows = attacked[np.unique(np.linspace(0, max(len(attacked) - 1, 0), min(_TRIED, len(attacked))).astype(int))]
+    if not len(rows):
+        return
     with threads(terms.threads), model.oracle(terms) as oracle:
         found = noise_check(
             oracle,

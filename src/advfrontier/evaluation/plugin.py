@@ -2,7 +2,8 @@
 
 The attack gets a stand-in for the model, which counts its passes, decides what is misclassified, keeps the nearest such
 point of every sample, and ends the attack when its queries are spent. What the attack returns is evaluated like any
-other point: nothing it claims is believed.
+other point: nothing it claims is believed. A point that is misclassified by no more than rounding does not count; the
+nearest of these is moved slightly outward, once, and counts if it is then clearly misclassified.
 
 Rows belong to samples by their position. An attack that drops rows, or evaluates several points of a sample at once,
 is noticed by the number of rows and run again one sample at a time, where every row is that sample's. One that changes
@@ -11,6 +12,7 @@ the order but keeps the number cannot be noticed: run it with `alone=True`.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,10 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from advfrontier.engine import CHECKPOINT, Oracle, clean_pass
-from advfrontier.engine.margins import robustly_misclassified
+from advfrontier.engine.margins import robustly_misclassified, spread
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import Traces, sample_names
 from advfrontier.evaluation.units import plain_data
+from advfrontier.flags import Flag, Kind
 from advfrontier.pool import MAX_QUERIES, Run
 from advfrontier.progress import Progress, Silent
 from advfrontier.threat.losses import margin
@@ -34,9 +37,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from advfrontier.engine import CleanPass
     from advfrontier.threat.norms import Norm
 
     Attack = Callable[[nn.Module, Tensor, Tensor], object]
+
+# How much farther from the image a point is moved that is misclassified by no more than rounding: a hundred times what
+# a margin of the size of the logits needs.
+_OUTWARD = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +82,7 @@ def run_callable(
         raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}")
     threat, ids = get_norm(norm), sample_ids(images.numpy())
     distances = np.zeros((queries // CHECKPOINT, len(images)))
-    points, outside, flipped = images.clone(), 0, 0
+    points, doubts = images.clone(), Counter[tuple[Kind, str]]()
     with Oracle(model, device=device) as oracle:
         clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=False)
         attacked = clean.correct.nonzero().squeeze(1)
@@ -83,26 +91,22 @@ def run_callable(
             bar.show(name)
             while waiting:
                 rows = waiting.pop(0)
-                watch = _Watched(oracle, images[rows], labels[rows], threat, queries)
+                watch = _Watched(oracle, images[rows], labels[rows], clean.rows(rows), norm=threat, queries=queries)
                 if not watch.survived(attack, seed):
                     waiting = list(torch.split(torch.cat((rows, *waiting)), 1))
                     continue
                 distances[:, rows.numpy()] = watch.trajectory()
                 points[rows] = watch.points.cpu()
-                outside += watch.outside
-                flipped += watch.flipped()
+                doubts += watch.doubts()
                 bar.advance(len(rows))
-    doubts = {
-        "misclassified points lay outside [0, 1] and were not counted": outside,
-        "kept points were classified correctly in another batch": flipped,
-    }
+    flags = [Flag(kind, f"{name}: {count} {what}") for (kind, what), count in doubts.items()]
     traces = Traces(
         norm=threat.name,
         runs=(name,),
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
         distances=distances[None],
         samples=sample_names(ids),
-        flags=tuple(f"{name}: {count} {what}" for what, count in doubts.items() if count),
+        flags=tuple(flag.text for flag in flags),
         counts=oracle.counts.as_dict(),
     )
     return Found(traces, points)
@@ -119,14 +123,18 @@ class _OtherRows(BaseException):
 class _Watched(nn.Module):
     """The stand-in for the model. With one sample every row is that sample's; with more, row k is sample k's."""
 
-    def __init__(self, oracle: Oracle, images: Tensor, labels: Tensor, norm: Norm, queries: int) -> None:
+    def __init__(
+        self, oracle: Oracle, images: Tensor, labels: Tensor, clean: CleanPass, *, norm: Norm, queries: int
+    ) -> None:
         super().__init__()
         self.oracle, self.norm, self.queries = oracle, norm, queries
-        self.images, self.labels = images.to(oracle.device, oracle.dtype), labels.to(oracle.device)
+        self.images, self.labels = oracle.images(images), oracle.labels(labels)
+        self.clean_spread = spread(clean.logits).to(oracle.device)
         self.device = nn.Parameter(self.images.new_empty(0), requires_grad=False)  # where attacks look for the device
         self.points = self.images.clone()
         self.spent, self.outside = 0, 0  # queries per sample; points that would have counted inside the box
         self._best = np.full(len(images), np.inf)
+        self._near, self._near_points = self._best.copy(), self.images.clone()  # misclassified, but not clearly
         self._found = np.full((queries // CHECKPOINT, len(images)), np.inf)
         self.eval()
 
@@ -143,6 +151,7 @@ class _Watched(nn.Module):
                     raise FrontierError(f"the attack returned {shape}: expected images {tuple(self.images.shape)}")
                 with torch.no_grad():
                     self(returned.detach())  # it may never have looked at what it returns
+                self._push()
             except _Spent:
                 pass
             except _OtherRows:
@@ -163,9 +172,7 @@ class _Watched(nn.Module):
             raise _Spent
         if each > left:
             images = images[:left]
-        logits: Tensor = self.oracle.model(images)
-        self._keep(images.detach(), logits.detach())
-        self._charge(len(images))
+        logits = self._evaluate(images, torch.arange(len(images), device=images.device) % samples)
         if each > left:
             raise _Spent
         if logits.requires_grad:
@@ -175,39 +182,73 @@ class _Watched(nn.Module):
     def _on_gradient(self, gradient: Tensor) -> None:
         if self.spent + len(gradient) // len(self.images) > self.queries:
             raise _Spent
-        self._charge(len(gradient))
+        self.spent += len(gradient) // len(self.images)
+        self.oracle.counts.attack += len(gradient)
 
-    def _charge(self, rows: int) -> None:
-        self.spent += rows // len(self.images)
-        self.oracle.counts.attack += rows
+    def _evaluate(self, images: Tensor, who: Tensor) -> Tensor:
+        """One query for each of these rows, which are points of the samples `who`."""
+        self.oracle.purpose = "attack"
+        logits = self.oracle.logits(images if torch.is_grad_enabled() else images.detach())
+        self._keep(images.detach(), logits.detach(), who)
+        self.spent += max(1, len(images) // len(self.images))
+        return logits
 
-    def _keep(self, images: Tensor, logits: Tensor) -> None:
+    def _keep(self, images: Tensor, logits: Tensor, who: Tensor) -> None:
         """Note the distance of misclassified points, and keep the nearest."""
-        who = torch.arange(len(images), device=images.device) % len(self.images)
-        wrong = robustly_misclassified(logits, margin(logits, self.labels[who]))
-        flat = images.flatten(1)
+        gap, flat = margin(logits, self.labels[who]), images.flatten(1)
+        clearly = robustly_misclassified(logits, gap, self.clean_spread[who])
         inside = ((flat >= 0) & (flat <= 1)).all(1)
-        self.outside += int((wrong & ~inside).sum())
-        rows = (wrong & inside).nonzero().squeeze(1)
+        self.outside += int((clearly & ~inside).sum())
+        wrong = (logits.argmax(1) != self.labels[who]) & logits.isfinite().all(1)
+        rows = (inside & wrong).nonzero().squeeze(1)
         if not len(rows):
             return
         host = "cpu" if images.device.type == "mps" else images.device  # MPS has no float64
         inputs = self.images[who[rows]].flatten(1).to(host, torch.float64)
         distances = self.norm.distance(flat[rows].to(host, torch.float64), inputs).cpu().numpy()
         samples, query = who[rows].cpu().numpy(), self.spent + 1 + rows.cpu().numpy() // len(self.images)
-        np.minimum.at(self._found, ((query - 1) // CHECKPOINT, samples), distances)
-        for row, sample, distance in zip(rows.tolist(), samples, distances, strict=True):
-            if distance < self._best[sample]:
-                self._best[sample] = distance
-                self.points[sample] = images[row]
+        counts = clearly[rows].cpu().numpy()
+        np.minimum.at(self._found, ((query - 1)[counts] // CHECKPOINT, samples[counts]), distances[counts])
+        for row, sample, distance, counted in zip(rows.tolist(), samples, distances, counts, strict=True):
+            best, points = (self._best, self.points) if counted else (self._near, self._near_points)
+            if distance < best[sample]:
+                best[sample] = distance
+                points[sample] = images[row]
+
+    def _missed(self) -> NDArray[np.intp]:
+        """Samples of which a point that does not count is clearly nearer than any that does."""
+        return np.flatnonzero(self._near < (1 - 2 * _OUTWARD) * self._best)
+
+    def _push(self) -> None:
+        """Move such points outward, away from the image, and look at them once more: one query each."""
+        who = torch.from_numpy(self._missed()).to(self.images.device)
+        if not len(who):
+            return
+        if self.spent >= self.queries:
+            raise _Spent
+        images = self.images[who]
+        with torch.no_grad():
+            self._evaluate(torch.lerp(images, self._near_points[who], 1 + _OUTWARD).clamp_(0, 1), who)
 
     def trajectory(self) -> NDArray[np.float64]:
         """(checkpoint, sample): the best distance so far."""
         return np.minimum.accumulate(self._found, axis=0)
 
-    def flipped(self) -> int:
-        """Classify the kept points again in smaller batches, and count those that are correct there."""
+    def doubts(self) -> Counter[tuple[Kind, str]]:
+        """Points that do not count, and kept ones that are correct when they are seen again, in smaller batches."""
         self.oracle.purpose = "verification"
         kept = torch.from_numpy(np.flatnonzero(self._best < np.inf)).to(self.images.device)
         parts = torch.split(kept, max(1, 2 * len(self.images) // 3))
-        return sum(int((self.oracle.logits(self.points[rows]).argmax(1) == self.labels[rows]).sum()) for rows in parts)
+        flipped = sum(
+            int((self.oracle.logits(self.points[rows]).argmax(1) == self.labels[rows]).sum())
+            for rows in parts
+            if len(rows)  # not every model takes an empty batch
+        )
+        found = {
+            (Kind.REJECTED, "misclassified points lay outside [0, 1] and were not counted"): self.outside,
+            (Kind.REJECTED, "samples have a point, nearer than any that counts, misclassified by rounding only"): (
+                len(self._missed())
+            ),
+            (Kind.FLIPPED, "kept points were classified correctly in another batch"): flipped,
+        }
+        return Counter({what: count for what, count in found.items() if count})
