@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from advfrontier.errors import FrontierError
-    from advfrontier.evaluation.comparing import compare
+    from advfrontier.evaluation.compare import compare
     from advfrontier.evaluation.evaluate import evaluate
-    from advfrontier.evaluation.ranking import rank
+    from advfrontier.evaluation.rank import rank
     from advfrontier.evaluation.record import Evaluation
     from advfrontier.evaluation.trace import Traces, trace
     from advfrontier.frontier.allocation import allocate
@@ -25,9 +25,9 @@ _HOMES = {
     "FrontierError": "advfrontier.errors",
     "Traces": "advfrontier.evaluation.trace",
     "allocate": "advfrontier.frontier.allocation",
-    "compare": "advfrontier.evaluation.comparing",
+    "compare": "advfrontier.evaluation.compare",
     "evaluate": "advfrontier.evaluation.evaluate",
-    "rank": "advfrontier.evaluation.ranking",
+    "rank": "advfrontier.evaluation.rank",
     "trace": "advfrontier.evaluation.trace",
 }
 

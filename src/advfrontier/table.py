@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# How the figures of a column are printed; `advfrontier.report.render` has a formatter for each.
-Format = Literal["text", "integer", "count", "percent", "fine", "points", "size", "score", "duration"]
+# How the figures of a column are printed; `advfrontier.report.render` has a formatter for each. `size` gives every
+# figure four digits, `sizes` gives all of a column the same decimals.
+Format = Literal["text", "integer", "count", "percent", "fine", "points", "size", "sizes", "score", "duration"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,13 @@ class Strong:
 
 
 @dataclass(frozen=True)
+class Bracketed:
+    """A cell of a model in doubt: printed in brackets, and of an interval the estimate alone."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
 class Spread:
     """A cell with the mean and the standard deviation of several figures: printed as `mean ± deviation`."""
 
@@ -43,7 +51,7 @@ class Table:
     """Rows of raw values under typed columns, with what a reader must know below.
 
     A cell is text, a number, None (printed as a dash), an `Interval` (estimate with its two ends), a `Spread`, a pair
-    of integers (a range of ranks) or `Strong` around any of these.
+    of integers (a range of ranks), or `Strong` or `Bracketed` around any of these.
     """
 
     title: str

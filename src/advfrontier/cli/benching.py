@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from advfrontier.cli.app import typed
 from advfrontier.cli.options import Data, Device, Json, Machine, Norm, Seed, Threads, WorkerCount, norms
-from advfrontier.cli.showing import say_json
+from advfrontier.cli.output import say_json
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.bench import (
@@ -27,11 +27,11 @@ from advfrontier.evaluation.bench import (
     write_ensembles,
 )
 from advfrontier.evaluation.bench.judging import record_aoi
-from advfrontier.evaluation.plain import plain
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.evaluation.records import find_evaluations, find_places
 from advfrontier.evaluation.trace import TRACE, load_traces, trace_to
 from advfrontier.frontier.baseline import baseline_aoi, baseline_radii
+from advfrontier.jsonable import jsonable
 from advfrontier.pool import MAX_QUERIES, tier_queries
 from advfrontier.report.experiment import write_experiment
 from advfrontier.report.experiment.terminal import (
@@ -233,7 +233,7 @@ def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
     places = find_places(trace, kind=TRACE)
     found = [record_aoi(evaluation, places) for evaluation in find_evaluations([record])]
     if json:
-        say_json([plain(each) for each in found])
+        say_json([jsonable(each) for each in found])
         return
     for each in found:
         print_record_aoi(each)

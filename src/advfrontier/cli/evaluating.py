@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from advfrontier.cli.app import typed
 from advfrontier.cli.options import Budget, Data, Machine, Norm, Output, Seed, Workers, norms
-from advfrontier.cli.showing import show
+from advfrontier.cli.output import show_evaluations
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.bench import folder_name
@@ -74,7 +74,7 @@ def evaluate_command(
         )
         for each in norms(norm)
     ]
-    show(done, folder, output)
+    show_evaluations(done, folder, output)
 
 
 def extend_command(
@@ -106,7 +106,7 @@ def extend_command(
         find_device(evaluation.record["device"])
         count = workers.count(evaluation.record["device"], evaluation.record["threads"])
         evaluation.extend(ensemble, model=model, workers=count, ray=workers.ray, progress=True, command=typed())
-    show(done, record, output)
+    show_evaluations(done, record, output)
 
 
 def demo(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE) -> None:

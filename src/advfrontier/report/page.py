@@ -55,8 +55,9 @@ def _environment() -> Environment:
     )
     environment.globals.update(asset=asset, plotly=plotly, symbols=numbers.SYMBOLS)
     for name in (
-        "percent", "percent_interval", "size", "size_interval", "score", "score_interval", "whole", "tier", "ranks",
-        "duration",
+        "percent", "percent_interval", "size", "size_interval", "score", "score_interval", "doi", "whole", "tier",
+        "ranks", "duration",
     ):  # fmt: skip
         environment.filters[name] = getattr(numbers, name)
+    environment.filters["key"] = lambda value: value if numbers.known(value) else -1  # what is not known sorts last
     return environment

@@ -6,21 +6,32 @@ import csv
 import io
 import math
 import re
+import sys
+import textwrap
+import unicodedata
 from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
 
 from advfrontier.frontier.confidence import Interval
+from advfrontier.jsonable import jsonable
 from advfrontier.report import numbers
-from advfrontier.report.tables import Column as Drawn
-from advfrontier.report.tables import printable, text_table
-from advfrontier.table import Spread, Strong
+from advfrontier.report.numbers import NONE
+from advfrontier.table import Bracketed, Spread, Strong
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import TextIO
 
-    from advfrontier.table import Format, Table
+    from advfrontier.table import Column, Format, Table
 
-NONE = "–"
+    Lines = tuple[str, ...]
+
+_PAGE = 100  # columns of plain text; where a table is wider, intervals go below their figures
 _FORMATTERS: dict[Format, Callable[[Any], str]] = {
     "text": str,
     "integer": lambda value: f"{value:.0f}",
@@ -29,6 +40,7 @@ _FORMATTERS: dict[Format, Callable[[Any], str]] = {
     "fine": lambda value: f"{100 * value:.2f}",
     "points": lambda value: f"{100 * value:+.1f}",
     "size": numbers.size,
+    "sizes": numbers.size,
     "score": numbers.score,
     "duration": numbers.duration,
 }
@@ -37,28 +49,30 @@ _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasci
 _LATEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 
 
-def cell_text(value: Any, how: Format) -> str:
-    """One cell as it is printed; a dash where nothing is known."""
-    value, show = _bare(value), _FORMATTERS[how]
-    middle = value.estimate if isinstance(value, Interval) else value
-    if middle is None or (isinstance(middle, float) and math.isnan(middle)):
-        text = NONE
-    elif isinstance(value, Interval):
-        text = show(middle) + ("" if math.isnan(value.low) else f" ({show(value.low)}–{show(value.high)})")
-    elif isinstance(value, Spread):
-        text = f"{show(value.mean)} ± {show(value.deviation).lstrip('+')}"
-    elif isinstance(value, tuple):
-        text = numbers.ranks(value)
-    else:
-        text = value if isinstance(value, str) else show(value)
-    return text
+def show(*tables: Table, stream: TextIO | None = None) -> None:
+    """Print tables: drawn by rich where someone looks, plain text where it is piped or pasted."""
+    target = stream or sys.stdout
+    if not target.isatty():
+        print("\n\n".join(map(as_text, tables)), file=target)
+        return
+    console = Console(file=target, highlight=False, markup=False)
+    for table in tables:
+        console.print(printable(table.title), style="bold")
+        drawn = [_rich(table, _cells(table, stacked=stacked)) for stacked in (False, True)]
+        fitting = next((one for one in drawn if _least_width(one, console) <= console.width), None)
+        console.print(fitting if fitting is not None else _listing(table))
+        for note in table.notes:
+            console.print(printable(note), style="yellow" if note.startswith("flag") else None)
+        console.print()
 
 
 def as_text(table: Table) -> str:
-    """Columns side by side, for a pipe or a log."""
-    columns = [Drawn(column.name, right=not column.left, folds=column.folds) for column in table.columns]
-    parts = [table.title, text_table(columns, _texts(table)), *map(printable, table.notes)]
-    return "\n".join(part for part in parts if part)
+    """Columns side by side, two spaces apart, headings underlined: for a pipe or a log."""
+    drawn = _plain(table, _cells(table, stacked=False))
+    if max(map(width, drawn.split("\n"))) > _PAGE:
+        drawn = _plain(table, _cells(table, stacked=True))
+    parts = [printable(table.title), drawn, "\n".join(map(printable, table.notes))]
+    return "\n\n".join(part for part in parts if part)
 
 
 def as_markdown(table: Table) -> str:
@@ -100,17 +114,123 @@ def as_latex(table: Table) -> str:
 
 def as_json(table: Table) -> dict[str, Any]:
     """Title, rows by column name, notes: plain values, with null where nothing is known and "inf" for ∞."""
-    from advfrontier.evaluation.plain import plain  # noqa: PLC0415
-
     names = [column.name for column in table.columns]
     rows = [dict(zip(names, (_bare(cell) for cell in row), strict=True)) for row in table.rows]
-    return {"title": table.title, "rows": plain(rows), "notes": list(table.notes)}
+    return {"title": table.title, "rows": jsonable(rows), "notes": list(table.notes)}
 
 
-def _texts(table: Table) -> list[list[str]]:
-    return [
-        [cell_text(cell, column.format) for cell, column in zip(row, table.columns, strict=True)] for row in table.rows
-    ]
+def cell_text(value: Any, how: Format, *, show: Callable[[Any], str] | None = None) -> str:
+    """One cell as it is printed; a dash where nothing is known."""
+    return " ".join(_cell(value, show or _FORMATTERS[how]))
+
+
+def width(text: str) -> int:
+    """Columns a text takes on a terminal; letters of East Asian scripts take two."""
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )
+
+
+def printable(text: str) -> str:
+    """Names without the control characters that could steer a terminal."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+def _cell(value: Any, show: Callable[[Any], str]) -> Lines:
+    """One cell: its figure, and below or after it the interval, if there is one."""
+    bare = _bare(value)
+    middle = bare.estimate if isinstance(bare, Interval) else bare
+    if middle is None or (isinstance(middle, float) and math.isnan(middle)):
+        return (NONE,)
+    if isinstance(bare, Spread):
+        text = f"{show(bare.mean)} ± {show(bare.deviation).lstrip('+')}"
+    elif isinstance(bare, tuple):
+        text = numbers.ranks(bare)
+    else:
+        text = middle if isinstance(middle, str) else show(middle)
+    if isinstance(value, Bracketed):
+        return (f"({text})",)
+    ends = numbers.ends(bare, show) if isinstance(bare, Interval) else ""
+    return (text, f"({ends})") if ends else (text,)
+
+
+def _cells(table: Table, *, stacked: bool) -> list[list[Lines]]:
+    """Every cell as lines to be printed: an interval after its figure, or below it."""
+    columns = []
+    for k, column in enumerate(table.columns):
+        formatter = _formatter(column, [row[k] for row in table.rows])
+        lines = [_cell(row[k], formatter) for row in table.rows]
+        columns.append([tuple(map(printable, cell if stacked else (" ".join(cell),))) for cell in lines])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _formatter(column: Column, cells: Sequence[Any]) -> Callable[[Any], str]:
+    if column.format != "sizes":
+        return _FORMATTERS[column.format]
+    figures = [bare.estimate if isinstance(bare, Interval) else bare for bare in map(_bare, cells)]
+    decimals = numbers.column_decimals(figure for figure in figures if isinstance(figure, (int, float)))
+    return lambda value: numbers.size(value, decimals)
+
+
+def _headings(table: Table, rows: Sequence[Sequence[Lines]]) -> list[Lines]:
+    """The names of the columns, in as many lines as keep them no wider than what stands below."""
+    headings = []
+    for k, column in enumerate(table.columns):
+        name = printable(column.name)
+        widest = max((width(line) for row in rows for line in row[k]), default=0)
+        wrapped = textwrap.wrap(name, max(widest, 8), break_long_words=False, break_on_hyphens=False)
+        headings.append(tuple(wrapped) or ("",))
+    return headings
+
+
+def _plain(table: Table, rows: Sequence[Sequence[Lines]]) -> str:
+    headings = _headings(table, rows)
+    widths = [max(width(line) for row in (headings, *rows) for line in row[k]) for k in range(len(headings))]
+    drawn = [*_block(headings, widths, table.columns), "  ".join("-" * wide for wide in widths)]
+    for row in rows:
+        drawn += _block(row, widths, table.columns)
+    return "\n".join(line.rstrip() for line in drawn)
+
+
+def _block(cells: Sequence[Lines], widths: Sequence[int], columns: Sequence[Column]) -> list[str]:
+    """One row, as many lines high as its highest cell."""
+    lines = []
+    for k in range(max(len(cell) for cell in cells)):
+        texts = [cell[k] if k < len(cell) else "" for cell in cells]
+        spaces = [" " * (wide - width(text)) for text, wide in zip(texts, widths, strict=True)]
+        sides = zip(texts, spaces, columns, strict=True)
+        lines.append("  ".join(text + space if column.left else space + text for text, space, column in sides))
+    return lines
+
+
+def _rich(table: Table, rows: Sequence[Sequence[Lines]]) -> RichTable:
+    """The same for a terminal. Cells are text, never markup: names may hold square brackets."""
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for column, heading in zip(table.columns, _headings(table, rows), strict=True):
+        side: Literal["left", "right"] = "left" if column.left else "right"
+        drawn.add_column(Text("\n".join(heading)), justify=side, no_wrap=not column.folds, overflow="fold")
+    for cells, row in zip(table.rows, rows, strict=True):
+        bold = ["bold" if isinstance(cell, Strong) else "" for cell in cells]
+        drawn.add_row(*(Text("\n".join(lines), style=style) for lines, style in zip(row, bold, strict=True)))
+    return drawn
+
+
+def _least_width(drawn: RichTable, console: Console) -> int:
+    """The columns below which a figure would be cut short."""
+    return console.measure(drawn, options=console.options.update(max_width=10_000)).minimum
+
+
+def _listing(table: Table) -> Text:
+    """One figure a line, for narrow terminals; a row without a name goes on with the one before."""
+    names = [printable(column.name) for column in table.columns]
+    longest = max(map(width, names))
+    lines = []
+    for first, *others in _cells(table, stacked=False):
+        lines += ["", *first] if first[0] else []
+        told = zip(names[1:], others, strict=True)
+        lines += [f"  {name}{' ' * (longest - width(name))}  {text}" for name, (text,) in told if text]
+    return Text("\n".join(lines))
 
 
 def _bold(cell: Any, how: Format) -> str:
@@ -119,7 +239,7 @@ def _bold(cell: Any, how: Format) -> str:
 
 
 def _bare(cell: Any) -> Any:
-    return cell.value if isinstance(cell, Strong) else cell
+    return cell.value if isinstance(cell, (Strong, Bracketed)) else cell
 
 
 def _flat(table: Table, row: tuple[Any, ...]) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from advfrontier.evaluation.evaluated import flags_of
 from advfrontier.frontier.baseline import baseline_radii, known_up_to, straight_accuracies
 from advfrontier.frontier.comparison import lies_below
 from advfrontier.frontier.confidence import curve_band
 from advfrontier.frontier.curve import aurec, epsilon_min
 from advfrontier.frontier.defence import ReferencePool, defence_frontier
 from advfrontier.frontier.measure import check_same_samples
+from advfrontier.frontier.ranking import rank_table
 from advfrontier.frontier.stability import Reversal, rank_accuracies, rank_stability, reversals
 
 if TYPE_CHECKING:
@@ -174,7 +176,7 @@ def pool_at(subjects: Sequence[Subject], tier: int, *, norm: str, dataset: str) 
         queries=tier,
         samples=subjects[0].samples,
         distances={subject.model: subject.tiers[tier] for subject in subjects},
-        flags={subject.model: subject.doubts for subject in subjects if subject.doubts},
+        flags={subject.model: flags_of(subject.doubts) for subject in subjects if subject.doubts},
     )
 
 
@@ -183,7 +185,7 @@ def doi_table(pools: Mapping[int, ReferencePool]) -> DoiTable | None:
     usable = {tier: pool for tier, pool in pools.items() if len(pool.flagged) < len(pool.distances)}
     if not usable:
         return None
-    ranked = {tier: {row.model: row for row in pool.rank()} for tier, pool in usable.items()}
+    ranked = {tier: {row.model: row for row in rank_table(pool).rows} for tier, pool in usable.items()}
     flagged = {tier: pool.flagged for tier, pool in pools.items()}
     last = ranked[max(ranked)]
     steady = tuple(model for model in last if not any(model in found for found in flagged.values()))
@@ -192,9 +194,9 @@ def doi_table(pools: Mapping[int, ReferencePool]) -> DoiTable | None:
         rows=tuple(
             DoiRow(
                 model,
-                {tier: table[model].doi.value for tier, table in ranked.items()},
+                {tier: table[model].doi.estimate for tier, table in ranked.items()},
                 {tier: table[model].position for tier, table in ranked.items()},
-                {tier: found[model] for tier, found in flagged.items() if model in found},
+                {tier: tuple(map(str, found[model])) for tier, found in flagged.items() if model in found},
             )
             for model in last
         ),
@@ -208,7 +210,7 @@ def between_tiers(pools: Mapping[int, ReferencePool], models: Sequence[str]) -> 
     """Whether all tiers order these models alike, and the most that a DOI differs, in a pool of these models alone."""
     if len(models) < 2:
         return None, None
-    tables = [{row.model: row.doi.value for row in pool.only(models).rank()} for pool in pools.values()]
+    tables = [{row.model: row.doi.estimate for row in rank_table(pool.only(models)).rows} for pool in pools.values()]
     dois = [[table[model] for table in tables] for model in models]
     return len({tuple(table) for table in tables}) == 1, max(max(values) - min(values) for values in dois)
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advfrontier.evaluation.plain import plain
+from advfrontier.jsonable import jsonable
 from advfrontier.report.experiment.figures import draw, drawable
 from advfrontier.report.experiment.markdown import results_markdown
 
@@ -35,13 +35,13 @@ def results_json(experiment: Experiment) -> dict[str, object]:
     return {
         "name": experiment.name,
         "budgets": list(experiment.budgets),
-        "models": plain(experiment.models),
-        "cases": plain(experiment.cases),
-        "totals": plain(experiment.totals),
+        "models": jsonable(experiment.models),
+        "cases": jsonable(experiment.cases),
+        "totals": jsonable(experiment.totals),
         "norms": {
             norm: {
-                "attacks": plain(part.attacks),
-                "defences": {data: plain(group.tables) for data, group in part.defences.items()},
+                "attacks": jsonable(part.attacks),
+                "defences": {data: jsonable(group.tables) for data, group in part.defences.items()},
                 "notes": list(part.notes),
             }
             for norm, part in experiment.norms.items()

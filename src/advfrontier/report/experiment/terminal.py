@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from advfrontier.evaluation.plain import plain
+from advfrontier.jsonable import jsonable
 from advfrontier.report.numbers import SYMBOLS, duration, percent, size, tier, whole
-from advfrontier.report.tables import Column, text_table
+from advfrontier.report.render import as_text
+from advfrontier.table import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,12 +40,12 @@ def print_trace(traces: Mapping[str, Traces], *, as_json: bool) -> None:
         _say_json(entries)
         return
     headings = ("runs", "queries each", "samples", "queries in all")
-    columns = [Column("trace", right=False), *(Column(heading) for heading in headings)]
+    columns = [Column("trace"), *(Column(heading, "count") for heading in headings)]
     rows = [
         [place, str(len(t.runs)), str(int(t.queries[-1])), str(len(t.samples)), whole(t.counts.get("attack", 0))]
         for place, t in traces.items()
     ]
-    _say(text_table(columns, rows))
+    _say(_drawn(columns, rows))
     for place, found in traces.items():
         for flag in found.flags:
             _say(f"{place}: {flag}")
@@ -74,7 +75,7 @@ def print_allocation(
     rows += [["total", *(whole(e.total) for e in ensembles.values())]]
     rows += [["AOI (%)", *(_percent(e.aoi) for e in ensembles.values())]]
     rows += [["no allocation passes", *(_percent(e.bound) for e in ensembles.values())]]
-    _say(text_table([Column("run", right=False), *(Column(tier(budget)) for budget in ensembles)], rows))
+    _say(_drawn([Column("run"), *(Column(tier(budget), "count") for budget in ensembles)], rows))
     for flag in dict.fromkeys(flag for ensemble in ensembles.values() for flag in ensemble.flags):
         _say(flag)
     for file in files:
@@ -84,13 +85,17 @@ def print_allocation(
 def print_baseline(found: KnownPoints, judged: BaselineAOI | None, *, norm: str, place: str, as_json: bool) -> None:
     """Robust accuracy and queries at every radius, and the AOI where a frontier is known."""
     if as_json:
-        _say_json({"norm": norm, "record": place, **plain(found), "aoi": plain(judged)})
+        _say_json({"norm": norm, "record": place, **jsonable(found), "aoi": jsonable(judged)})
         return
-    columns = [Column(f"ε in {SYMBOLS[norm]}"), Column("robust accuracy (%)"), Column("queries per sample")]
+    columns = [
+        Column(f"ε in {SYMBOLS[norm]}", "count"),
+        Column("robust accuracy (%)", "count"),
+        Column("queries per sample", "count"),
+    ]
     rows = [
         [size(ε), percent(ρ), whole(q)] for ε, ρ, q in zip(found.radii, found.accuracies, found.queries, strict=True)
     ]
-    _say(text_table(columns, rows))
+    _say(_drawn(columns, rows))
     if judged is not None:
         _say(
             f"AOI of AutoAttack: {_percent(judged.value)} % by straight lines between these points, which prove "
@@ -110,8 +115,8 @@ def print_record_aoi(found: RecordAoi) -> None:
     if len(found.tiers) > 1:
         _say(", ".join(f"{tier(budget)}: {_percent(value)} %" for budget, value in found.tiers.items()))
     columns = [
-        Column("run", right=False), Column("queries"), Column("AOI alone (%)"), Column("on the frontier"),
-        Column("alone there"), Column("lost without it (%)"),
+        Column("run"), Column("queries", "count"), Column("AOI alone (%)", "count"), Column("on the frontier", "count"),
+        Column("alone there", "count"), Column("lost without it (%)", "count"),
     ]  # fmt: skip
     rows = [
         [
@@ -124,7 +129,7 @@ def print_record_aoi(found: RecordAoi) -> None:
         ]
         for entry in sorted(found.runs, key=lambda entry: -entry.contribution.loss)
     ]
-    _say(text_table(columns, rows))
+    _say(_drawn(columns, rows))
     for flag in found.flags:
         _say(flag)
 
@@ -133,9 +138,9 @@ def print_status(standing: Status, *, workers: int, used: int, as_json: bool) ->
     """How far a benchmark has come, and what is left."""
     if as_json:
         totals = {"queries": standing.queries, "seconds": standing.seconds, "bytes": standing.bytes, "used": used}
-        _say_json({**plain(standing), "left": totals, "workers": workers})
+        _say_json({**jsonable(standing), "left": totals, "workers": workers})
         return
-    columns = [Column("", right=False), *(Column(text) for text in ("models", "units", "done", "queries left"))]
+    columns = [Column(""), *(Column(text, "count") for text in ("models", "units", "done", "queries left"))]
     rows = []
     for stage in ("trace", "baseline"):
         for norm in dict.fromkeys(part.norm for part in standing.parts if part.stage == stage):
@@ -145,7 +150,7 @@ def print_status(standing: Status, *, workers: int, used: int, as_json: bool) ->
             queries = sum(part.queries for part in parts)
             models = f"{finished}/{len(parts)}"
             rows.append([f"{stage} in {SYMBOLS[norm]}", models, whole(units), whole(done), whole(queries)])
-    _say(text_table(columns, rows))
+    _say(_drawn(columns, rows))
     _say(f"ensembles: {len(standing.ensembles)} files; results: {'written' if standing.results else 'not yet'}")
     if standing.queries:
         _say(f"left: {whole(standing.queries)} queries{_estimate(standing, workers)}; on disk now: {_bytes(used)}")
@@ -159,6 +164,10 @@ def print_status(standing: Status, *, workers: int, used: int, as_json: bool) ->
         _say(f"failed: {failure}")
     if len(standing.failures) > _SHOWN:
         _say(f"and {len(standing.failures) - _SHOWN} more failures")
+
+
+def _drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
+    return as_text(Table("", tuple(columns), tuple(map(tuple, rows))))
 
 
 def _estimate(standing: Status, workers: int) -> str:

@@ -1,0 +1,104 @@
+"""How figures look: one size of letters, one set of colours and lines, one way to draw a curve and to save."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from advfrontier.errors import FrontierError
+from advfrontier.report.numbers import SYMBOLS
+from advfrontier.store.folder import below, write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from os import PathLike
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from advfrontier.frontier.curve import Curve
+
+FORMATS = ("pdf", "png")
+COLOURS = ("#0b5cad", "#a8480f", "#2d6e4e", "#6d3fa0", "#7a5c00")
+DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2)))
+GREY, INK, MUTED, RED = "#b4bbc2", "#1b1f24", "#57606a", "#b3261e"
+_STYLE = {
+    "font.size": 8,
+    "axes.linewidth": 0.6,
+    "axes.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e8ea",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.2,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 6,
+    "pdf.fonttype": 42,  # letters stay letters: publishers ask for it
+    "text.parse_math": False,  # a dollar in a model's name is a dollar
+    "savefig.dpi": 300,
+}
+
+
+def need_matplotlib() -> None:
+    """Say what to install where matplotlib is missing."""
+    if find_spec("matplotlib") is None:
+        raise FrontierError('figures need matplotlib, which is not installed; type pip install "advfrontier[figures]"')
+
+
+def styled() -> Any:
+    """A context in which figures are drawn and saved."""
+    import matplotlib as mpl  # noqa: PLC0415 - an optional extra
+
+    return mpl.rc_context(_STYLE)  # type: ignore[arg-type]
+
+
+def lines_of(models: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Model → colour and dashes, which it keeps in every panel; with many models a colour comes again, dashed anew."""
+    names = dict.fromkeys(models)
+    return {
+        model: {
+            "color": COLOURS[k % len(COLOURS)],
+            "linestyle": DASHES[(k + k // len(COLOURS)) % len(DASHES)],
+        }
+        for k, model in enumerate(names)
+    }
+
+
+def panels(count: int, *, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """Axes side by side, in rows of so many; `size` is that of one, in inches."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
+
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for unused in axes[count:]:
+        unused.remove()
+    return figure, axes[:count]
+
+
+def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
+    """A curve, which goes on at its last accuracy."""
+    axes.plot([*curve.epsilons, 1e9], [*curve.accuracies, curve.accuracies[-1]], drawstyle="steps-post", **line)
+
+
+def curve_axes(axes: Axes, norm: str, far: float) -> None:
+    """Robust accuracy against ε, up to where it ends."""
+    axes.set_xlim(0, far or 1.0)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(f"ε in {SYMBOLS[norm]}")
+    axes.set_ylabel("robust accuracy")
+
+
+def save(figure: Figure, folder: str | PathLike[str], name: str, formats: Sequence[str] = FORMATS) -> list[str]:
+    """Write a figure in every format; returns the files."""
+    written = []
+    for kind in formats:
+        content = BytesIO()
+        figure.savefig(content, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
+        written.append(write_file(below(folder, f"{name}.{kind}"), content.getvalue()))
+    return written
