@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from advfrontier.evaluation.evaluated import flags_of
 from support.models import Watch, conv_net, samples
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from advfrontier import Ensemble, Evaluation, FrontierError, evaluate, trace
 from advfrontier.evaluation import identity
-from advfrontier.evaluation.ranking import doubts
 from advfrontier.evaluation.trace import trace_to
 from advfrontier.evaluation.units import UnitWork
 from advfrontier.solvers import Fmn

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Lines = tuple[str, ...]
 
 _PAGE = 100  # columns of plain text; where a table is wider, intervals go below their figures
+_FOLDED = 12  # columns that a name needs at least
 _FORMATTERS: dict[Format, Callable[[Any], str]] = {
     "text": str,
     "integer": lambda value: f"{value:.0f}",
@@ -58,12 +59,12 @@ def show(*tables: Table, stream: TextIO | None = None) -> None:
     console = Console(file=target, highlight=False, markup=False)
     for table in tables:
         console.print(printable(table.title), style="bold")
-        drawn = [_rich(table, _cells(table, stacked=stacked)) for stacked in (False, True)]
-        fitting = next((one for one in drawn if _least_width(one, console) <= console.width), None)
-        console.print(fitting if fitting is not None else _listing(table))
+        drawn = (_cells(table, stacked=stacked) for stacked in (False, True))
+        fitting = next((rows for rows in drawn if _least_width(table, rows) <= console.width), None)
+        console.print(_listing(table) if fitting is None else _rich(table, fitting))
+        console.print()
         for note in table.notes:
             console.print(printable(note), style="yellow" if note.startswith("flag") else None)
-        console.print()
 
 
 def as_text(table: Table) -> str:
@@ -186,7 +187,7 @@ def _headings(table: Table, rows: Sequence[Sequence[Lines]]) -> list[Lines]:
 
 def _plain(table: Table, rows: Sequence[Sequence[Lines]]) -> str:
     headings = _headings(table, rows)
-    widths = [max(width(line) for row in (headings, *rows) for line in row[k]) for k in range(len(headings))]
+    widths = _widths(headings, rows)
     drawn = [*_block(headings, widths, table.columns), "  ".join("-" * wide for wide in widths)]
     for row in rows:
         drawn += _block(row, widths, table.columns)
@@ -216,20 +217,27 @@ def _rich(table: Table, rows: Sequence[Sequence[Lines]]) -> RichTable:
     return drawn
 
 
-def _least_width(drawn: RichTable, console: Console) -> int:
-    """The columns below which a figure would be cut short."""
-    return console.measure(drawn, options=console.options.update(max_width=10_000)).minimum
+def _least_width(table: Table, rows: Sequence[Sequence[Lines]]) -> int:
+    """The columns of a terminal below which a figure would be cut short; names may be folded."""
+    widths = _widths(_headings(table, rows), rows)
+    least = (min(wide, _FOLDED) if column.folds else wide for wide, column in zip(widths, table.columns, strict=True))
+    return sum(least) + 2 * (len(widths) - 1)
+
+
+def _widths(headings: Sequence[Lines], rows: Sequence[Sequence[Lines]]) -> list[int]:
+    return [max(width(line) for row in (headings, *rows) for line in row[k]) for k in range(len(headings))]
 
 
 def _listing(table: Table) -> Text:
-    """One figure a line, for narrow terminals; a row without a name goes on with the one before."""
+    """One figure a line, for narrow terminals, below the name of its row; a row without a name goes on with the last."""
     names = [printable(column.name) for column in table.columns]
+    title = next((k for k, column in enumerate(table.columns) if column.folds), 0)
     longest = max(map(width, names))
     lines = []
-    for first, *others in _cells(table, stacked=False):
-        lines += ["", *first] if first[0] else []
-        told = zip(names[1:], others, strict=True)
-        lines += [f"  {name}{' ' * (longest - width(name))}  {text}" for name, (text,) in told if text]
+    for row in _cells(table, stacked=False):
+        lines += ["", *row[title]] if row[title][0] else []
+        told = [(name, cell[0]) for k, (name, cell) in enumerate(zip(names, row, strict=True)) if k != title]
+        lines += [f"  {name}{' ' * (longest - width(name))}  {text}" for name, text in told if text]
     return Text("\n".join(lines))
 
 
