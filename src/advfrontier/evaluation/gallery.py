@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from advfrontier.evaluation.record import Evaluation
@@ -37,9 +35,7 @@ class GalleryItem:
     difference: NDArray[np.uint8] = field(repr=False)
 
 
-def pictures(
-    evaluation: Evaluation, d: NDArray[np.float64], count: int, class_names: Sequence[str] | None
-) -> tuple[GalleryItem, ...]:
+def pictures(evaluation: Evaluation, d: NDArray[np.float64], count: int) -> tuple[GalleryItem, ...]:
     """Correctly classified samples at even steps through the data: the same ones in every norm."""
     correct = np.flatnonzero(d > 0)
     if not count or not correct.size:
@@ -49,17 +45,13 @@ def pictures(
     if originals.ndim != 4 or originals.shape[1] not in (1, 3):
         return ()  # not pictures
     return tuple(
-        _item(evaluation, row, float(d[row]), (_pixels(original), _pixels(point)), class_names)
+        _item(evaluation, row, float(d[row]), (_pixels(original), _pixels(point)))
         for row, original, point in zip(rows, originals, evaluation.points(rows), strict=True)
     )
 
 
 def _item(
-    evaluation: Evaluation,
-    row: int,
-    distance: float,
-    pair: tuple[NDArray[np.float64], NDArray[np.float64]],
-    class_names: Sequence[str] | None,
+    evaluation: Evaluation, row: int, distance: float, pair: tuple[NDArray[np.float64], NDArray[np.float64]]
 ) -> GalleryItem:
     original, adversarial = pair
     difference = adversarial - original
@@ -71,9 +63,9 @@ def _item(
         sample=evaluation.samples[row],
         row=row,
         label=label,
-        label_name=_class_name(class_names, label),
+        label_name=_class_name(evaluation, label),
         prediction=prediction,
-        prediction_name=_class_name(class_names, prediction),
+        prediction_name=_class_name(evaluation, prediction),
         distance=distance,
         run=evaluation.winners[row],
         magnification=0.5 / largest if largest else 0.0,
@@ -84,7 +76,8 @@ def _item(
     )
 
 
-def _class_name(names: Sequence[str] | None, number: int) -> str | None:
+def _class_name(evaluation: Evaluation, number: int) -> str | None:
+    names = evaluation.class_names
     return names[number] if names is not None and number < len(names) else None
 
 

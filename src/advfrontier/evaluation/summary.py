@@ -128,34 +128,22 @@ class NormSummary:
 
 
 def summarise(
-    evaluation: Evaluation,
-    *,
-    radii: Sequence[Radius],
-    reference: ReferencePool | None = None,
-    gallery: int = 8,
-    E: float | None = None,
-    class_names: Sequence[str] | None = None,
+    evaluation: Evaluation, *, radii: Sequence[Radius], reference: ReferencePool | None = None, gallery: int = 8
 ) -> NormSummary:
     """All figures of an evaluation; `radii` are the ε, with their labels, at which robust accuracy is read.
 
-    Areas end at E: by default where the defence frontier of the reference pool ends, this model included, and without
-    a pool at the model's own largest distance. Where the evaluation does not fit the pool (another tier, other
-    samples), `no_standing` says why and all else is there. `class_names` stand in for those of the record.
+    Areas end where the defence frontier of the reference pool ends, this model included, and without a pool at the
+    model's own largest distance. Where the evaluation does not fit the pool (another tier, other samples),
+    `no_standing` says why and all else is there.
     """
     d = as_distances(evaluation.distances)
     standing, no_standing = _standing(evaluation, reference) if reference is not None else (None, None)
-    limit = E if E is not None else standing.table.E if standing else epsilon_min(d).value
+    limit = standing.table.E if standing else epsilon_min(d).value
     attacked = np.asarray(evaluation.queries)[d > 0]
     unbroken = unbroken_flag(d)
     own = (flag for flag in flags_of(evaluation.flags) if flag.kind is not Kind.UNBROKEN)  # counted anew, below
     return NormSummary(
-        model=evaluation.model,
-        data=evaluation.data,
-        norm=evaluation.norm,
-        ensemble=evaluation.ensemble.name,
-        tier=reached(evaluation),
-        seed=evaluation.seed,
-        samples=tuple(evaluation.samples),
+        **_origin(evaluation),
         distances=tuple(d.tolist()),
         misclassified=int((d == 0).sum()),
         unbroken=int(np.isinf(d).sum()),
@@ -166,7 +154,6 @@ def summarise(
         aurec=aurec_interval(d, E=limit),
         standing=standing,
         no_standing=no_standing,
-        counts={purpose: int(count) for purpose, count in evaluation.counts.items()},
         queries=int(attacked.sum()),
         queries_per_sample=float(attacked.mean()) if attacked.size else 0.0,
         flags=tuple(dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken)))),
@@ -175,10 +162,7 @@ def summarise(
         margin=curve_band(d).margin,
         convergence=_convergence(evaluation, d, limit),
         wins=_wins(evaluation, d),
-        gallery=pictures(evaluation, d, gallery, class_names or evaluation.class_names),
-        commands=evaluation.commands,
-        versions=dict(evaluation.versions),
-        seconds=float(evaluation.seconds),
+        gallery=pictures(evaluation, d, gallery),
     )
 
 
@@ -207,6 +191,23 @@ def most_wins(summary: NormSummary, count: int) -> tuple[Win, ...]:
     if not rest:
         return shown
     return (*shown, Win(f"{len(rest)} more", sum(win.samples for win in rest), sum(win.share for win in rest)))
+
+
+def _origin(evaluation: Evaluation) -> dict[str, Any]:
+    """What the summary is of, and what it took."""
+    return {
+        "model": evaluation.model,
+        "data": evaluation.data,
+        "norm": evaluation.norm,
+        "ensemble": evaluation.ensemble.name,
+        "tier": reached(evaluation),
+        "seed": evaluation.seed,
+        "samples": tuple(evaluation.samples),
+        "counts": {purpose: int(count) for purpose, count in evaluation.counts.items()},
+        "commands": evaluation.commands,
+        "versions": dict(evaluation.versions),
+        "seconds": float(evaluation.seconds),
+    }
 
 
 def _standing(evaluation: Evaluation, reference: ReferencePool) -> tuple[Standing | None, str | None]:

@@ -37,7 +37,8 @@ def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[
     trusted = [name not in flagged for name in names]
     if not any(trusted):
         raise FrontierError(
-            f"all {len(names)} models are flagged: expected at least one whose distances can be trusted"
+            f"all {len(names)} models are flagged ({', '.join(names)}): expected at least one whose distances can be "
+            "trusted; add other records, or type --reference fashion-mnist"
         )
     return np.asarray(table[trusted].max(axis=0), dtype=np.float64)
 

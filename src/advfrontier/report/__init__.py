@@ -7,14 +7,14 @@ from advfrontier.report.comparison import comparison_table, write_comparison
 from advfrontier.report.figures import write_figures
 from advfrontier.report.html import write_report
 from advfrontier.report.leaderboard import rank_tables, ranking_csv, write_leaderboard
-from advfrontier.report.render import show
+from advfrontier.report.render import print_tables
 from advfrontier.report.summary import summary_tables
 
 __all__ = [
     "comparison_table",
+    "print_tables",
     "rank_tables",
     "ranking_csv",
-    "show",
     "summary_tables",
     "write_comparison",
     "write_figures",

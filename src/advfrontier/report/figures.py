@@ -12,6 +12,7 @@ from advfrontier.report.style import (
     GREY,
     INK,
     MUTED,
+    common_legend,
     curve_axes,
     draw_steps,
     lines_of,
@@ -25,15 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from advfrontier.evaluation.summary import NormSummary
 
     Lines = Mapping[str, dict[str, Any]]
 
-_ALONE, _BESIDE = (3.25, 2.4), (2.05, 2.4)  # inches: one column of a two-column paper, and one panel of several
+_ALONE, _BESIDE, _HIGH = 3.25, 2.05, 2.4  # inches: one column of a two-column paper; one panel of several
 
 
 def write_figures(
@@ -53,19 +52,22 @@ def write_figures(
     written = []
     with styled():
         for norm, group in by_norm.items():
-            figure, (axes,) = panels(1, columns=1, size=_ALONE)
+            figure, (axes,) = panels(1, wide=_ALONE, high=_HIGH, columns=1)
             draw_curves(axes, group, lines)
-            written += _save(figure, folder, f"curve-{norm}", formats)
+            common_legend(figure, columns=2)
+            written += save(figure, folder, f"curve-{norm}", formats)
             if any(summary.convergence.queries for summary in group):
-                figure, (axes,) = panels(1, columns=1, size=_ALONE)
+                figure, (axes,) = panels(1, wide=_ALONE, high=_HIGH, columns=1)
                 draw_queries(axes, group, lines)
-                written += _save(figure, folder, f"queries-{norm}", formats)
+                common_legend(figure, columns=2)
+                written += save(figure, folder, f"queries-{norm}", formats)
         if len(by_norm) > 1:
-            figure, drawn = panels(len(by_norm), columns=4, size=_BESIDE)
+            figure, drawn = panels(len(by_norm), wide=_BESIDE, high=_HIGH, columns=4)
             for axes, group in zip(drawn, by_norm.values(), strict=True):
                 draw_curves(axes, group, lines)
                 axes.label_outer()
-            written += _save(figure, folder, "curves", formats)
+            common_legend(figure, columns=6)
+            written += save(figure, folder, "curves", formats)
     return written
 
 
@@ -125,14 +127,3 @@ def _marks(axes: Axes, items: Sequence[tuple[float, str]], far: float) -> None:
             label, (x, 1.0), xytext=(0, 8 if raised else 1), xycoords=("data", "axes fraction"),
             textcoords="offset points", ha="center", va="bottom", fontsize=6, color=MUTED,
         )  # fmt: skip
-
-
-def _save(figure: Figure, folder: str | PathLike[str], name: str, formats: Sequence[str]) -> list[str]:
-    """Write it with every line of any panel named once below."""
-    named: dict[str, Artist] = {}
-    for axes in figure.axes:
-        for line, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, line)
-    columns = 2 if len(figure.axes) == 1 else len(named)
-    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns)
-    return save(figure, folder, name, formats)

@@ -8,7 +8,7 @@ from advfrontier.report.numbers import SYMBOLS, column_decimals, known, score, s
 from advfrontier.report.page import write_page
 from advfrontier.report.render import as_csv
 from advfrontier.report.svg import curves_svg
-from advfrontier.table import Bracketed, Column, Table
+from advfrontier.table import Column, Doubted, Table
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -70,7 +70,7 @@ def write_leaderboard(path: str | PathLike[str], ranking: Ranking, *, title: str
 def _overall(ranking: Ranking) -> Table:
     columns = (*_head(), Column("mean DOI", "score"), *(Column(f"DOI {norm}", "score") for norm in ranking.shared))
     rows = tuple(
-        (*_start(row), *(Bracketed(row.dois[norm]) if row.bracketed else row.dois[norm] for norm in ranking.shared))
+        (*_start(row), *(Doubted(row.dois[norm]) if row.bracketed else row.dois[norm] for norm in ranking.shared))
         for row in ranking.overall
     )
     return Table(f"All norms: mean DOI over {', '.join(ranking.shared)}", columns, rows)
@@ -90,7 +90,7 @@ def _head() -> tuple[Column, ...]:
 
 def _start(row: RankRow) -> tuple[Any, ...]:
     """What every row begins with."""
-    rank, doi = (Bracketed(row.rank), Bracketed(row.doi)) if row.bracketed else (row.rank, row.doi)
+    rank, doi = (Doubted(row.rank), Doubted(row.doi)) if row.bracketed else (row.rank, row.doi)
     return rank, row.ranks, "*" if row.given else "", row.model, doi
 
 
@@ -101,8 +101,8 @@ def _told(row: RankRow) -> list[str]:
 
 def _chart(table: RankTable) -> dict[str, Any]:
     curves = [(row.model, table.curves[row.model]) for row in table.rows]
-    trusted = [table.curves[row.model] for row in table.rows if not row.bracketed]
-    return curves_svg(curves, frontier=table.frontier, trusted=trusted, axis=f"ε in {SYMBOLS[table.norm]}")
+    doubtful = {row.model for row in table.rows if row.bracketed}
+    return curves_svg(curves, frontier=table.frontier, doubtful=doubtful, axis=f"ε in {SYMBOLS[table.norm]}")
 
 
 def _decimals(table: RankTable) -> tuple[int, int]:

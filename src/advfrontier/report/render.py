@@ -7,9 +7,7 @@ import io
 import math
 import re
 import sys
-import textwrap
 import unicodedata
-from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
@@ -17,14 +15,15 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from advfrontier.frontier.baseline import BaselineAOI
 from advfrontier.frontier.confidence import Interval
 from advfrontier.jsonable import jsonable
 from advfrontier.report import numbers
 from advfrontier.report.numbers import NONE
-from advfrontier.table import Bracketed, Spread, Strong
+from advfrontier.table import Doubted, Share, Spread, Strong
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TextIO
 
     from advfrontier.table import Column, Format, Table
@@ -32,25 +31,31 @@ if TYPE_CHECKING:
     Lines = tuple[str, ...]
 
 _PAGE = 100  # columns of plain text; where a table is wider, intervals go below their figures
+_SHORT = 8  # letters of a heading that is not broken
 _FOLDED = 12  # columns that a name needs at least
 _FORMATTERS: dict[Format, Callable[[Any], str]] = {
     "text": str,
+    "code": str,
+    "norm": lambda value: numbers.SYMBOLS[value],
     "integer": lambda value: f"{value:.0f}",
     "count": numbers.whole,
+    "number": lambda value: f"{value:g}",
     "percent": numbers.percent,
     "fine": lambda value: f"{100 * value:.2f}",
     "points": lambda value: f"{100 * value:+.1f}",
+    "gain": lambda value: f"{100 * value:+.2f}",
     "size": numbers.size,
     "sizes": numbers.size,
     "score": numbers.score,
     "duration": numbers.duration,
+    "bytes": numbers.memory,
 }
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "∞": r"$\infty$",
           "ℓ": r"$\ell$", "ε": r"$\varepsilon$", "±": r"$\pm$", "–": "--"}  # fmt: skip
 _LATEX |= {letter: f"\\{letter}" for letter in "&%$#_{}"}
 
 
-def show(*tables: Table, stream: TextIO | None = None) -> None:
+def print_tables(*tables: Table, stream: TextIO | None = None) -> None:
     """Print tables: drawn by rich where someone looks, plain text where it is piped or pasted."""
     target = stream or sys.stdout
     if not target.isatty():
@@ -69,7 +74,7 @@ def show(*tables: Table, stream: TextIO | None = None) -> None:
 
 def as_text(table: Table) -> str:
     """Columns side by side, two spaces apart, headings underlined: for a pipe or a log."""
-    drawn = _plain(table, _cells(table, stacked=False))
+    drawn = _plain(table, _cells(table, stacked=False)) if table.rows else ""
     if max(map(width, drawn.split("\n"))) > _PAGE:
         drawn = _plain(table, _cells(table, stacked=True))
     parts = [printable(table.title), drawn, "\n".join(map(printable, table.notes))]
@@ -89,8 +94,8 @@ def as_markdown(table: Table) -> str:
 
 def as_csv(table: Table) -> str:
     """Raw values, one line a row; an interval gives its estimate and both ends in columns of their own."""
-    flat = [_flat(table, row) for row in table.rows]
-    names = list(dict.fromkeys(name for row in flat for name in row)) or [column.name for column in table.columns]
+    flat = [_flat(record) for record in table.records()]
+    names = list(dict.fromkeys(name for row in flat for name in row)) or [column.label for column in table.columns]
     target = io.StringIO()
     writer = csv.DictWriter(target, names, lineterminator="\n")
     writer.writeheader()
@@ -115,14 +120,12 @@ def as_latex(table: Table) -> str:
 
 def as_json(table: Table) -> dict[str, Any]:
     """Title, rows by column name, notes: plain values, with null where nothing is known and "inf" for ∞."""
-    names = [column.name for column in table.columns]
-    rows = [dict(zip(names, (_bare(cell) for cell in row), strict=True)) for row in table.rows]
-    return {"title": table.title, "rows": jsonable(rows), "notes": list(table.notes)}
+    return {"title": table.title, "rows": jsonable(table.records()), "notes": list(table.notes)}
 
 
-def cell_text(value: Any, how: Format, *, show: Callable[[Any], str] | None = None) -> str:
+def cell_text(value: Any, how: Format) -> str:
     """One cell as it is printed; a dash where nothing is known."""
-    return " ".join(_cell(value, show or _FORMATTERS[how]))
+    return " ".join(_cell(value, _FORMATTERS[how], named=how == "norm"))
 
 
 def width(text: str) -> int:
@@ -138,22 +141,33 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-def _cell(value: Any, show: Callable[[Any], str]) -> Lines:
-    """One cell: its figure, and below or after it the interval, if there is one."""
+def _cell(value: Any, show: Callable[[Any], str], *, named: bool = False) -> Lines:
+    """One cell: its figure, and below or after it the interval, if there is one; `named`: its text means something."""
     bare = _bare(value)
-    middle = bare.estimate if isinstance(bare, Interval) else bare
+    middle = _middle(bare)
     if middle is None or (isinstance(middle, float) and math.isnan(middle)):
         return (NONE,)
     if isinstance(bare, Spread):
         text = f"{show(bare.mean)} ± {show(bare.deviation).lstrip('+')}"
+    elif isinstance(bare, Share):
+        text = f"{bare.count}/{bare.of}"
     elif isinstance(bare, tuple):
         text = numbers.ranks(bare)
     else:
-        text = middle if isinstance(middle, str) else show(middle)
-    if isinstance(value, Bracketed):
+        text = middle if isinstance(middle, str) and not named else show(middle)
+    if isinstance(value, Doubted):
         return (f"({text})",)
+    if isinstance(bare, BaselineAOI):
+        return (text, f"[{show(bare.low)}–{show(bare.high)}]")
     ends = numbers.ends(bare, show) if isinstance(bare, Interval) else ""
     return (text, f"({ends})") if ends else (text,)
+
+
+def _middle(bare: Any) -> Any:
+    """The figure of a cell that also has an interval or a bracket."""
+    if isinstance(bare, Interval):
+        return bare.estimate
+    return bare.value if isinstance(bare, BaselineAOI) else bare
 
 
 def _cells(table: Table, *, stacked: bool) -> list[list[Lines]]:
@@ -161,7 +175,7 @@ def _cells(table: Table, *, stacked: bool) -> list[list[Lines]]:
     columns = []
     for k, column in enumerate(table.columns):
         formatter = _formatter(column, [row[k] for row in table.rows])
-        lines = [_cell(row[k], formatter) for row in table.rows]
+        lines = [_cell(row[k], formatter, named=column.format == "norm") for row in table.rows]
         columns.append([tuple(map(printable, cell if stacked else (" ".join(cell),))) for cell in lines])
     return [list(row) for row in zip(*columns, strict=True)]
 
@@ -169,19 +183,23 @@ def _cells(table: Table, *, stacked: bool) -> list[list[Lines]]:
 def _formatter(column: Column, cells: Sequence[Any]) -> Callable[[Any], str]:
     if column.format != "sizes":
         return _FORMATTERS[column.format]
-    figures = [bare.estimate if isinstance(bare, Interval) else bare for bare in map(_bare, cells)]
+    figures = [_middle(_bare(cell)) for cell in cells]
     decimals = numbers.column_decimals(figure for figure in figures if isinstance(figure, (int, float)))
     return lambda value: numbers.size(value, decimals)
 
 
 def _headings(table: Table, rows: Sequence[Sequence[Lines]]) -> list[Lines]:
-    """The names of the columns, in as many lines as keep them no wider than what stands below."""
-    headings = []
+    """The names of the columns, in two lines where they are wider than what stands below."""
+    headings: list[Lines] = []
     for k, column in enumerate(table.columns):
         name = printable(column.name)
         widest = max((width(line) for row in rows for line in row[k]), default=0)
-        wrapped = textwrap.wrap(name, max(widest, 8), break_long_words=False, break_on_hyphens=False)
-        headings.append(tuple(wrapped) or ("",))
+        spaces = [place for place, letter in enumerate(name) if letter == " "]
+        if len(name) <= max(widest, _SHORT) or not spaces:
+            headings.append((name,))
+            continue
+        split = min(spaces, key=lambda place: abs(len(name) - 1 - 2 * place))  # as even as can be
+        headings.append((name[:split], name[split + 1 :]))
     return headings
 
 
@@ -229,7 +247,7 @@ def _widths(headings: Sequence[Lines], rows: Sequence[Sequence[Lines]]) -> list[
 
 
 def _listing(table: Table) -> Text:
-    """One figure a line, for narrow terminals, below the name of its row; a row without a name goes on with the last."""
+    """One figure a line, for narrow terminals, below the name of its row; a row without one goes on with the last."""
     names = [printable(column.name) for column in table.columns]
     title = next((k for k, column in enumerate(table.columns) if column.folds), 0)
     longest = max(map(width, names))
@@ -243,26 +261,32 @@ def _listing(table: Table) -> Text:
 
 def _bold(cell: Any, how: Format) -> str:
     text = cell_text(cell, how)
+    if how == "code" and text != NONE:
+        text = f"`{text}`"
     return f"**{text}**" if isinstance(cell, Strong) else text
 
 
 def _bare(cell: Any) -> Any:
-    return cell.value if isinstance(cell, (Strong, Bracketed)) else cell
+    return cell.value if isinstance(cell, (Strong, Doubted)) else cell
 
 
-def _flat(table: Table, row: tuple[Any, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for cell, column in zip(row, table.columns, strict=True):
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, cell in record.items():
         value = _bare(cell)
-        if isinstance(value, Interval):
-            found |= {column.name: value.estimate, f"{column.name} low": value.low, f"{column.name} high": value.high}
+        if isinstance(value, (Interval, BaselineAOI)):
+            flat |= {name: _middle(value), f"{name} low": value.low, f"{name} high": value.high}
         elif isinstance(value, Spread):
-            found |= {column.name: value.mean, f"{column.name} deviation": value.deviation}
-        elif isinstance(value, tuple) and not is_dataclass(value):
-            found |= {f"{column.name} low": value[0], f"{column.name} high": value[1]}
+            flat |= {name: value.mean, f"{name} deviation": value.deviation}
+        elif isinstance(value, Share):
+            flat |= {name: value.count, f"{name} of": value.of}
+        elif isinstance(value, tuple):
+            flat |= {f"{name} low": value[0], f"{name} high": value[1]}
         else:
-            found[column.name] = value
-    return found
+            flat[name] = value
+        if isinstance(cell, Doubted):
+            flat[f"{name} in doubt"] = 1
+    return flat
 
 
 def _escape(text: str) -> str:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from advfrontier.frontier.curve import Curve
 
 FORMATS = ("pdf", "png")
-COLOURS = ("#0b5cad", "#a8480f", "#2d6e4e", "#6d3fa0", "#7a5c00")
+COLOURS = (
+    "#0b5cad", "#a8480f", "#2d6e4e", "#6d3fa0", "#7a5c00", "#0f7c8a", "#b02a6b", "#4b6a00", "#8a3b3b", "#3d4f7d",
+)  # fmt: skip
 DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2)))
 GREY, INK, MUTED, RED = "#b4bbc2", "#1b1f24", "#57606a", "#b3261e"
 _STYLE = {
@@ -43,9 +45,14 @@ _STYLE = {
 }
 
 
+def drawable() -> bool:
+    """Whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
 def need_matplotlib() -> None:
     """Say what to install where matplotlib is missing."""
-    if find_spec("matplotlib") is None:
+    if not drawable():
         raise FrontierError('figures need matplotlib, which is not installed; type pip install "advfrontier[figures]"')
 
 
@@ -68,17 +75,17 @@ def lines_of(models: Iterable[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def panels(count: int, *, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """Axes side by side, in rows of so many; `size` is that of one, in inches."""
+def panels(count: int, *, wide: float, high: float, columns: int) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, each so many inches wide and high, in rows of so many."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
 
-    columns = min(count, columns)
-    rows = -(-count // columns)
-    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for unused in axes[count:]:
-        unused.remove()
-    return figure, axes[:count]
+    across = min(count, columns)
+    rows = -(-count // across)
+    figure = Figure(figsize=(wide * across, high * rows), layout="constrained")
+    every_axes = list(figure.subplots(rows, across, squeeze=False).flat)
+    for axes in every_axes[count:]:
+        axes.remove()
+    return figure, every_axes[:count]
 
 
 def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
@@ -92,6 +99,16 @@ def curve_axes(axes: Axes, norm: str, far: float) -> None:
     axes.set_ylim(0, 1)
     axes.set_xlabel(f"ε in {SYMBOLS[norm]}")
     axes.set_ylabel("robust accuracy")
+
+
+def common_legend(figure: Figure, *, columns: int) -> None:
+    """One legend below all panels, with every name once."""
+    named: dict[str, Any] = {}
+    for axes in figure.axes:
+        for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(name, line)
+    if named:
+        figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=min(columns, len(named)))
 
 
 def save(figure: Figure, folder: str | PathLike[str], name: str, formats: Sequence[str] = FORMATS) -> list[str]:

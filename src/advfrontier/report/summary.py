@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.evaluation.summary import total_counts
 from advfrontier.report.numbers import percent, tier, whole
-from advfrontier.table import Bracketed, Column, Table
+from advfrontier.table import Column, Doubted, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def _rows(summary: NormSummary, *, ranked: bool, radii: bool) -> list[tuple[Any,
     standing: tuple[Any, ...] = (None, None)
     if where:
         doi = where.row.doi
-        standing = (Bracketed(doi) if where.row.bracketed else doi, where.position)
+        standing = (Doubted(doi) if where.row.bracketed else doi, where.position)
     robust: list[tuple[Any, ...]] = [(at.label, at.accuracy) for at in summary.robust] or [(None, None)]
     after = (
         summary.median,

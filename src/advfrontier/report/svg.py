@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from advfrontier.frontier.curve import Curve
 
@@ -16,12 +16,13 @@ _POINTS = 250
 
 
 def curves_svg(
-    curves: Sequence[tuple[str, Curve]], *, frontier: Curve, trusted: Sequence[Curve], axis: str
+    curves: Sequence[tuple[str, Curve]], *, frontier: Curve, doubtful: Collection[str], axis: str
 ) -> dict[str, Any]:
     """Paths and ticks in the picture's own coordinates, for the template to draw.
 
-    The picture ends where all trusted curves have fallen to 1 %: a model that was never broken has no end.
+    The picture ends where the curves have fallen to 1 %, but for those in doubt: one that was never broken has no end.
     """
+    trusted = [curve for model, curve in curves if model not in doubtful]
     end = max((curve.falls_to(0.01) for curve in (*trusted, frontier)), default=0.0) or 1.0
     x_ticks = _ticks(end)
     return {
