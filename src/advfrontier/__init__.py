@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from advfrontier.errors import FrontierError
-    from advfrontier.evaluation.comparing import compare
+    from advfrontier.evaluation.compare import compare
     from advfrontier.evaluation.evaluate import evaluate
     from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.evaluation.ranking import rank
+    from advfrontier.evaluation.rank import rank
     from advfrontier.evaluation.trace import Traces, trace
     from advfrontier.execution import Machine
     from advfrontier.frontier.allocation import allocate
@@ -38,9 +38,9 @@ _HOMES = {
     "Machine": "advfrontier.execution.machine",
     "Traces": "advfrontier.evaluation.trace",
     "allocate": "advfrontier.frontier.allocation",
-    "compare": "advfrontier.evaluation.comparing",
+    "compare": "advfrontier.evaluation.compare",
     "evaluate": "advfrontier.evaluation.evaluate",
-    "rank": "advfrontier.evaluation.ranking",
+    "rank": "advfrontier.evaluation.rank",
     "trace": "advfrontier.evaluation.trace",
 }
 

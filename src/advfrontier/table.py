@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# How the figures of a column are printed; `advfrontier.report.render` has a formatter for each.
+# How the figures of a column are printed; `advfrontier.report.render` has a formatter for each. `size` gives every
+# figure four digits, `sizes` gives all of a column the same decimals.
 Format = Literal[
-    "text", "code", "norm", "integer", "count", "number", "percent", "fine", "points", "gain", "size", "score",
-    "duration", "bytes",
+    "text", "code", "norm", "integer", "count", "number", "percent", "fine", "points", "gain", "size", "sizes",
+    "score", "duration", "bytes",
 ]  # fmt: skip
 
 
@@ -63,9 +64,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Doubted:
-    """A figure that cannot be trusted: printed in brackets."""
+    """A figure that cannot be trusted: printed in brackets, and of an interval the estimate alone."""
 
-    value: float
+    value: Any
     in_doubt: bool = True
 
 

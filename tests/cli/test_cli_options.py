@@ -73,7 +73,7 @@ def test_extend_works_as_the_record_says(folder, run, evaluate, monkeypatch):
     monkeypatch.setattr(options, "cores", lambda: 8)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr("advfrontier.cli.evaluating.find_device", lambda _: None)
-    monkeypatch.setattr("advfrontier.cli.evaluating.show", lambda *_: None)
+    monkeypatch.setattr("advfrontier.cli.evaluating.show_evaluations", lambda *_: None)
     asked = []
     monkeypatch.setattr(Evaluation, "extend", lambda _, ensemble, **more: asked.append((ensemble, more["workers"])))
     path = Path("a/Linf/record.json")

@@ -123,10 +123,10 @@ def test_tables_of_two_models_have_two_files(two_models, run):
 
 @pytest.mark.parametrize(("command", "times"), [(["report", "both/net", "both/weaker"], 2), (["report", "both"], 2)])
 def test_a_report_reads_every_record_once(two_models, run, monkeypatch, command, times):
-    from advfrontier.cli import showing  # noqa: PLC0415
+    from advfrontier.evaluation import summary  # noqa: PLC0415
 
-    read, summarise = [], showing.summarise
-    monkeypatch.setattr(showing, "summarise", lambda e, **more: [read.append(e.model), summarise(e, **more)][1])
+    read, summarise = [], summary.summarise
+    monkeypatch.setattr(summary, "summarise", lambda e, **more: [read.append(e.model), summarise(e, **more)][1])
     assert run(*command) == 0
     assert len(read) == times
 

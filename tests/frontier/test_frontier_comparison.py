@@ -5,14 +5,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from advfrontier.errors import FrontierError
+from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Curve, Evaluated, compare, crossings, lies_below
 
 values = st.one_of(st.integers(0, 6).map(float), st.floats(0, 6), st.just(np.inf))
 pairs = hnp.arrays(np.float64, st.tuples(st.just(2), st.integers(1, 20)), elements=values)
 
 
-def evaluated(name, distances, queries):
-    return Evaluated(name, np.asarray(distances, dtype=float), tuple(map(str, range(len(distances)))), queries)
+def evaluated(name, distances, queries, **more):
+    samples = tuple(map(str, range(len(distances))))
+    return Evaluated(name, "L2", samples, np.asarray(distances, dtype=float), queries, **more)
 
 
 @given(pairs)
@@ -29,7 +31,7 @@ def test_below_and_crossings_follow_from_the_curves(d):
 
 def test_a_lower_curve_is_rejected_at_the_cheapest_tier():
     result = compare(evaluated("A", [0, 2, 3, 4], 12000), evaluated("B", [1, 0, 3, 3.5], 4000), E=4.0)
-    assert result.lower == "B"
+    assert (result.lower, result.rejected) == ("B", "B")
     assert result.decided
     assert result.run_next == {}
     assert result.verdict.startswith("reject B")
@@ -44,10 +46,21 @@ def test_the_verdict_says_when_the_upper_record_may_still_fall():
     assert result.flags == ("A stands at 4000 queries only, and at 12000 its curve may be lower too",)
 
 
-def test_the_established_model_can_be_the_lower_one():
-    result = compare(evaluated("A", [1, 2], 12000), evaluated("B", [2, 3], 4000))
+@pytest.mark.parametrize("queries", [(12000, 4000), (12000, 8000), (8000, 4000)])
+def test_a_model_that_may_still_fall_is_extended_before_the_lower_one_is_rejected(queries):
+    result = compare(evaluated("A", [1, 2], queries[0]), evaluated("B", [2, 3], queries[1]))
     assert result.lower == "A"
-    assert "B stands at 4000" in result.flags[0]
+    assert result.rejected is None
+    assert not result.decided
+    assert result.run_next == {"B": queries[0]}
+    assert result.verdict.startswith(f"extend B to {queries[0]} queries: ")
+    assert f"B has had {queries[1]} only and may still fall" in result.verdict
+
+
+def test_what_more_queries_on_both_would_reverse_is_never_a_rejection():
+    """The counterexample: B is above A's 12k at 4k, and far below it once it has had 12k as well."""
+    assert not compare(evaluated("A", [1, 2], 12000), evaluated("B", [2, 3], 4000)).decided
+    assert compare(evaluated("A", [1, 2], 12000), evaluated("B", [0.5, 1], 12000)).rejected == "B"
 
 
 @pytest.mark.parametrize(
@@ -81,10 +94,10 @@ def test_where_curves_cross_a_clearly_smaller_area_is_rejected_unless_the_other_
     result = compare(evaluated("A", large, queries[0]), evaluated("B", small, queries[1]))
     assert result.lower is None
     assert len(result.crossings) == 1
-    assert result.smaller == rejected
+    assert result.rejected == rejected
     assert result.decided == (rejected is not None)
     assert result.run_next == run_next
-    assert result.verdict.startswith("reject B: its area is smaller" if rejected else "undecided")
+    assert result.verdict.startswith("reject B: its area is smaller" if rejected else "extend A to 8000 queries: B at")
     assert ("queries only" in " ".join(result.flags)) == (queries == (4000, 4000))
 
 
@@ -94,7 +107,7 @@ def test_where_curves_cross_an_area_that_other_samples_might_reverse_decides_not
     result = compare(evaluated("A", a, 12000), evaluated("B", b, 4000))
     assert result.difference.low < 0 < result.difference.high
     assert result.crossings
-    assert result.smaller is None
+    assert result.rejected is None
     assert result.run_next == {"B": 8000}
 
 
@@ -109,6 +122,29 @@ def test_an_infinite_distance_is_seen_beyond_every_radius():
     crossing = compare(evaluated("A", [1, np.inf], 12000), evaluated("B", [2, 3], 12000))
     assert crossing.crossings == (3.0,)
     assert crossing.flags == ("A: 1 of 2 samples were never broken",)
+
+
+def test_where_no_run_broke_any_sample_there_is_no_order():
+    result = compare(evaluated("A", [np.inf, np.inf, 0], 12000), evaluated("B", [1, 2, 0], 4000))
+    assert not result.decided
+    assert result.verdict.startswith("undecided: no run broke any sample of A; extend B to 8000")
+    assert np.isnan(result.aurec[0])
+    assert result.aurec[1] == 1.0
+    assert not result.difference.known
+    assert "A: 2 of 3 samples were never broken" in result.flags
+    nothing = compare(evaluated("A", [0, 0], 4000), evaluated("B", [0, 0], 4000))
+    assert np.isnan(nothing.aurec).all()
+
+
+def test_doubts_are_shown_and_what_is_harmless_is_not():
+    doubt, harmless = Flag(Kind.CLEAN_ACCURACY, "the accuracy is near chance"), Flag(Kind.TRAINING, "was training")
+    result = compare(evaluated("A", [2, 3], 12000, flags=(doubt, harmless)), evaluated("B", [1, 2], 12000))
+    assert result.flags == ("A: the accuracy is near chance",)
+
+
+def test_other_norms_are_refused():
+    with pytest.raises(FrontierError, match="expected the same norm"):
+        compare(evaluated("A", [1.0], 4000), Evaluated("B", "L1", ("0",), np.ones(1), 4000))
 
 
 def test_other_samples_are_refused():

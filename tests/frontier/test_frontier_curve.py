@@ -23,7 +23,10 @@ def step_area(d, E):
 
 @given(distances, limits)
 def test_area_is_the_integral_of_the_step_function(d, E):
-    assert aurec(d, E=E).value == pytest.approx(step_area(d, E), rel=1e-12, abs=1e-12)
+    if E > 0 and not (np.isinf(d[d > 0]).all() and (d > 0).any()):
+        assert aurec(d, E=E).value == pytest.approx(step_area(d, E), rel=1e-12, abs=1e-12)
+    else:
+        assert np.isnan(aurec(d, E=E).value)
     assert Curve.of(d).area(E) == pytest.approx(step_area(d, E), rel=1e-12, abs=1e-12)
 
 
@@ -54,6 +57,29 @@ def test_adding_a_run_never_raises_the_curve(first, second):
     both = np.minimum(first[:n], second[:n])
     ε = np.unique(np.append(first[np.isfinite(first)], 0))
     assert (Curve.of(both).at(ε) <= Curve.of(first[:n]).at(ε)).all()
+
+
+@given(distances, st.floats(0, 1))
+def test_a_curve_has_fallen_where_it_says(d, share):
+    curve = Curve.of(d)
+    end = curve.falls_to(share)
+    assert curve.at(end) <= share or end == curve.epsilons[-1]
+    assert (curve.accuracies[curve.epsilons < end] > share).all()
+
+
+@given(distances, distances)
+def test_the_difference_of_two_curves(first, second):
+    a, b = Curve.of(first), Curve.of(second)
+    steps, gaps = a.less(b)
+    np.testing.assert_array_equal(gaps, a.at(steps) - b.at(steps))
+    assert set(steps) == {*a.epsilons, *b.epsilons}
+
+
+@pytest.mark.parametrize("d", [[np.inf, np.inf], [0.0, np.inf], [0.0, 0.0]])
+def test_where_nothing_was_broken_there_is_no_area(d):
+    area = aurec(d)
+    assert np.isnan(area.value)
+    assert area.flags
 
 
 def test_quantiles_are_distances_that_break_the_share():

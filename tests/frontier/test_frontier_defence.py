@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier import Curve, ReferencePool, defence_frontier, doi, epsilon_min
+from advfrontier.flags import Flag, Kind
+from advfrontier.frontier import Curve, Evaluated, ReferencePool, defence_frontier, doi, epsilon_min
 
 SAMPLES = ("s0", "s1", "s2", "s3")
 
@@ -34,76 +35,77 @@ def test_doi_is_the_papers_ratio_of_areas(d):
             assert doi(row, frontier).value == pytest.approx(Curve.of(row).area(end) / whole, rel=1e-12, abs=1e-12)
             assert doi(row, frontier).value <= 1 + 1e-12
         else:
-            assert doi(row, frontier).value == 1
+            assert np.isnan(doi(row, frontier).value)
             assert doi(row, frontier).flags
-    assert doi(frontier, frontier).value == pytest.approx(1)
+    assert not whole or doi(frontier, frontier).value == pytest.approx(1)
 
 
-def test_rank_table():
-    first, second = pool().rank()
-    assert (first.rank, first.model, first.position) == (1, "a", "1")
-    assert first.doi.value == pytest.approx(7 / 10)
-    assert first.aurec == pytest.approx(7 / 4)
-    assert (second.rank, second.model) == (2, "b")
-    assert second.doi.value == pytest.approx(6 / 10)
+def newcomer(model, distances, *, samples=SAMPLES, norm="L2", queries=12000, flags=()):
+    return Evaluated(model, norm, samples, np.asarray(distances, dtype=float), queries, flags)
 
 
-def test_equal_models_share_a_rank():
-    twins = pool(distances={"a": np.ones(4), "b": np.ones(4), "c": np.full(4, 0.5)})
-    assert [(row.rank, row.model) for row in twins.rank()] == [(1, "a"), (1, "b"), (3, "c")]
+MASKED = Flag(Kind.ZERO_GRADIENTS, "masked gradients")
 
 
 def test_a_newcomer_needs_no_other_model_run_again():
-    new = pool().add("new", [2.0, 4.0, 1.0, 1.0], samples=SAMPLES, norm="L2", queries=12000)
-    np.testing.assert_array_equal(new.frontier(), np.maximum(pool().frontier(), [2.0, 4.0, 1.0, 1.0]))
+    new = pool().add(newcomer("new", [2.0, 4.0, 1.0, 1.0]))
+    np.testing.assert_array_equal(new.frontier, np.maximum(pool().frontier, [2.0, 4.0, 1.0, 1.0]))
     assert new.doi("new").value == pytest.approx(8 / 11)
-    assert new.rank()[0].model == "new"
     assert set(pool().distances) == {"a", "b"}
 
 
-def test_flagged_models_are_in_brackets_and_out_of_the_frontier():
-    wild = pool().add("wild", [np.inf, 9.0, 9.0, 9.0], samples=SAMPLES, norm="L2", queries=12000)
-    np.testing.assert_array_equal(wild.frontier(), pool().frontier())
-    table = wild.rank()
-    assert [row.position for row in table] == ["(1)", "1", "2"]
-    assert table[0].model == "wild"
-    assert "1 of 4 samples were never broken" in table[0].doi.flags
-    masked = pool().add(
-        "masked", np.full(4, 9.0), samples=SAMPLES, norm="L2", queries=12000, flags=("masked gradients",)
-    )
-    np.testing.assert_array_equal(masked.frontier(), pool().frontier())
-    assert masked.doi("masked").flags[0] == "masked gradients"
+def test_a_newcomer_brings_its_samples_and_replaces_the_model_of_its_name():
+    new = pool().add(newcomer("zoo:a", [9.0, 8.0], samples=("s3", "s0")))
+    assert new.samples == ("s3", "s0")
+    assert {name: d.tolist() for name, d in new.distances.items()} == {"b": [0.0, 1.0], "zoo:a": [9.0, 8.0]}
+
+
+def test_models_in_doubt_are_out_of_the_frontier():
+    wild = pool().add(newcomer("wild", [np.inf, 9.0, 9.0, 9.0]))
+    np.testing.assert_array_equal(wild.frontier, pool().frontier)
+    assert wild.flagged == {"wild": (Flag(Kind.UNBROKEN, "1 of 4 samples were never broken"),)}
+    masked = pool().add(newcomer("masked", np.full(4, 9.0), flags=(MASKED,)))
+    np.testing.assert_array_equal(masked.frontier, pool().frontier)
+    assert masked.flagged == {"masked": (MASKED,)}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_in_doubt_is_what_the_kind_of_a_flag_says_and_not_its_text(kind):
+    flag = Flag(kind, "never broken, training, several versions")
+    found = pool(flags={"a": (flag,)}).flagged
+    assert found == ({} if kind in {Kind.TRAINING, Kind.VERSIONS, Kind.UNBROKEN} else {"a": (flag,)})
 
 
 def test_a_part_of_a_pool_has_a_frontier_of_its_own():
-    whole = pool().add("masked", np.full(4, 9.0), samples=SAMPLES, norm="L2", queries=12000, flags=("masked",))
+    whole = pool().add(newcomer("masked", np.full(4, 9.0), flags=(MASKED,)))
     part = whole.only(["b"])
-    np.testing.assert_array_equal(part.frontier(), part.distances["b"])
+    np.testing.assert_array_equal(part.frontier, part.distances["b"])
     assert part.doi("b").value == 1
-    assert whole.only(["masked", "a"]).flagged == {"masked": ("masked",)}
+    assert whole.only(["masked", "a"]).flagged == {"masked": (MASKED,)}
     with pytest.raises(FrontierError, match="no model z in the pool"):
         whole.only(["a", "z"])
 
 
 def test_only_comparable_newcomers_are_taken():
     with pytest.raises(FrontierError, match="extend"):
-        pool().add("new", np.ones(4), samples=SAMPLES, norm="L2", queries=4000)
+        pool().add(newcomer("new", np.ones(4), queries=4000))
     with pytest.raises(FrontierError, match="across norms"):
-        pool().add("new", np.ones(4), samples=SAMPLES, norm="L1", queries=12000)
-    with pytest.raises(FrontierError, match="different samples"):
-        pool().add("new", np.ones(4), samples=("x", *SAMPLES[1:]), norm="L2", queries=12000)
-    with pytest.raises(FrontierError, match="another order"):
-        pool().add("new", np.ones(4), samples=SAMPLES[::-1], norm="L2", queries=12000)
-    with pytest.raises(FrontierError, match="already"):
-        pool().add("a", np.ones(4), samples=SAMPLES, norm="L2", queries=12000)
+        pool().add(newcomer("new", np.ones(4), norm="L1"))
+    with pytest.raises(FrontierError, match="1 of 4 samples are not among the 4 of the reference pool"):
+        pool().add(newcomer("new", np.ones(4), samples=("x", *SAMPLES[1:])))
+    with pytest.raises(FrontierError, match="3 distances of new for 4 samples"):
+        newcomer("new", np.ones(3))
 
 
 def test_nobody_trustworthy_or_nobody_correct():
     with pytest.raises(FrontierError, match="all 1 models are flagged"):
-        pool(distances={"a": np.full(4, np.inf)}).rank()
-    nobody = pool(distances={"a": np.zeros(4)}).rank()[0]
-    assert nobody.doi.value == 1
-    assert "DOI set to 1" in nobody.doi.flags[0]
+        _ = pool(distances={"a": np.full(4, np.inf)}).frontier
+    nobody = pool(distances={"a": np.zeros(4)}).doi("a")
+    assert np.isnan(nobody.value)
+    assert "there is no DOI" in nobody.flags[0]
+    never = pool().add(newcomer("never", [np.inf, np.inf, np.inf, 0.0])).doi("never")
+    assert np.isnan(never.value)
+    assert "no run broke any sample, so there is no DOI" in never.flags
 
 
 def test_inconsistent_pools_are_refused():
@@ -112,7 +114,7 @@ def test_inconsistent_pools_are_refused():
     with pytest.raises(FrontierError, match="for 4 samples"):
         pool(distances={"a": np.ones(3)})
     with pytest.raises(FrontierError, match="does not hold"):
-        pool(flags={"z": ("odd",)})
+        pool(flags={"z": (MASKED,)})
     with pytest.raises(FrontierError, match="no model z"):
         pool().doi("z")
     with pytest.raises(FrontierError, match="no distances given"):

@@ -3,11 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.records import RADII, SCALES, pool, record
+from support.records import RADII, SCALES, evaluated, pool, record
 
-from advfrontier.evaluation.ranking import rank
+from advfrontier.evaluation.rank import rank
 from advfrontier.evaluation.summary import summarise
-from advfrontier.frontier import Evaluated, compare
+from advfrontier.flags import Flag, Kind
+from advfrontier.frontier import compare
 from advfrontier.report import write_comparison, write_leaderboard, write_report
 
 
@@ -41,14 +42,14 @@ def hostile(evil, summaries, references, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     own, others = summaries(evil), summaries(evil + "2", seed=4)
     for summary in own:
-        object.__setattr__(summary, "flags", (evil,))
+        object.__setattr__(summary, "flags", (Flag(Kind.RANDOM, evil),))
         object.__setattr__(summary, "commands", (f"advfrontier evaluate {evil}",))
         object.__setattr__(summary, "versions", {evil: evil})
     pair = own[2], others[2]
-    found = compare(*(Evaluated(s.model, s.distances, s.samples, s.tier) for s in pair))
+    found = compare(*map(evaluated, pair))
     ranking = rank([record(evil, norm) for norm in SCALES], reference=references)
     pages = [
-        write_report(folder / "report.html", own, others=others, references=references, comparisons=[found]),
+        write_report(folder / "report.html", own, others=others),
         write_comparison(folder / "comparison.html", [(found, *pair)]),
         write_leaderboard(folder / "leaderboard.html", ranking, title=evil),
     ]

@@ -7,11 +7,11 @@ import time
 from itertools import groupby
 
 import pytest
-from support.records import RADII, SCALES, record
+from support.records import RADII, SCALES, evaluated, record
 
-from advfrontier.evaluation.ranking import rank
+from advfrontier.evaluation.rank import rank
 from advfrontier.evaluation.summary import summarise
-from advfrontier.frontier import Evaluated, compare
+from advfrontier.frontier import compare
 from advfrontier.report import write_comparison, write_leaderboard, write_report
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium drives the browser")
@@ -41,9 +41,9 @@ def pages(summaries, references, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     own, others = summaries("zoo:F3"), summaries("other", seed=6, strength=1.2)
     pairs = list(zip(own, others, strict=True))
-    compared = [(compare(*(Evaluated(s.model, s.distances, s.samples, 12000) for s in pair)), *pair) for pair in pairs]
+    compared = [(compare(*map(evaluated, pair)), *pair) for pair in pairs]
     ranking = rank([record(norm=norm) for norm in SCALES], reference=references)
-    write_report(folder / "report.html", own, others=others, references=references)
+    write_report(folder / "report.html", own, others=others)
     write_comparison(folder / "comparison.html", compared)
     write_leaderboard(folder / "leaderboard.html", ranking)
     return folder
@@ -269,6 +269,12 @@ def test_leaderboard_shows_the_curve_pointed_at(browser, pages):
     click(browser, "#overall thead th:nth-child(2) button")
     first = browser.execute_script("return document.querySelector('#overall tbody th').textContent")
     assert first == "F1"
+    for _ in range(2):  # best first, then worst first: who is in doubt stays below
+        click(browser, "#L2 thead th:nth-child(3) button")
+        last = browser.execute_script(
+            "return document.querySelector('#L2 tbody tr:last-child th').firstChild.textContent"
+        )
+        assert last == "F8"
     assert quiet(browser)
 
 

@@ -5,24 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.records import RADII, SCALES, pool, record
+from support.records import RADII, pool, record
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.summary import summarise
-from advfrontier.frontier import Evaluated, compare
-from advfrontier.report import figures, write_comparison_figure, write_figures
+from advfrontier.report import figures, style, write_figures
+from advfrontier.report.style import lines_of
 
 drawing = pytest.importorskip("matplotlib.figure", reason="figures need the extra of that name")
 
 
 def summary(model="zoo:F3", norm="Linf", **more):
-    return summarise(record(model, norm, **more), radii=RADII[norm], gallery=0)
+    return summarise(record(model, norm, **more), radii=RADII[norm], reference=pool(norm), gallery=0)
 
 
 def test_files_of_every_norm(tmp_path):
     own = [summary("a $x$ _b_", norm) for norm in ("L2", "Linf")]
-    references = {norm: pool(norm) for norm in SCALES}
-    written = write_figures(tmp_path / "f", own, others=[summary("b", "L2", seed=3)], references=references)
+    written = write_figures(tmp_path / "f", own, others=[summary("b", "L2", seed=3)])
     names = {"curve-L2", "queries-L2", "curve-Linf", "queries-Linf", "curves"}
     assert sorted(written) == sorted(str(tmp_path / "f" / f"{n}.{end}") for n in names for end in ("pdf", "png"))
     assert sorted(str(path) for path in (tmp_path / "f").iterdir()) == sorted(written)
@@ -34,12 +33,12 @@ def test_files_of_every_norm(tmp_path):
 def test_the_drawn_curve_is_the_curve():
     axes = drawing.Figure().subplots()
     one = summary(unbroken=3)
-    figures.draw_curves(axes, [one], pool())
+    figures.draw_curves(axes, [one], lines_of([one.model]))
     lines = {line.get_label(): line for line in axes.get_lines()}
     own = lines["zoo:F3"]
     assert own.get_drawstyle() == "steps-post"
-    assert tuple(own.get_xdata()[:-1]) == one.curve.epsilons
-    assert tuple(own.get_ydata()[:-1]) == one.curve.accuracies
+    assert list(own.get_xdata()[:-1]) == one.curve.epsilons.tolist()
+    assert list(own.get_ydata()[:-1]) == one.curve.accuracies.tolist()
     assert own.get_ydata()[-1] == 3 / 60
     assert sum(line.get_color() == "#b4bbc2" for line in axes.get_lines()) == 7  # F3 is the model itself
     assert {text.get_text() for text in axes.texts} == {"8/255", "16/255"}
@@ -47,18 +46,26 @@ def test_the_drawn_curve_is_the_curve():
 
 def test_the_drawn_area_is_marked_at_tiers():
     axes = drawing.Figure().subplots()
-    figures.draw_queries(axes, [summary()])
+    figures.draw_queries(axes, [summary()], lines_of(["zoo:F3"]))
     assert {text.get_text() for text in axes.texts} == {"4k", "8k", "12k"}
     low, high = axes.get_ylim()
     assert low < summary().convergence.aurec[-1] < high
 
 
-def test_comparison_figure(tmp_path):
-    first, second = summary("a"), summary("b", seed=2)
-    found = compare(*(Evaluated(s.model, s.distances, s.samples, 4000) for s in (first, second)))
-    assert found.crossings
-    written = write_comparison_figure(tmp_path, found, first, second, formats=["png"])
-    assert written == [str(tmp_path / "comparison-Linf.png")]
+def test_a_model_keeps_its_colour_in_every_panel():
+    lines = lines_of(["a", "b", "c"])
+    for group in (["a", "b", "c"], ["a", "c"]):
+        axes = drawing.Figure().subplots()
+        figures.draw_curves(axes, [summary(name, seed=k) for k, name in enumerate(group)], lines)
+        drawn = {line.get_label(): line.get_color() for line in axes.get_lines()}
+        assert {name: drawn[name] for name in group} == {name: lines[name]["color"] for name in group}
+    many = lines_of(f"m{k}" for k in range(25))
+    assert len({(line["color"], str(line["linestyle"])) for line in many.values()}) == 25
+
+
+def test_a_model_that_was_never_broken_has_a_curve_and_no_area(tmp_path):
+    written = write_figures(tmp_path, [summary(unbroken=54)], formats=["png"])
+    assert written == [str(tmp_path / "curve-Linf.png")]
 
 
 def test_nothing_to_draw(tmp_path):
@@ -67,6 +74,6 @@ def test_nothing_to_draw(tmp_path):
 
 
 def test_missing_matplotlib_says_what_to_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "drawable", lambda: False)
+    monkeypatch.setattr(style, "find_spec", lambda _: None)
     with pytest.raises(FrontierError, match=r'pip install "advfrontier\[figures\]"'):
         write_figures(tmp_path, [summary()])

@@ -6,15 +6,18 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from support.records import SCALES, pool, record
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.ranking import rank, rank_interval, select_samples
+from advfrontier.evaluation.rank import rank
+from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import doi
-from advfrontier.report import ranking_csv, ranking_text
+from advfrontier.report import rank_tables, ranking_csv, write_leaderboard
+from advfrontier.report.render import as_text
 
 
 def three(norm="Linf", **more):
@@ -33,12 +36,45 @@ def test_models_are_ordered_by_doi_against_their_own_frontier():
     assert (table.queries, table.samples) == (12000, 60)
 
 
-def test_a_flagged_model_takes_nobodys_rank():
+def text_of(ranking):
+    return "\n\n".join(map(as_text, rank_tables(ranking)))
+
+
+def test_a_flagged_model_takes_nobodys_rank_and_stands_last():
     records = three()
-    records[2].flags = ("the model is random",)
+    records[2].flags = (Flag(Kind.RANDOM, "the model is random"), Flag(Kind.TRAINING, "it was training"))
     rows = rank(records).norms[0].rows
-    assert [(row.position, row.model) for row in rows] == [("(1)", "m2"), ("1", "m1"), ("2", "m0")]
-    assert rows[0].flags[0] == "the model is random"
+    assert [(row.position, row.model) for row in rows] == [("1", "m1"), ("2", "m0"), ("(1)", "m2")]
+    assert rows[-1].flags == (records[2].flags[0],)
+
+
+def test_a_doi_above_one_is_never_printed_without_its_brackets(tmp_path):
+    records = [r for norm in ("L2", "Linf") for r in three(norm)]
+    for one in records[2::3]:
+        one.flags = (Flag(Kind.ZERO_GRADIENTS, "masked"),)
+        one.full = one.full * 5
+    found = rank(records)
+    above = [row.doi.estimate for table in (*found.norms,) for row in (*table.rows, *found.overall) if row.bracketed]
+    above += [value for row in found.overall if row.bracketed for value in row.dois.values()]
+    assert min(above) > 1
+    page = Path(write_leaderboard(tmp_path / "board.html", found)).read_text(encoding="utf-8")
+    for shown in (text_of(found), re.sub(r'data-sort="[^"]*"|<small>[^<]*</small>', "", page)):
+        for value in above:
+            assert f"({value:.3f}" in shown
+            assert not re.search(rf"[^(]{value:.3f}", shown)
+
+
+def test_models_that_were_never_broken_are_a_dash_in_text_csv_and_json(tmp_path):
+    found = rank([*three(), record("never", unbroken=54)])
+    last = text_of(found).split("\n\n")[1].split("\n")[-1]
+    assert re.match(r"\s+–\s+–\s+\*\s+never\s+–\s+–\s", last)
+    row = list(csv.DictReader(io.StringIO(ranking_csv(found))))[-1]
+    assert (row["model"], row["rank"], row["doi"], row["aurec"], row["bracketed"]) == ("never", "", "", "", "1")
+    content = json.loads(json.dumps(found.to_dict(), allow_nan=False))["norms"][0]["rows"][-1]
+    assert (content["rank"], content["doi"]["estimate"], content["aurec"]) == (None, None, None)
+    page = Path(write_leaderboard(tmp_path / "board.html", found)).read_text(encoding="utf-8")
+    assert "no run broke any sample, so there is no DOI" in page
+    assert "nan" not in page
 
 
 def test_samples_in_another_order_are_aligned():
@@ -46,7 +82,8 @@ def test_samples_in_another_order_are_aligned():
     turned = record("m1", seed=1, strength=2.0)
     turned.samples = turned.samples[::-1]
     turned.full, turned.first = turned.full[::-1], turned.first[::-1]
-    assert rank([records[0], turned, records[2]]) == rank(records)
+    mixed, straight = rank([records[0], turned, records[2]]).to_dict(), rank(records).to_dict()
+    assert mixed == straight
 
 
 def test_against_a_pool_on_some_of_its_samples():
@@ -55,7 +92,7 @@ def test_against_a_pool_on_some_of_its_samples():
     assert len(table.rows) == 9
     assert [row.model for row in table.rows if row.given] == ["mine"]
     assert table.samples == 60
-    alone = select_samples(pool(n=80), few.samples[:7])
+    alone = pool(n=80).on(few.samples[:7])
     assert alone.samples == few.samples[:7]
     np.testing.assert_array_equal(alone.distances["F2"], pool(n=80).distances["F2"][:7])
 
@@ -74,16 +111,16 @@ def test_mean_over_the_norms_all_share():
     best = found.overall[0]
     assert best.model == "m2"
     dois = [next(row.doi.estimate for row in table.rows if row.model == "m2") for table in found.norms[1:]]
-    assert best.mean_doi.estimate == pytest.approx(np.mean(dois))
-    assert best.mean_doi.low < best.mean_doi.estimate < best.mean_doi.high
+    assert best.doi.estimate == pytest.approx(np.mean(dois))
+    assert best.doi.low < best.doi.estimate < best.doi.high
     assert best.ranks == (1, 1)
 
 
 def test_norms_on_different_samples_have_a_mean_without_an_interval():
     found = rank([*three("L2"), *three("Linf", n=50)])
-    assert all(row.ranks is None and np.isnan(row.mean_doi.low) for row in found.overall)
+    assert all(row.ranks is None and np.isnan(row.doi.low) for row in found.overall)
     json.dumps(found.to_dict(), allow_nan=False)
-    assert found.to_dict()["overall"][0]["mean_doi"]["low"] is None
+    assert found.to_dict()["overall"][0]["doi"]["low"] is None
 
 
 def test_one_norm_has_no_mean():
@@ -96,13 +133,6 @@ def test_a_tie_of_two_models_shows_in_their_ranks():
     assert [(row.rank, row.ranks) for row in rows] == [(1, (1, 1)), (1, (1, 1))]
     close = record("a", seed=3), record("b", seed=4)
     assert {row.ranks for row in rank(close).norms[0].rows} == {(1, 2)}
-
-
-def test_rank_interval_is_the_middle_of_the_shares():
-    assert rank_interval(np.array([0.02, 0.9, 0.05, 0.03])) == (2, 4)
-    assert rank_interval(np.array([0.0, 1.0, 0.0])) == (2, 2)
-    assert rank_interval(np.array([0.025, 0.95, 0.025])) == (2, 2)
-    assert rank_interval(np.array([0.03, 0.94, 0.03])) == (1, 3)
 
 
 def test_tiers():
@@ -132,7 +162,7 @@ def test_what_cannot_be_ranked():
 def test_text_and_csv_hold_every_model():
     records = [record("mine, a=1", norm, unbroken=2) for norm in SCALES]
     found = rank(records, reference={norm: pool(norm) for norm in SCALES})
-    text = ranking_text(found)
+    text = text_of(found)
     assert len(re.findall(r"\*  mine, a=1 ", text)) == 5
     assert "flag in L2: mine, a=1: 2 of 60 samples were never broken" in text
     rows = list(csv.DictReader(io.StringIO(ranking_csv(found))))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from support.records import RADII, SCALES, pool, record
 
-from advfrontier.engine.checks import TRAINING
-from advfrontier.evaluation.plain import CurveData, plain
-from advfrontier.evaluation.summary import summarise
-from advfrontier.frontier import Curve, aurec, robust_accuracy, wilson
+from advfrontier.evaluation.summary import most_wins, summarise, total_counts
+from advfrontier.flags import Flag, Kind
+from advfrontier.frontier import aurec, robust_accuracy, wilson
+from advfrontier.jsonable import jsonable
 
 
 @pytest.mark.parametrize("norm", SCALES)
@@ -27,13 +27,6 @@ def test_figures_are_those_of_the_frontier_room(norm):
     assert summary.median == np.sort(d)[29]
     assert summary.margin == pytest.approx(np.sqrt(np.log(40) / 120))
     assert (summary.queries, summary.queries_per_sample) == (54 * 12000, 12000)
-
-
-def test_curve_data_is_the_curve():
-    d = record(unbroken=2).distances
-    found = CurveData.of(d)
-    for ε in (0.0, 0.01, 0.05, 0.05, 5.0):
-        assert found.at(ε) == Curve.of(d).at(ε)
 
 
 def test_convergence_falls_to_the_reported_area_and_knows_its_tiers():
@@ -66,36 +59,65 @@ def test_wins_count_the_broken_samples_only():
 
 def test_unbroken_samples_are_flagged_once():
     evaluation = record(unbroken=4)
-    evaluation.flags = ("4 samples were never broken by any run", "the model is odd")
-    assert summarise(evaluation, radii=()).flags == ("the model is odd", "4 of 60 samples were never broken")
+    odd = Flag(Kind.BATCH, "the model is odd")
+    evaluation.flags = (Flag(Kind.UNBROKEN, "4 samples were never broken by any run"), odd)
+    recounted = Flag(Kind.UNBROKEN, "4 of 60 samples were never broken")
+    assert summarise(evaluation, radii=()).flags == (odd, recounted)
+
+
+@pytest.mark.parametrize("more", [{"unbroken": 60, "wrong": 0}, {"unbroken": 54}, {"wrong": 1.0}])
+def test_where_no_run_broke_any_sample_nothing_is_known(more):
+    """All samples never broken, all but those misclassified anyway, or all of them misclassified anyway."""
+    summary = summarise(record(**more), radii=RADII["Linf"])
+    assert not summary.aurec.known
+    assert summary.convergence.queries == ()
+    assert summary.convergence.settled is None
+    content = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
+    assert content["aurec"]["estimate"] is content["aurec"]["low"] is content["convergence"]["settled"] is None
+    assert content["convergence"]["last_drop"] is None
+
+
+def test_a_model_that_was_never_broken_has_no_doi_among_others():
+    standing = summarise(record(unbroken=54), radii=(), reference=pool()).standing
+    assert (standing.position, standing.row.rank) == ("–", None)
+    assert not standing.row.doi.known
+    assert standing.table.rows[-1].model == "zoo:F3"
 
 
 def test_standing_counts_the_trusted_models():
     summary = summarise(record(), radii=(), reference=pool())
-    standing = summary.standing
-    assert standing.position == f"{standing.rank} of 7"  # of F1 … F8 this is F3, and F8 was never broken on 3 samples
-    assert [row.model for row in standing.table if row.bracketed] == ["F8"]
-    assert [row.model for row in standing.table if row.own] == ["zoo:F3"]
-    assert "F3" not in [row.model for row in standing.table]
-    assert standing.ranks[0] <= standing.rank <= standing.ranks[1]
-    assert standing.doi.low < standing.doi.estimate < standing.doi.high
-    assert summary.E == standing.E
+    standing, row = summary.standing, summary.standing.row
+    assert standing.position == f"{row.rank} of 7"  # of F1 … F8 this is F3, and F8 was never broken on 3 samples
+    assert [row.model for row in standing.table.rows if row.bracketed] == ["F8"]
+    assert [row.model for row in standing.table.rows if row.given] == ["zoo:F3"]
+    assert "F3" not in [row.model for row in standing.table.rows]
+    assert row.ranks[0] <= row.rank <= row.ranks[1]
+    assert row.doi.low < row.doi.estimate < row.doi.high
+    assert summary.E == standing.table.E
 
 
-def test_a_doubtful_model_stands_in_brackets_but_train_mode_is_no_doubt():
+@pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.VERSIONS])
+def test_how_a_record_was_made_is_no_doubt(kind):
     evaluation = record()
-    evaluation.flags = (TRAINING.text,)
-    assert not summarise(evaluation, radii=(), reference=pool()).standing.bracketed
-    evaluation.flags = ("the model is random: two passes over the same images differ, and so will distances",)
-    standing = summarise(evaluation, radii=(), reference=pool()).standing
-    assert standing.position == f"({standing.rank}) of 6"
+    evaluation.flags = (Flag(kind, "something about how it was made"),)
+    assert not summarise(evaluation, radii=(), reference=pool()).standing.row.bracketed
+
+
+@pytest.mark.parametrize("kind", [Kind.RANDOM, Kind.CLEAN_ACCURACY, Kind.ZERO_GRADIENTS])
+def test_a_doubtful_model_stands_in_brackets(kind):
+    evaluation = record()
+    evaluation.flags = (Flag(kind, "two passes over the same images differ"),)
+    summary = summarise(evaluation, radii=(), reference=pool())
+    assert summary.standing.position == f"({summary.standing.row.rank}) of 6"
+    assert summary.flags == evaluation.flags
 
 
 def test_a_record_that_went_further_is_ranked_at_the_pools_tier():
     evaluation = record()
     standing = summarise(evaluation, radii=(), reference=pool(queries=4000)).standing
-    assert standing.doi.estimate > summarise(evaluation, radii=(), reference=pool(queries=12000)).standing.doi.estimate
-    assert standing.queries == 4000
+    late = summarise(evaluation, radii=(), reference=pool(queries=12000)).standing
+    assert standing.row.doi.estimate > late.row.doi.estimate
+    assert standing.table.queries == 4000
 
 
 @pytest.mark.parametrize(
@@ -152,15 +174,31 @@ def test_json_holds_everything_but_the_pictures():
     summary = summarise(record(unbroken=40), radii=RADII["Linf"], reference=pool())
     text = json.dumps(summary.to_dict(), allow_nan=False)  # which refuses bare Infinity and NaN
     back = json.loads(text)
-    assert back["schema"] == 1
+    assert back["schema"] == 2
     assert back["median"] == "inf"
     assert back["distances"].count("inf") == 40
     assert back["robust"][0]["label"] == "8/255"
-    assert back["standing"]["rank"] == summary.standing.rank
+    assert back["standing"]["row"]["rank"] == summary.standing.row.rank
+    assert len(back["standing"]["table"]["rows"]) == 8
+    assert back["curve"]["epsilons"] == summary.curve.epsilons.tolist()
+    assert back["flags"] == [{"kind": "unbroken", "text": "40 of 60 samples were never broken"}]
     assert "original" not in back["gallery"][0]
     assert back["gallery"][0]["sample"] == summary.gallery[0].sample
 
 
-def test_plain_numbers():
-    found = plain({"a": np.float64("nan"), "b": -np.inf, "c": (np.int64(3), 0.5), 4: None})
-    assert found == {"a": None, "b": "-inf", "c": [3, 0.5], "4": None}
+def test_what_json_can_hold():
+    found = jsonable({"a": np.float64("nan"), "b": -np.inf, "c": (np.int64(3), 0.5), 4: None, "d": Kind.BATCH})
+    assert found == {"a": None, "b": "-inf", "c": [3, 0.5], "4": None, "d": "batch"}
+    assert jsonable({"a": np.array([[1.0, np.inf], [np.nan, 2.0]])}) == {"a": [[1.0, "inf"], [None, 2.0]]}
+    assert jsonable([Flag(Kind.BATCH, "x")], without=("text",)) == [{"kind": "batch"}]
+
+
+def test_passes_and_wins_are_added_up():
+    both = [summarise(record(norm=norm), radii=(), gallery=0) for norm in ("L1", "L2")]
+    assert total_counts(both)["attack"] == 2 * 54 * 12000
+    one = both[0]
+    *shown, rest = most_wins(one, 2)
+    assert tuple(shown) == one.wins[:2]
+    assert rest.run == f"{len(one.wins) - 2} more"
+    assert rest.samples == 54 - sum(win.samples for win in shown)
+    assert most_wins(one, 99) == one.wins

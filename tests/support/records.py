@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from advfrontier.frontier import ReferencePool
+from advfrontier.frontier import Evaluated, ReferencePool
 from advfrontier.pool import paper_ensemble
+
+if TYPE_CHECKING:
+    from advfrontier.flags import Flag
 
 SCALES = {"L0": 14.0, "L1": 6.0, "L2": 0.8, "Linf": 0.06}
 RADII = {
@@ -36,7 +40,7 @@ class Record:
     ensemble: object
     data: str = "fashion-mnist"
     seed: int = 42
-    flags: tuple[str, ...] = ()
+    flags: tuple[Flag, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=lambda: {"advfrontier": "0.1.0", "torch": "2.13.0"})
     commands: tuple = ("advfrontier evaluate zoo:F3 --data fashion-mnist --norm Linf --tier 12k --out runs/mine",)
@@ -117,3 +121,9 @@ def pool(norm="Linf", *, models=8, n=60, queries=12000, masked=True):
     if masked:
         distances[f"F{models}"][-3:] = np.inf
     return ReferencePool(norm, "fashion-mnist", queries, tuple(f"{k:016x}" for k in range(n)), distances)
+
+
+def evaluated(summary, name=None, queries=None):
+    """What a comparison sees of a summary."""
+    tier = summary.tier if queries is None else queries
+    return Evaluated(name or summary.model, summary.norm, summary.samples, np.array(summary.distances), tier)

@@ -31,14 +31,14 @@ COMMANDS = {
         "Evaluate an embedded model in four norms and write the report: nothing is downloaded.",
     ),
     "report": (
-        "reading:report_command",
+        "results:report_command",
         "Write the HTML report of one model's records, with other models beside it.",
     ),
     "compare": (
-        "reading:compare_command",
+        "results:compare_command",
         "Compare two models on whole curves: is one rejected already, or what should be run next?",
     ),
-    "rank": ("reading:rank_command", "Rank models by DOI, in every norm and over all of them."),
+    "rank": ("results:rank_command", "Rank models by DOI, in every norm and over all of them."),
     "trace": (
         "pool:trace_command",
         "Run every attack of the pool, and record how its distances fall with the queries it spends.",

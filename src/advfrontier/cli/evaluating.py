@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from advfrontier.cli.options import Budget, Data, Machine, Norm, Output, Seed, Workers, norms
-from advfrontier.cli.showing import show
+from advfrontier.cli.output import show_evaluations
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
@@ -71,7 +71,7 @@ def evaluate_command(
         )
         for each in norms(norm)
     ]
-    show(done, folder, output)
+    show_evaluations(done, folder, output)
 
 
 def extend_command(
@@ -104,7 +104,7 @@ def extend_command(
         find_device(terms.device)
         machine = WorkMachine(workers=workers.count(terms.device, terms.threads), ray=workers.ray)
         done.append(evaluation.extend(ensemble, model=model, machine=machine, progress=True))
-    show(done, record, output)
+    show_evaluations(done, record, output)
 
 
 def demo(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE) -> None:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.export import check_format
-from advfrontier.evaluation.radii import parse_radii, reference_radii
+from advfrontier.evaluation.radii import parse_radii
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.execution.local import cores
 from advfrontier.sources import Samples, load_data, load_model
@@ -151,8 +151,3 @@ def norms(text: str) -> tuple[str, ...]:
     if text.strip().lower() == "all":
         return NORMS
     return tuple(dict.fromkeys(norm_name(part) for part in text.split(",")))
-
-
-def radii_for(data: str, norm: str, text: str | None) -> tuple[tuple[str, float], ...]:
-    """Those asked for, or those usually quoted."""
-    return parse_radii(text) if text else reference_radii(data, norm)

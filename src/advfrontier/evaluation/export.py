@@ -11,9 +11,14 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluated import flags_of
+from advfrontier.evaluation.radii import chosen_radii
+from advfrontier.flags import doubts
+from advfrontier.jsonable import jsonable
+from advfrontier.store.folder import open_folder, write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from advfrontier.evaluation.radii import Radius
@@ -46,13 +51,28 @@ def export(evaluation: Evaluation, kind: str, path: Path, *, radii: Sequence[Rad
     elif kind == "npz":
         _npz(evaluation, columns, path)
     else:
-        path.write_text(json.dumps(card(evaluation, radii), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(jsonable(card(evaluation, radii)), indent=2, ensure_ascii=False)
+        path.write_text(text + "\n", encoding="utf-8")
     return path
+
+
+def export_all(evaluations: Iterable[Evaluation], folder: str, kind: str, *, radii: str | None = None) -> list[str]:
+    """Write every evaluation into a folder, named after its record: below the folder there may be several models."""
+    root, ending = open_folder(folder).place, "json" if kind == "card" else kind
+
+    def write(aside: Path) -> Iterator[Path]:
+        for evaluation in evaluations:
+            inside = evaluation.store.place.removeprefix(root).strip("/") or evaluation.norm
+            shown = chosen_radii(evaluation.data, evaluation.norm, radii)
+            yield export(evaluation, kind, aside / f"{inside}.{ending}", radii=shown)
+
+    return [str(path) for path in write_files(folder, write)]
 
 
 def card(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> dict[str, Any]:
     """What a leaderboard entry says, with the field names of RobustBench's model cards where it has them."""
     label, size = radii[0] if radii else ("", 0.0)
+    flags = flags_of(evaluation.flags)
     return {
         "name": evaluation.model,
         "dataset": evaluation.data,
@@ -64,8 +84,8 @@ def card(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> dict[str, Any]
         "advfrontier_aurec": evaluation.aurec().value,
         "advfrontier_ensemble": evaluation.ensemble.name,
         "advfrontier_queries": evaluation.ensemble.total,
-        "unreliable": bool(evaluation.flags),
-        "flags": list(evaluation.flags),
+        "unreliable": bool(doubts(flags)),
+        "flags": [str(flag) for flag in flags],
         "samples": len(evaluation.samples),
         "additional_data": None,
         "link": None,

@@ -39,3 +39,8 @@ def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
         return tuple((f"{size:g}", size) for size in REFERENCE_RADII[norm])
     family = next((family for family in _KNOWN if family in data.lower()), "")
     return tuple(parse_radius(text) for text in _KNOWN.get(family, {}).get(norm, ()))
+
+
+def chosen_radii(data: str, norm: str, text: str | None) -> tuple[Radius, ...]:
+    """The radii asked for, or those usually quoted."""
+    return parse_radii(text) if text else reference_radii(data, norm)

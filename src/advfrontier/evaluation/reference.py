@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluated import flags_of, reached
+from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.frontier.defence import ReferencePool
+from advfrontier.jsonable import jsonable
 from advfrontier.pool import TIERS
 from advfrontier.store import pack, unpack
 from advfrontier.threat.names import norm_name
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 REFERENCES = ("fashion-mnist",)
 
 
-def reference_pool(norm: str, queries: int, *, name: str = "fashion-mnist") -> ReferencePool:
+def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> ReferencePool:
     """The models of a shipped pool in one norm at one tier."""
     if name not in REFERENCES:
         raise FrontierError(f"no reference pool {name!r}: expected one of {', '.join(REFERENCES)}")
@@ -33,15 +36,44 @@ def reference_pool(norm: str, queries: int, *, name: str = "fashion-mnist") -> R
             "type `advfrontier extend RECORD --tier 4k`, 8k or 12k"
         )
     tables, words = _shipped(norm_name(norm))
-    flags: dict[str, list[str]] = json.loads(words["flags"])
+    flags: dict[str, list[dict[str, str]]] = json.loads(words["flags"])
     return ReferencePool(
         norm=norm_name(norm),
         dataset=name,
         queries=queries,
         samples=tuple(json.loads(words["samples"])),
         distances={model: table[TIERS.index(queries)] for model, table in tables.items()},
-        flags={model: tuple(why) for model, why in flags.items() if why},
+        flags={model: tuple(Flag(Kind(why["kind"]), why["text"]) for why in told) for model, told in flags.items()},
     )
+
+
+def common_pool(evaluations: Sequence[Evaluation], norm: str, *, name: str = REFERENCES[0]) -> ReferencePool:
+    """A shipped pool at the largest of its tiers that all of these evaluations in a norm went through."""
+    tiers = [tier for tier in TIERS if all(tier in evaluation.ensemble.tiers for evaluation in evaluations)]
+    pool = reference_pool(norm, tiers[-1] if tiers else TIERS[-1], name=name)
+    for evaluation in evaluations:
+        if extra := len(set(evaluation.samples) - set(pool.samples)):
+            raise FrontierError(
+                f"the reference models were run on the first {len(pool.samples)} samples of {name}, and {extra} of the "
+                f"{len(evaluation.samples)} of {evaluation.model} are others: evaluate it with --data {name} "
+                f"--samples {len(pool.samples)}"
+            )
+    if not tiers:
+        found = ", ".join(f"{evaluation.model} with {reached(evaluation)}" for evaluation in evaluations)
+        raise FrontierError(
+            f"the reference models were run with {', '.join(map(str, TIERS))} queries per sample, {found}: expected "
+            f"tiers in common; type --tier {TIERS[0]}"
+        )
+    return pool
+
+
+def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | None]:
+    """The embedded pool at the evaluation's tier; or why it cannot stand in it, if that could be expected of it."""
+    try:
+        return common_pool([evaluation], evaluation.norm), None
+    except FrontierError as error:
+        near = set(evaluation.samples) & set(reference_pool(evaluation.norm, TIERS[0]).samples)
+        return None, str(error) if near else None
 
 
 def pack_reference(evaluations: Sequence[Evaluation]) -> bytes:
@@ -56,15 +88,8 @@ def pack_reference(evaluations: Sequence[Evaluation]) -> bytes:
                 f"expected the {len(samples)} samples of {evaluations[0].model} and {TIERS[-1]} queries"
             )
     tables = {e.model: torch.from_numpy(np.stack([e.distances_at(tier) for tier in TIERS])) for e in evaluations}
-    words = {"samples": json.dumps(samples), "flags": json.dumps({e.model: trust_flags(e) for e in evaluations})}
-    return pack(tables, words)
-
-
-def trust_flags(evaluation: Evaluation) -> list[str]:
-    """The flags that make a model's distances doubtful, so that it is ranked in brackets."""
-    from advfrontier.evaluation.ranking import doubts  # noqa: PLC0415  # ranking builds on pools
-
-    return list(doubts(evaluation))
+    flags = {e.model: told for e in evaluations if (told := doubts(flags_of(e.flags)))}
+    return pack(tables, {"samples": json.dumps(samples), "flags": json.dumps(jsonable(flags))})
 
 
 @lru_cache(maxsize=4)

@@ -1,99 +1,76 @@
-"""Summaries: every figure that a table, a report or a JSON file shows of an evaluation, computed once and plain."""
+"""Summaries: every figure that a table, a report or a JSON file shows of an evaluation, computed once."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.plain import CurveData, plain
-from advfrontier.evaluation.ranking import bracketed, enter, own_flags, rank_interval, reached
+from advfrontier.evaluation.evaluated import evaluated, flags_of, reached
+from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
+from advfrontier.evaluation.radii import chosen_radii
+from advfrontier.evaluation.reference import embedded_pool
+from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.confidence import (
     Interval,
+    RobustAt,
     aurec_interval,
     curve_band,
-    doi_intervals,
-    rank_shares,
     robust_accuracy_interval,
     wilson,
 )
-from advfrontier.frontier.curve import aurec, distance_quantile, epsilon_min
+from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
 from advfrontier.frontier.measure import as_distances, unbroken_flag
+from advfrontier.frontier.ranking import RankRow, RankTable, rank_table
+from advfrontier.jsonable import jsonable
 from advfrontier.pool import TIERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from advfrontier.evaluation.radii import Radius
     from advfrontier.evaluation.record import Evaluation
     from advfrontier.frontier.defence import ReferencePool
 
-SCHEMA = 1  # of `to_dict`; raised when a field changes its meaning or goes away
+SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
 SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share
 _BUDGETS = 36  # points of AUREC against queries, beside the tiers
-_SIDE = 112  # pixels: gallery images are reduced to fit, so that a report stays a few megabytes
-
-
-@dataclass(frozen=True)
-class RobustAt:
-    """Robust accuracy at one radius."""
-
-    label: str  # as it was asked for, such as 8/255
-    epsilon: float
-    accuracy: Interval
-
-
-@dataclass(frozen=True)
-class PoolRow:
-    """One model of a reference pool, or the model asked about."""
-
-    model: str
-    rank: int
-    doi: Interval
-    aurec: float
-    bracketed: bool
-    own: bool
-
-    @property
-    def position(self) -> str:
-        """The rank as printed: `3`, or `(3)` in brackets."""
-        return bracketed(self.rank, self.bracketed)
 
 
 @dataclass(frozen=True)
 class Standing:
     """Where a model stands among the models of a reference pool, all with the pool's tier."""
 
-    dataset: str
-    queries: int
-    rank: int
-    ranks: tuple[int, int]  # the middle 95 % of its ranks when samples are drawn again
+    row: RankRow  # its own line
     of: int  # models that take a rank
-    bracketed: bool
-    doi: Interval
-    E: float
-    flags: tuple[str, ...]
-    table: tuple[PoolRow, ...]  # all of them, best first
+    table: RankTable
 
     @property
     def position(self) -> str:
         """`3 of 17`, or `(3) of 17` for a model whose distances cannot be trusted."""
-        return f"{bracketed(self.rank, self.bracketed)} of {self.of}"
+        return f"{self.row.position} of {self.of}" if self.row.rank is not None else self.row.position
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """AUREC against queries per sample, all up to one E."""
+    """AUREC against queries per sample, all up to one E; empty where there is no AUREC."""
 
-    queries: tuple[int, ...]
-    aurec: tuple[float, ...]
-    tiers: tuple[int, ...]  # those of the queries at which a tier was complete
-    last_drop: float  # by which share the last quarter of the queries lowered AUREC
-    settled: bool
+    queries: tuple[int, ...] = ()
+    aurec: tuple[float, ...] = ()
+    tiers: tuple[int, ...] = ()  # those of the queries at which a tier was complete
+    last_drop: float = math.nan  # by which share the last quarter of the queries lowered AUREC
+    settled: bool | None = None  # None where there is no AUREC
+
+    def at_tiers(self) -> list[float]:
+        """AUREC at each of the tiers."""
+        found = dict(zip(self.queries, self.aurec, strict=True))
+        return [found[tier] for tier in self.tiers]
 
 
 @dataclass(frozen=True)
@@ -103,25 +80,6 @@ class Win:
     run: str
     samples: int
     share: float
-
-
-@dataclass(frozen=True, eq=False)
-class GalleryItem:
-    """One sample as pictures: uint8 arrays (height, width, channels)."""
-
-    sample: str
-    row: int
-    label: int
-    label_name: str | None
-    prediction: int  # of the adversarial; of the clean image where there is none
-    prediction_name: str | None
-    distance: float
-    run: str | None  # that found it
-    magnification: float  # of the difference, which is drawn around mid-grey; 0 where there is none
-    reduced: int  # so many pixels a side were drawn as one
-    original: NDArray[np.uint8] = field(repr=False)
-    adversarial: NDArray[np.uint8] = field(repr=False)
-    difference: NDArray[np.uint8] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -142,14 +100,15 @@ class NormSummary:
     robust: tuple[RobustAt, ...]
     median: float  # the smallest ε that breaks half of all samples; inf if none does
     E: float  # where areas end
-    aurec: Interval
+    aurec: Interval  # unknown where no run broke any sample, or E is 0
     standing: Standing | None
     no_standing: str | None  # why there is no DOI, where a reference pool was given
     counts: dict[str, int]  # passes through the model, by purpose
     queries: int  # spent by the attack, all samples together
     queries_per_sample: float  # on average over the samples that were attacked
-    flags: tuple[str, ...]
-    curve: CurveData
+    flags: tuple[Flag, ...]
+    notes: tuple[str, ...]  # what is to be known about the DOI
+    curve: Curve
     margin: float  # of the 95 % band: the whole true curve lies within ± margin
     convergence: Convergence
     wins: tuple[Win, ...]  # most first
@@ -158,46 +117,33 @@ class NormSummary:
     versions: dict[str, str]
     seconds: float
 
+    @property
+    def broken(self) -> int:
+        """Samples that were classified correctly and broken."""
+        return len(self.samples) - self.misclassified - self.unbroken
+
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the pictures, as JSON holds it: infinite numbers are "inf", what is not known is null."""
-        return {"schema": SCHEMA, **plain(self)}
+        """As JSON holds it, without pictures and reference curves: "inf" for ∞, null for what is not known."""
+        return {"schema": SCHEMA, **jsonable(self, without=(*PICTURES, "curves", "frontier"))}
 
 
 def summarise(
-    evaluation: Evaluation,
-    *,
-    radii: Sequence[tuple[str, float]],
-    reference: ReferencePool | None = None,
-    gallery: int = 8,
-    E: float | None = None,
-    class_names: Sequence[str] | None = None,
+    evaluation: Evaluation, *, radii: Sequence[Radius], reference: ReferencePool | None = None, gallery: int = 8
 ) -> NormSummary:
     """All figures of an evaluation; `radii` are the ε, with their labels, at which robust accuracy is read.
 
-    Areas end at E: by default where the defence frontier of the reference pool ends, this model included, and without
-    a pool at the model's own largest distance. Where the evaluation does not fit the pool (another tier, other
-    samples), `no_standing` says why and all else is there. `class_names` stand in for those of the record.
+    Areas end where the defence frontier of the reference pool ends, this model included, and without a pool at the
+    model's own largest distance. Where the evaluation does not fit the pool (another tier, other samples),
+    `no_standing` says why and all else is there.
     """
     d = as_distances(evaluation.distances)
-    standing, no_standing = None, None
-    if reference is not None:
-        try:
-            standing = _standing(evaluation, reference)
-        except FrontierError as error:
-            no_standing = str(error)
-    limit = E if E is not None else standing.E if standing else epsilon_min(d).value
-    area = aurec_interval(d, E=limit)
+    standing, no_standing = _standing(evaluation, reference) if reference is not None else (None, None)
+    limit = standing.table.E if standing else epsilon_min(d).value
     attacked = np.asarray(evaluation.queries)[d > 0]
-    notes = (*own_flags(evaluation), *unbroken_flag(d))
-    about_doi = (f"DOI: {flag}" for flag in (standing.flags if standing else ()) if flag not in notes)
+    unbroken = unbroken_flag(d)
+    own = (flag for flag in flags_of(evaluation.flags) if flag.kind is not Kind.UNBROKEN)  # counted anew, below
     return NormSummary(
-        model=evaluation.model,
-        data=evaluation.data,
-        norm=evaluation.norm,
-        ensemble=evaluation.ensemble.name,
-        tier=reached(evaluation),
-        seed=evaluation.seed,
-        samples=tuple(evaluation.samples),
+        **_origin(evaluation),
         distances=tuple(d.tolist()),
         misclassified=int((d == 0).sum()),
         unbroken=int(np.isinf(d).sum()),
@@ -205,56 +151,84 @@ def summarise(
         robust=tuple(RobustAt(label, ε, robust_accuracy_interval(d, ε)) for label, ε in radii),
         median=distance_quantile(d, 0.5),
         E=limit,
-        aurec=replace(area, flags=(*area.flags, *unbroken_flag(d))),
+        aurec=aurec_interval(d, E=limit),
         standing=standing,
         no_standing=no_standing,
-        counts={purpose: int(count) for purpose, count in evaluation.counts.items()},
         queries=int(attacked.sum()),
         queries_per_sample=float(attacked.mean()) if attacked.size else 0.0,
-        flags=tuple(dict.fromkeys((*notes, *about_doi))),
-        curve=CurveData.of(d),
+        flags=tuple(dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken)))),
+        notes=tuple(note for note in (standing.row.doi.flags if standing else ()) if note not in unbroken),
+        curve=Curve.of(d),
         margin=curve_band(d).margin,
-        convergence=_convergence(evaluation, limit),
+        convergence=_convergence(evaluation, d, limit),
         wins=_wins(evaluation, d),
-        gallery=_gallery(evaluation, d, gallery, class_names or evaluation.class_names),
-        commands=evaluation.commands,
-        versions=dict(evaluation.versions),
-        seconds=float(evaluation.seconds),
+        gallery=pictures(evaluation, d, gallery),
     )
 
 
-def _standing(evaluation: Evaluation, reference: ReferencePool) -> Standing:
-    pool = enter(reference, evaluation)
-    flagged = pool.flagged
-    intervals = doi_intervals(pool.distances, flagged=flagged)
-    names, shares = rank_shares(pool.distances, flagged=flagged)
-    table = tuple(
-        PoolRow(row.model, row.rank, intervals[row.model], row.aurec, row.bracketed, row.model == evaluation.model)
-        for row in pool.rank()
-    )
-    own = next(row for row in table if row.own)
-    return Standing(
-        dataset=pool.dataset,
-        queries=pool.queries,
-        rank=own.rank,
-        ranks=rank_interval(shares[names.index(evaluation.model)]),
-        of=sum(not row.bracketed for row in table),
-        bracketed=own.bracketed,
-        doi=own.doi,
-        E=epsilon_min(pool.frontier()).value,
-        flags=tuple(dict.fromkeys((*pool.doi(evaluation.model).flags, *own.doi.flags))),
-        table=table,
-    )
+def summarise_all(evaluations: Iterable[Evaluation], *, radii: str | None = None) -> list[NormSummary]:
+    """The evaluations at the radii asked for, or those usually quoted, among the embedded models where they fit."""
+    summaries = []
+    for evaluation in evaluations:
+        pool, why_not = embedded_pool(evaluation)
+        read_at = chosen_radii(evaluation.data, evaluation.norm, radii)
+        found = summarise(evaluation, radii=read_at, reference=pool)
+        summaries.append(found if why_not is None else replace(found, no_standing=why_not))
+    return summaries
 
 
-def _convergence(evaluation: Evaluation, E: float) -> Convergence:
+def total_counts(summaries: Iterable[NormSummary]) -> dict[str, int]:
+    """Passes through the model by purpose, over all of the summaries."""
+    total = Counter[str]()
+    for summary in summaries:
+        total.update(summary.counts)
+    return dict(total)
+
+
+def most_wins(summary: NormSummary, count: int) -> tuple[Win, ...]:
+    """The runs that found the most, and all others together as one more."""
+    shown, rest = summary.wins[:count], summary.wins[count:]
+    if not rest:
+        return shown
+    return (*shown, Win(f"{len(rest)} more", sum(win.samples for win in rest), sum(win.share for win in rest)))
+
+
+def _origin(evaluation: Evaluation) -> dict[str, Any]:
+    """What the summary is of, and what it took."""
+    return {
+        "model": evaluation.model,
+        "data": evaluation.data,
+        "norm": evaluation.norm,
+        "ensemble": evaluation.ensemble.name,
+        "tier": reached(evaluation),
+        "seed": evaluation.seed,
+        "samples": tuple(evaluation.samples),
+        "counts": {purpose: int(count) for purpose, count in evaluation.counts.items()},
+        "commands": evaluation.commands,
+        "versions": dict(evaluation.versions),
+        "seconds": float(evaluation.seconds),
+    }
+
+
+def _standing(evaluation: Evaluation, reference: ReferencePool) -> tuple[Standing | None, str | None]:
+    try:
+        pool = reference.add(evaluated(evaluation, queries=reference.queries))
+        table = rank_table(pool, given=(evaluation.model,))
+    except FrontierError as error:
+        return None, str(error)
+    return Standing(table.row(evaluation.model), table.ranked, table), None
+
+
+def _convergence(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> Convergence:
+    if E == 0 or not ((d > 0) & np.isfinite(d)).any():
+        return Convergence()
     total = evaluation.ensemble.total
     tiers = sorted({min(tier, total) for tier in (*evaluation.ensemble.tiers, *(t for t in TIERS if t < total))})
     # Early queries change most, so half of the points rise by factors and half by steps.
     steps = np.concatenate((np.geomspace(10, total, _BUDGETS // 2), np.linspace(0, total, _BUDGETS // 2 + 1)[1:]))
     budgets = sorted({max(10, int(round(step / 10) * 10)) for step in steps if step < total} | set(tiers) | {total})
-    areas = {budget: aurec(evaluation.distances_at(budget), E=E).value for budget in budgets}
-    late = aurec(evaluation.distances_at(total * 3 // 4), E=E).value
+    areas = {budget: Curve.of(evaluation.distances_at(budget)).area(E) for budget in budgets}
+    late = Curve.of(evaluation.distances_at(total * 3 // 4)).area(E)
     drop = (late - areas[total]) / late if late else 0.0
     return Convergence(tuple(areas), tuple(areas.values()), tuple(tiers), drop, drop < SETTLED)
 
@@ -264,77 +238,3 @@ def _wins(evaluation: Evaluation, d: NDArray[np.float64]) -> tuple[Win, ...]:
     counted = Counter(run for run, distance in zip(evaluation.winners, d, strict=True) if run and distance > 0)
     order = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Win(run, count, count / broken) for run, count in order)
-
-
-def _gallery(
-    evaluation: Evaluation, d: NDArray[np.float64], count: int, class_names: Sequence[str] | None
-) -> tuple[GalleryItem, ...]:
-    """Correctly classified samples at even steps through the data: the same ones in every norm."""
-    correct = np.flatnonzero(d > 0)
-    if not count or not correct.size:
-        return ()
-    rows = correct[np.unique(np.linspace(0, correct.size - 1, min(count, correct.size)).astype(int))].tolist()
-    originals = evaluation.images(rows)
-    if originals.ndim != 4 or originals.shape[1] not in (1, 3):
-        return ()  # not pictures
-    return tuple(
-        _item(evaluation, row, float(d[row]), (_pixels(original), _pixels(point)), class_names)
-        for row, original, point in zip(rows, originals, evaluation.points(rows), strict=True)
-    )
-
-
-def _item(
-    evaluation: Evaluation,
-    row: int,
-    distance: float,
-    pair: tuple[NDArray[np.float64], NDArray[np.float64]],
-    class_names: Sequence[str] | None,
-) -> GalleryItem:
-    original, adversarial = pair
-    difference = adversarial - original
-    largest = float(np.abs(difference).max())
-    factor = -(-max(original.shape[:2]) // _SIDE)
-    label, prediction = int(evaluation.labels[row]), int(evaluation.predictions[row])
-    magnified = difference / (2 * largest) if largest else difference
-    return GalleryItem(
-        sample=evaluation.samples[row],
-        row=row,
-        label=label,
-        label_name=_class_name(class_names, label),
-        prediction=prediction,
-        prediction_name=_class_name(class_names, prediction),
-        distance=distance,
-        run=evaluation.winners[row],
-        magnification=0.5 / largest if largest else 0.0,
-        reduced=factor,
-        original=_bytes(_reduce(original, factor)),
-        adversarial=_bytes(_reduce(adversarial, factor)),
-        difference=_bytes(0.5 + _reduce(magnified, factor, strongest=True)),
-    )
-
-
-def _class_name(names: Sequence[str] | None, number: int) -> str | None:
-    return names[number] if names is not None and number < len(names) else None
-
-
-def _pixels(image: Any) -> NDArray[np.float64]:
-    """An image (channels, height, width) as an array (height, width, channels)."""
-    return np.asarray(image, dtype=np.float64).transpose(1, 2, 0)
-
-
-def _reduce(image: NDArray[np.float64], factor: int, *, strongest: bool = False) -> NDArray[np.float64]:
-    """Blocks of factor × factor pixels as one: their mean, or the value farthest from 0, which a mean would hide."""
-    if factor == 1:
-        return image
-    height, width, channels = (size // factor for size in (*image.shape[:2], image.shape[2] * factor))
-    kept = image[: height * factor, : width * factor]
-    blocks = kept.reshape(height, factor, width, factor, channels).transpose(0, 2, 4, 1, 3)
-    blocks = blocks.reshape(height, width, channels, factor * factor)
-    if not strongest:
-        return np.asarray(blocks.mean(axis=-1))
-    where = np.abs(blocks).argmax(axis=-1, keepdims=True)
-    return np.asarray(np.take_along_axis(blocks, where, axis=-1)[..., 0])
-
-
-def _bytes(image: NDArray[np.float64]) -> NDArray[np.uint8]:
-    return np.asarray(np.clip(np.round(image * 255), 0, 255), dtype=np.uint8)

@@ -10,6 +10,7 @@
 | Algorithm 1, greedy ensemble construction | `construction`: `greedy`; over the tiers, `allocation`: `allocate` |
 | (not in the paper) | `swaps`: better; `certificate`: how good at least; `optimum`: exact, for small ones |
 | defense frontier, DOI | `defence`: `defence_frontier`, `doi`, `ReferencePool` |
+| ranks by DOI, in one norm and over all | `ranking`: `rank_table`, `rank` |
 | using the ensembles in practice | `comparison`: `compare` |
 | crossings and ranking instability | `stability`: `rank_stability`, `reversals` |
 | (not in the paper) | `confidence`: intervals and bands; `contribution`: what each run adds |
@@ -18,27 +19,28 @@
 from advfrontier.frontier.allocation import allocate, staged
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
 from advfrontier.frontier.certificate import certify
-from advfrontier.frontier.comparison import Comparison, Evaluated, compare, crossings, lies_below
+from advfrontier.frontier.comparison import Comparison, compare, crossings, lies_below
 from advfrontier.frontier.confidence import (
     Band,
     Interval,
+    RobustAt,
     aoi_interval,
     aurec_difference_interval,
     aurec_interval,
     curve_band,
-    doi_intervals,
-    rank_shares,
     robust_accuracy_interval,
     wilson,
 )
 from advfrontier.frontier.construction import greedy
 from advfrontier.frontier.contribution import Contribution, by_attack, contributions
 from advfrontier.frontier.curve import Curve, aurec, distance_quantile, epsilon_min, robust_accuracy
-from advfrontier.frontier.defence import Ranked, ReferencePool, defence_frontier, doi
+from advfrontier.frontier.defence import ReferencePool, defence_frontier, doi
+from advfrontier.frontier.evaluated import Evaluated
 from advfrontier.frontier.measure import Measure
 from advfrontier.frontier.optimality import aoi, attack_frontier, global_aoi, winsorised_aoi, winsorised_limit
 from advfrontier.frontier.optimum import exact_optimum
 from advfrontier.frontier.problem import LEVELS, Problem, build_problem
+from advfrontier.frontier.ranking import Ranking, RankRow, RankTable, doi_intervals, rank, rank_ranges, rank_table
 from advfrontier.frontier.stability import RankStability, Reversal, rank_stability, reversals
 from advfrontier.frontier.swaps import improve
 from advfrontier.frontier.trajectories import Trajectories
@@ -54,10 +56,13 @@ __all__ = [
     "Interval",
     "Measure",
     "Problem",
+    "RankRow",
     "RankStability",
-    "Ranked",
+    "RankTable",
+    "Ranking",
     "ReferencePool",
     "Reversal",
+    "RobustAt",
     "Trajectories",
     "allocate",
     "aoi",
@@ -85,8 +90,10 @@ __all__ = [
     "greedy",
     "improve",
     "lies_below",
-    "rank_shares",
+    "rank",
+    "rank_ranges",
     "rank_stability",
+    "rank_table",
     "reversals",
     "robust_accuracy",
     "robust_accuracy_interval",

@@ -1,10 +1,10 @@
 """Two models on the same samples: does one curve lie below the other, where do they cross, what to run next.
 
-Distances only fall as queries are spent, so a curve only goes down. If one model's curve lies below the other's
-everywhere, more queries on the lower one cannot reverse that against the other's record as it stands: the lower one
-is rejected. With as many samples on both sides, "below everywhere" is the same as: the sorted distances are smaller
-one by one. Where the curves cross, the areas may decide: an area only falls too, so a model whose area is smaller by
-more than the choice of samples explains is rejected with as many queries as the other one had, or fewer.
+Distances only fall as queries are spent, so a curve only goes down, and so does the area under it. A model whose curve
+lies below another's everywhere is rejected if it has spent at most as many queries as the other: running both equally
+far can only confirm it. If it has spent more, the other may still fall below it, and is to be extended first. With as
+many samples on both sides, "below everywhere" is the same as: the sorted distances are smaller one by one. Where the
+curves cross, an area that is smaller by more than the choice of samples explains decides by the same rule.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from advfrontier.errors import FrontierError
+from advfrontier.flags import doubts
 from advfrontier.frontier.confidence import Interval, aurec_difference_interval
 from advfrontier.frontier.curve import aurec, check_limit
-from advfrontier.frontier.measure import as_pair, check_same_samples, unbroken_flag
+from advfrontier.frontier.measure import as_pair, check_same_samples, never_broken, unbroken_flag
 from advfrontier.pool import TIERS
 
 if TYPE_CHECKING:
@@ -24,15 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-
-@dataclass(frozen=True, eq=False)
-class Evaluated:
-    """What a comparison needs to know of a record: distances per sample, and the tier they were found with."""
-
-    name: str
-    distances: ArrayLike
-    samples: tuple[str, ...]
-    queries: int
+    from advfrontier.frontier.evaluated import Evaluated
 
 
 @dataclass(frozen=True)
@@ -41,53 +35,66 @@ class Comparison:
 
     names: tuple[str, str]
     E: float
-    aurec: tuple[float, float]  # of the first and the second, both up to E
+    aurec: tuple[float, float]  # of the first and the second, both up to E; NaN where no run broke any sample
     difference: Interval  # first less second
     lower: str | None  # the model whose curve lies below the other's everywhere
-    smaller: str | None  # where the curves cross: the model that is rejected by its area
+    rejected: str | None  # by its whole curve, or where the curves cross by its area
     crossings: tuple[float, ...]  # every ε where the lead passes from one to the other
-    run_next: dict[str, int]  # model → tier to extend it to; empty if nothing is left to run or it is decided
+    run_next: dict[str, int]  # model → queries to extend it to; empty if it is decided or nothing is left to run
     verdict: str
     flags: tuple[str, ...] = ()
 
     @property
     def decided(self) -> bool:
         """Whether more queries on the rejected model could not change the order."""
-        return self.lower is not None or self.smaller is not None
+        return self.rejected is not None
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Which model stands below the other, and why."""
+
+    below: Evaluated
+    above: Evaluated
+    reason: str  # such as "its curve lies below that of A at 12000 queries everywhere"
+
+    @property
+    def sound(self) -> bool:
+        """Whether the upper one had at least as many queries: otherwise it may still fall below."""
+        return self.below.queries <= self.above.queries
 
 
 def compare(first: Evaluated, second: Evaluated, *, E: float | None = None, tiers: Sequence[int] = TIERS) -> Comparison:
     """Compare two models on the same samples, areas up to one common E (by default the largest finite distance)."""
-    check_same_samples(first.samples, second.samples, names=(first.name, second.name))
-    what = (f"distances of {first.name}", f"distances of {second.name}")
-    a, b = as_pair(first.distances, second.distances, what=what)
+    if first.norm != second.norm:
+        raise FrontierError(
+            f"{first.model} was evaluated in {first.norm}, {second.model} in {second.norm}: expected the same norm"
+        )
+    check_same_samples(first.samples, second.samples, names=(first.model, second.model))
+    a, b = first.distances, second.distances
     both = np.concatenate((a, b))
     limit = float(np.max(both, initial=0.0, where=np.isfinite(both))) if E is None else check_limit(E)
     crossed = crossings(a, b)
     difference = aurec_difference_interval(a, b, E=limit)
-    below = _below(first, second)
-    smaller = _smaller(first, second, difference) if crossed else None
-    rejected, kept = below or smaller or (None, None)
-    run_next = {} if rejected else _next(first, second, tiers)
-    if rejected and kept:
-        reason = _whole_curve(kept) if below else _area(kept, crossed, difference)
-        verdict = _rejection(rejected, reason, tiers)
+    unknown = [model for model in (first, second) if never_broken(model.distances)]
+    order = None if unknown else _by_curve(first, second) or _by_area(first, second, crossed, difference)
+    run_next = _next(first, second, order, tiers)
+    if order is None:
+        state = _never_broken(unknown) if unknown else _state(first, second, crossed, difference)
+        verdict = f"undecided: {state}; {_todo(run_next)}"
     else:
-        verdict = _open(first, second, crossed, difference, run_next)
-    flags = tuple(f"{model.name}: {flag}" for model, d in ((first, a), (second, b)) for flag in unbroken_flag(d))
-    if kept and kept.queries < tiers[-1]:
-        flags += (f"{kept.name} stands at {kept.queries} queries only, and at {tiers[-1]} its curve may be lower too",)
+        verdict = _rejection(order, tiers) if order.sound else _extension(order)
     return Comparison(
-        names=(first.name, second.name),
+        names=(first.model, second.model),
         E=limit,
         aurec=(aurec(a, E=limit).value, aurec(b, E=limit).value),
         difference=difference,
-        lower=below[0].name if below else None,
-        smaller=smaller[0].name if smaller else None,
+        lower=next((low.model for low, high in ((first, second), (second, first)) if _is_below(low, high)), None),
+        rejected=order.below.model if order and order.sound else None,
         crossings=crossed,
         run_next=run_next,
         verdict=verdict,
-        flags=flags,
+        flags=_flags(first, second, order, tiers),
     )
 
 
@@ -112,63 +119,89 @@ def _both_sorted(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float6
     return np.sort(a), np.sort(b)
 
 
-def _below(first: Evaluated, second: Evaluated) -> tuple[Evaluated, Evaluated] | None:
-    """The model below and the one above, if that is so everywhere."""
-    pairs = ((first, second), (second, first))
-    return next((pair for pair in pairs if lies_below(pair[0].distances, pair[1].distances)), None)
+def _is_below(low: Evaluated, high: Evaluated) -> bool:
+    return lies_below(low.distances, high.distances)
 
 
-def _smaller(first: Evaluated, second: Evaluated, difference: Interval) -> tuple[Evaluated, Evaluated] | None:
-    """The models of smaller and larger area, if other samples would not change that and more queries cannot."""
+def _by_curve(first: Evaluated, second: Evaluated) -> _Order | None:
+    for low, high in ((first, second), (second, first)):
+        if _is_below(low, high):
+            return _Order(low, high, f"curve lies below that of {high.model} at {high.queries} queries everywhere")
+    return None
+
+
+def _by_area(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval) -> _Order | None:
+    """The order of the areas, if other samples would not change it."""
+    if not crossed or difference.low <= 0 <= difference.high:
+        return None
     small, large = (second, first) if difference.estimate > 0 else (first, second)
-    certain = difference.low > 0 or difference.high < 0
-    return (small, large) if certain and small.queries <= large.queries else None
-
-
-def _next(first: Evaluated, second: Evaluated, tiers: Sequence[int]) -> dict[str, int]:
-    """The next tier of the model with fewer queries, or of both where they are equal."""
-    least = min(first.queries, second.queries)
-    higher = [tier for tier in tiers if tier > least]
-    return {model.name: higher[0] for model in (first, second) if model.queries == least} if higher else {}
-
-
-def _rejection(rejected: Evaluated, reason: str, tiers: Sequence[int]) -> str:
-    saved = tiers[-1] - rejected.queries
-    return (
-        f"reject {rejected.name}: its {reason}, and more queries on {rejected.name} (now {rejected.queries}) can only "
-        "lower it" + (f"; {saved} queries per sample saved" if saved > 0 else "")
-    )
-
-
-def _whole_curve(kept: Evaluated) -> str:
-    return f"curve lies below that of {kept.name} at {kept.queries} queries everywhere"
-
-
-def _area(kept: Evaluated, crossed: tuple[float, ...], difference: Interval) -> str:
     by = sorted(abs(end) for end in (difference.low, difference.high))
-    return (
-        f"area is smaller than that of {kept.name} at {kept.queries} queries by {abs(difference.estimate):.4g} "
+    reason = (
+        f"area is smaller than that of {large.model} at {large.queries} queries by {abs(difference.estimate):.4g} "
         f"({by[0]:.4g} to {by[1]:.4g} on other samples), although the curves cross ({_places(crossed)})"
     )
+    return _Order(small, large, reason)
+
+
+def _next(first: Evaluated, second: Evaluated, order: _Order | None, tiers: Sequence[int]) -> dict[str, int]:
+    """The model that may still fall, to where the other one is; else the next tier of whoever has fewer queries."""
+    if order is not None:
+        return {} if order.sound else {order.above.model: order.below.queries}
+    least = min(first.queries, second.queries)
+    higher = [tier for tier in tiers if tier > least]
+    return {model.model: higher[0] for model in (first, second) if model.queries == least} if higher else {}
+
+
+def _rejection(order: _Order, tiers: Sequence[int]) -> str:
+    model, saved = order.below.model, tiers[-1] - order.below.queries
+    return (
+        f"reject {model}: its {order.reason}, and more queries on {model} (now {order.below.queries}) can only lower it"
+        + (f"; {saved} queries per sample saved" if saved > 0 else "")
+    )
+
+
+def _extension(order: _Order) -> str:
+    above, below = order.above, order.below
+    return (
+        f"extend {above.model} to {below.queries} queries: {below.model} at {below.queries} queries stands lower (its "
+        f"{order.reason}), but {above.model} has had {above.queries} only and may still fall"
+    )
+
+
+def _never_broken(models: Sequence[Evaluated]) -> str:
+    return f"no run broke any sample of {' or of '.join(model.model for model in models)}"
+
+
+def _state(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval) -> str:
+    if not crossed:
+        return "the two curves are the same"
+    larger, smaller = (first, second) if difference.estimate > 0 else (second, first)
+    return (
+        f"the curves cross ({_places(crossed)}); the area of {larger.model} is larger than that of {smaller.model} "
+        f"by {abs(difference.estimate):.4g}, within what other samples might change"
+    )
+
+
+def _todo(run_next: dict[str, int]) -> str:
+    if not run_next:
+        return "no further tier is left to run"
+    return "extend " + " and ".join(f"{name} to {queries} queries" for name, queries in run_next.items())
 
 
 def _places(crossed: tuple[float, ...]) -> str:
     return f"{len(crossed)} times, first at ε = {crossed[0]:.4g}" if len(crossed) > 1 else f"at ε = {crossed[0]:.4g}"
 
 
-def _open(
-    first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval, run_next: dict[str, int]
-) -> str:
-    if not crossed:
-        state = "the two curves are the same"
-    else:
-        larger, smaller = (first, second) if difference.estimate > 0 else (second, first)
-        certain = "more than" if difference.low > 0 or difference.high < 0 else "within what"
-        state = (
-            f"the curves cross ({_places(crossed)}); the area of {larger.name} is larger than that of {smaller.name} "
-            f"by {abs(difference.estimate):.4g}, {certain} other samples might change"
+def _flags(first: Evaluated, second: Evaluated, order: _Order | None, tiers: Sequence[int]) -> tuple[str, ...]:
+    """What puts either model in doubt, and whether the model that is kept may fall too."""
+    flags = [
+        f"{model.model}: {flag}"
+        for model in (first, second)
+        for flag in (*doubts(model.flags), *unbroken_flag(model.distances))
+    ]
+    if order is not None and order.sound and order.above.queries < tiers[-1]:
+        kept = order.above
+        flags.append(
+            f"{kept.model} stands at {kept.queries} queries only, and at {tiers[-1]} its curve may be lower too"
         )
-    if run_next:
-        todo = " and ".join(f"{name} to {tier}" for name, tier in run_next.items())
-        return f"undecided: {state}; extend {todo}"
-    return f"undecided: {state}; no further tier is left to run"
+    return tuple(flags)

@@ -5,27 +5,28 @@ lower a curve, and none covers choosing the ensemble on these very samples.
 
 Robust accuracy at one ε is a proportion: Wilson's interval. The whole curve is one minus a distribution function: the
 band of Dvoretzky, Kiefer, Wolfowitz and Massart holds for all ε at once and any n. AUREC, its differences, AOI and DOI
-are all ratios of two means over the same samples, mean(u) / mean(w), so one bootstrap serves them: draw samples with
-replacement, the same ones for every model, and form all replicates with one matrix product. The interval is the
-studentised one, each replicate measured in its own standard error: for the AOI of 100 samples it keeps to 95 % where
-normal, percentile and BCa intervals cover 89 to 92 % (scripts/frontier_figures.py).
+are all ratios of two means over the same samples, mean(u) / mean(w), and a mean DOI over norms is a mean of such
+ratios, so one bootstrap serves them: draw samples with replacement, the same ones for every model and norm, and form
+all replicates with one matrix product. The interval is the studentised one, each replicate measured in its own standard
+error: for the AOI of 100 samples it keeps to 95 % where normal, percentile and BCa intervals cover 89 to 92 %
+(scripts/frontier_figures.py).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import binomtest
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.curve import Curve, check_limit, epsilon_min
-from advfrontier.frontier.defence import defence_frontier
-from advfrontier.frontier.measure import as_distances, as_pair, as_table, check_epsilon, ranks_among
+from advfrontier.frontier.curve import Curve, aurec, check_limit
+from advfrontier.frontier.measure import as_distances, as_pair, check_epsilon
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -42,6 +43,25 @@ class Interval:
     high: float
     level: float = 0.95
     flags: tuple[str, ...] = ()
+
+    @classmethod
+    def unknown(cls, *flags: str) -> Interval:
+        """Neither a figure nor an interval: all NaN, and the reasons."""
+        return cls(math.nan, math.nan, math.nan, flags=flags)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a figure at all."""
+        return not math.isnan(self.estimate)
+
+
+@dataclass(frozen=True)
+class RobustAt:
+    """Robust accuracy at one radius."""
+
+    label: str  # as the radius was asked for, such as 8/255
+    epsilon: float
+    accuracy: Interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +95,8 @@ def wilson(count: int, n: int, *, level: float = 0.95) -> Interval:
     """
     if not (n > 0 and 0 <= count <= n):
         raise FrontierError(f"{count} of {n} is no proportion: expected 0 ≤ count ≤ n and n > 0")
-    z = float(norm.ppf(0.5 + _check_level(level) / 2))
-    p = count / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
-    return Interval(p, 0.0 if count == 0 else float(centre - half), 1.0 if count == n else float(centre + half), level)
+    found = binomtest(count, n).proportion_ci(_check_level(level), method="wilson")
+    return Interval(count / n, float(found.low), float(found.high), level)
 
 
 def curve_band(distances: ArrayLike, *, level: float = 0.95) -> Band:
@@ -91,8 +108,11 @@ def curve_band(distances: ArrayLike, *, level: float = 0.95) -> Band:
 def aurec_interval(
     distances: ArrayLike, *, E: float, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """Interval for AUREC up to an E fixed beforehand."""
-    d = np.minimum(as_distances(distances), check_limit(E))[None, :]
+    """Interval for AUREC up to an E fixed beforehand; unknown where there is no AUREC."""
+    area = aurec(distances, E=E)
+    if math.isnan(area.value):
+        return Interval.unknown(*area.flags)
+    d = np.minimum(as_distances(distances), E)[None, :]
     return ratio_intervals(d, np.ones_like(d), limits=[(0.0, E)], level=level, resamples=resamples, seed=seed)[0]
 
 
@@ -101,7 +121,9 @@ def aurec_difference_interval(
 ) -> Interval:
     """Interval for AUREC of the first less the second, paired: both on the same samples in the same order."""
     a, b = as_pair(first, second, what=("distances of the first", "of the second"))
-    gap = (np.minimum(a, check_limit(E)) - np.minimum(b, E))[None, :]
+    if missing := [area for area in (aurec(a, E=E), aurec(b, E=E)) if math.isnan(area.value)]:
+        return Interval.unknown(*missing[0].flags)
+    gap = (np.minimum(a, E) - np.minimum(b, E))[None, :]
     return ratio_intervals(gap, np.ones_like(gap), limits=[(-E, E)], level=level, resamples=resamples, seed=seed)[0]
 
 
@@ -128,49 +150,6 @@ def aoi_interval(
     return ratio_intervals(reached, reach, limits=[(0.0, top)], level=level, resamples=resamples, seed=seed)[0]
 
 
-def doi_intervals(
-    distances: Mapping[str, ArrayLike],
-    *,
-    flagged: Collection[str] = (),
-    E: float | None = None,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> dict[str, Interval]:
-    """Intervals for the DOI of every model of a pool, resampled together.
-
-    They hold for this pool of models. While every sample was broken, E cuts nothing off and needs no choosing.
-    """
-    names, own, frontier = _doi_columns(distances, flagged, E)
-    whole = np.broadcast_to(frontier, own.shape)
-    limits = [(0.0, np.inf if name in flagged else 1.0) for name in names]
-    found = ratio_intervals(own, whole, limits=limits, level=level, resamples=resamples, seed=seed)
-    return dict(zip(names, found, strict=True))
-
-
-def rank_shares(
-    distances: Mapping[str, ArrayLike],
-    *,
-    flagged: Collection[str] = (),
-    E: float | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """In which share of resamples each model takes each rank by DOI: an array (model, rank).
-
-    Not a confidence: ranks jump, and where two models are truly equal no number of samples tells which is first. Read
-    it as how easily other samples would have given another order. Flagged models have the rank they would have, and
-    take nobody's.
-    """
-    names, own, _ = _doi_columns(distances, flagged, E)  # the frontier is the same for all, so areas rank as DOIs do
-    trusted = [name not in flagged for name in names]
-    counts = np.zeros((len(names), len(names)))
-    for weights in _resampled(own.shape[1], resamples, seed):
-        ranks = ranks_among(weights @ own.T, trusted)
-        counts += (ranks[:, :, None] == np.arange(1, len(names) + 1)).sum(axis=0)
-    return names, counts / resamples
-
-
 def ratio_intervals(
     u: NDArray[np.float64],
     w: NDArray[np.float64],
@@ -182,15 +161,17 @@ def ratio_intervals(
 ) -> list[Interval]:
     """Studentised bootstrap intervals for mean(u) / mean(w), one per row; columns are samples, resampled together.
 
-    `limits` are the smallest and the largest value each ratio can have: where too few samples differ to tell more, the
-    interval reaches them. Where none does, 1 − tail^(1/n) of all samples may still differ (n = 100: 3.6 %), and the
-    interval is what that share, of ordinary weight and as different as possible, would change.
+    Arrays (part, row, sample) give intervals for the mean over the parts of such ratios. `limits` are the smallest and
+    the largest value each can have: where too few samples differ to tell more, the interval reaches them. Where none
+    does, 1 − tail^(1/n) of all samples may still differ (n = 100: 3.6 %), and the interval is what that share, of
+    ordinary weight and as different as possible, would change.
     """
-    rows, n = u.shape
-    moments = np.concatenate((u, w, u * u, u * w, w * w)).T
-    estimate, error = (part[0] for part in _ratio(moments.mean(axis=0)[None, :], rows, n))
-    replicates = [_ratio(weights @ moments, rows, n) for weights in _resampled(n, resamples, seed)]
-    values, errors = (np.concatenate(parts) for parts in zip(*replicates, strict=True))
+    u, w = (part.reshape(-1, *part.shape[-2:]) for part in (u, w))
+    rows, n = u.shape[1:]
+    moments, of = _moments(u, w), u.shape[:2]
+    estimate, error = (found[0] for found in _mean_ratio(moments.mean(axis=0)[None, :], of, n))
+    replicates = [_mean_ratio(weights @ moments, of, n) for weights in resampled(n, resamples, seed)]
+    values, errors = (np.concatenate(found) for found in zip(*replicates, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.sort(np.where(values == estimate, 0.0, (values - estimate) / errors), axis=0)
     tail = (1 - _check_level(level)) / 2
@@ -199,6 +180,18 @@ def ratio_intervals(
     return [
         _interval(estimate[k], error[k], (below[k], above[k]), limits[k], level, unseen=unseen) for k in range(rows)
     ]
+
+
+def resampled(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[NDArray[np.float64]]:
+    """How often each sample was drawn, over n: rows are resamples, in batches that fit in memory."""
+    if resamples < 1:
+        raise FrontierError(f"{resamples} resamples: expected at least 1, for an interval 1000 or more")
+    rng = np.random.default_rng(seed)
+    step = max(1, BATCH // n)
+    for start in range(0, resamples, step):
+        size = min(step, resamples - start)
+        drawn = rng.integers(n, size=(size, n)) + np.arange(size)[:, None] * n
+        yield np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n) / n
 
 
 def _interval(
@@ -224,37 +217,31 @@ def _interval(
     return Interval(value, low, high, level, flags)
 
 
-def _ratio(moments: NDArray[np.float64], rows: int, n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """mean(u) / mean(w) and its standard error by the delta method, from the means of u, w, u², uw, w²."""
-    u, w, uu, uw, ww = (moments[:, k * rows : (k + 1) * rows] for k in range(5))
+def _moments(u: NDArray[np.float64], w: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What means and variances of ratios are made of, per sample: u, w, and the products of every two parts."""
+    products = [a[:, None] * b[None, :] for a, b in ((u, u), (u, w), (w, w))]
+    columns = (u, w, *products)
+    return np.concatenate([column.reshape(-1, u.shape[-1]) for column in columns]).T
+
+
+def _mean_ratio(
+    moments: NDArray[np.float64], of: tuple[int, ...], n: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The mean over parts of mean(u) / mean(w), and its standard error by the delta method, from means of moments."""
+    parts, rows = of
+    ends = np.cumsum([parts * rows] * 2 + [parts * parts * rows] * 2)
+    u, w, uu, uw, ww = np.split(moments, ends, axis=1)
+    u, w = (mean.reshape(-1, parts, rows) for mean in (u, w))
+    uu, uw, ww = (mean.reshape(-1, parts, parts, rows) for mean in (uu, uw, ww))
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = u / w
-        variance = uu - 2 * value * uw + value**2 * ww
+        ratio = u / w
+        first, second = ratio[:, :, None], ratio[:, None, :]
+        over = w[:, :, None] * w[:, None, :] * parts**2
+        spread = (uu - second * uw - first * uw.swapaxes(1, 2) + first * second * ww) / over
+        variance, size = spread.sum(axis=(1, 2)), ((uu + first * second * ww) / over).sum(axis=(1, 2))
         # What rounding leaves of a variance that is zero would otherwise pass for a tiny error.
-        variance = np.where(variance <= 1e-14 * (uu + value**2 * ww), 0.0, variance)
-        return value, np.sqrt(variance / max(n - 1, 1)) / w
-
-
-def _resampled(n: int, resamples: int, seed: int) -> Iterator[NDArray[np.float64]]:
-    """How often each sample was drawn, over n: rows are resamples, in batches that fit in memory."""
-    if resamples < 1:
-        raise FrontierError(f"{resamples} resamples: expected at least 1, for an interval 1000 or more")
-    rng = np.random.default_rng(seed)
-    step = max(1, BATCH // n)
-    for start in range(0, resamples, step):
-        size = min(step, resamples - start)
-        drawn = rng.integers(n, size=(size, n)) + np.arange(size)[:, None] * n
-        yield np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n) / n
-
-
-def _doi_columns(
-    distances: Mapping[str, ArrayLike], flagged: Collection[str], E: float | None
-) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.float64]]:
-    """Distances of every model and of the defence frontier, clipped at E."""
-    names, table = as_table(distances)
-    frontier = defence_frontier(distances, flagged=flagged)
-    limit = epsilon_min(frontier).value if E is None else check_limit(E)
-    return names, np.minimum(table, limit), np.minimum(frontier, limit)
+        variance = np.where(variance <= 1e-14 * size, 0.0, variance)
+        return ratio.mean(axis=1), np.sqrt(variance / max(n - 1, 1))
 
 
 def _check_level(level: float) -> float:

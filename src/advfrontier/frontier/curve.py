@@ -8,13 +8,14 @@ adds 1/n for as long as ε < d.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.measure import Measure, as_distances, check_epsilon, unbroken_flag
+from advfrontier.frontier.measure import Measure, as_distances, check_epsilon, never_broken, unbroken_flag
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -45,6 +46,15 @@ class Curve:
         edges = np.minimum(np.append(self.epsilons, np.inf), check_limit(E))
         return float(np.dot(self.accuracies, np.diff(edges)))
 
+    def falls_to(self, share: float) -> float:
+        """The ε at which the curve has fallen to this share, or its last step if it never does."""
+        return float(self.epsilons[min(int((self.accuracies > share).sum()), self.epsilons.size - 1)])
+
+    def less(self, other: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """By how much this curve is above another: every ε where either drops, and the difference from there on."""
+        steps = np.union1d(self.epsilons, other.epsilons)
+        return steps, self.at(steps) - other.at(steps)
+
 
 def robust_accuracy(distances: ArrayLike, epsilon: float) -> float:
     """ρ(ε): the share of samples no perturbation of size ≤ ε was found for."""
@@ -69,14 +79,19 @@ def epsilon_min(distances: ArrayLike) -> Measure:
 def aurec(distances: ArrayLike, *, E: float | None = None) -> Measure:
     """AUREC, the area under the curve up to E (by default its own ε_min): mean(min(d, E)).
 
-    Areas are comparable only up to one common E: give it whenever two are set side by side.
+    Areas are comparable only up to one common E: give it whenever two are set side by side. Where no run broke any
+    sample, or E is 0, there is no area: the value is NaN.
     """
     d = as_distances(distances)
     flags = unbroken_flag(d)
     if E is None:
         limit = epsilon_min(d)
         E, flags = limit.value, limit.flags
-    return Measure(float(np.minimum(d, check_limit(E)).mean()), flags)
+    if never_broken(d):
+        return Measure(math.nan, (*flags, "no run broke any sample, so there is no AUREC"))
+    if check_limit(E) == 0:
+        return Measure(math.nan, (*flags, "there is no area up to E = 0"))
+    return Measure(float(np.minimum(d, E).mean()), flags)
 
 
 def distance_quantile(distances: ArrayLike, share: float) -> float:

@@ -10,28 +10,25 @@ masked gradients) would set a frontier nobody can reach: it is ranked in bracket
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
+from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.frontier.curve import aurec, check_limit, epsilon_min
-from advfrontier.frontier.measure import (
-    Measure,
-    as_distances,
-    as_pair,
-    as_table,
-    check_same_samples,
-    ranks_among,
-    unbroken_flag,
-)
+from advfrontier.frontier.measure import Measure, as_distances, as_pair, as_table, never_broken, unbroken_flag
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
+
+    from advfrontier.frontier.evaluated import Evaluated
 
 
 def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[str] = ()) -> NDArray[np.float64]:
@@ -40,42 +37,36 @@ def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[
     trusted = [name not in flagged for name in names]
     if not any(trusted):
         raise FrontierError(
-            f"all {len(names)} models are flagged: expected at least one whose distances can be trusted"
+            f"all {len(names)} models are flagged ({', '.join(names)}): expected at least one whose distances can be "
+            "trusted; add other records, or type --reference fashion-mnist"
         )
     return np.asarray(table[trusted].max(axis=0), dtype=np.float64)
 
 
 def doi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> Measure:
-    """DOI of one model against the defence frontier of its pool; E is E_def unless given."""
+    """DOI of one model against the defence frontier of its pool; E is E_def unless given.
+
+    NaN where there is none: no run broke any sample of the model, or nobody in the pool classifies any correctly.
+    """
     d, best = as_pair(distances, frontier)
     limit = epsilon_min(best).value if E is None else check_limit(E)
     flags = unbroken_flag(d)
+    if never_broken(d):
+        return Measure(math.nan, (*flags, "no run broke any sample, so there is no DOI"))
+    if limit == 0:
+        return Measure(
+            math.nan, (*flags, "no model was broken on a sample it classifies correctly, so there is no DOI")
+        )
     if flags or np.isinf(best).any():
         flags += (f"distances are capped at E = {limit:g}",)
     if above := int((np.minimum(d, limit) > best).sum()):
         flags += (f"the model is above the frontier on {above} samples, which it is no part of: the DOI may pass 1",)
-    whole = aurec(best, E=limit).value
-    if whole == 0:
-        return Measure(
-            1.0, (*flags, "no model classifies any sample correctly, so all are on the frontier: DOI set to 1")
-        )
-    return Measure(aurec(d, E=limit).value / whole, flags)
+    return Measure(aurec(d, E=limit).value / float(np.minimum(best, limit).mean()), flags)
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """One line of a rank table. A bracketed model has the rank it would have, and takes nobody's."""
-
-    rank: int
-    model: str
-    doi: Measure
-    aurec: float
-    bracketed: bool
-
-    @property
-    def position(self) -> str:
-        """The rank as printed: `3`, or `(3)` for a flagged model."""
-        return f"({self.rank})" if self.bracketed else str(self.rank)
+def same_model(first: str, second: str) -> bool:
+    """Whether two names mean one model: `zoo:F3` is `F3`."""
+    return first.removeprefix("zoo:") == second.removeprefix("zoo:")
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +78,7 @@ class ReferencePool:
     queries: int  # the tier all of them were evaluated with
     samples: tuple[str, ...]
     distances: Mapping[str, NDArray[np.float64]]
-    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # why a model's distances cannot be trusted
+    flags: Mapping[str, tuple[Flag, ...]] = field(default_factory=dict)  # of the models' records
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
@@ -102,72 +93,113 @@ class ReferencePool:
                 f"{', '.join(self.distances)}"
             )
 
-    @property
-    def flagged(self) -> dict[str, tuple[str, ...]]:
-        """The models kept out of the frontier, and why: those flagged by hand and those with samples never broken."""
-        why = {name: (*self.flags.get(name, ()), *unbroken_flag(as_distances(d))) for name, d in self.distances.items()}
+    @classmethod
+    def of(cls, models: Sequence[Evaluated], *, reference: ReferencePool | None = None) -> ReferencePool:
+        """Models evaluated on the same samples with the same tier, together with a reference pool where one is given.
+
+        Of the reference pool the models' samples are taken; one of its models that has the name of another gives way.
+        """
+        first, names = models[0], [model.model for model in models]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise FrontierError(
+                f"{' and '.join(sorted(twice))} comes more than once in {first.norm}: expected one record per model "
+                "and norm; leave the others out"
+            )
+        for model in models[1:]:
+            _check_same_set(model, first)
+        pool = reference or cls(first.norm, first.data, first.queries, first.samples, {first.model: first.distances})
+        for model in models:
+            pool = pool.add(model)
+        return pool
+
+    @cached_property
+    def flagged(self) -> dict[str, tuple[Flag, ...]]:
+        """The models in doubt, and why: their records say so, or samples were never broken at this tier."""
+        why = {
+            name: (
+                *doubts(self.flags.get(name, ())),
+                *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(as_distances(d))),
+            )
+            for name, d in self.distances.items()
+        }
         return {name: reasons for name, reasons in why.items() if reasons}
 
+    @cached_property
+    def end(self) -> float:
+        """Where the defence frontier ends, and every area with it."""
+        return epsilon_min(self.frontier).value
+
+    @cached_property
     def frontier(self) -> NDArray[np.float64]:
         """The defence frontier of the trusted models."""
         return defence_frontier(self.distances, flagged=self.flagged)
 
     def doi(self, model: str) -> Measure:
         """DOI of one of the models."""
-        if model not in self.distances:
-            raise FrontierError(f"no model {model} in the pool: expected one of {', '.join(self.distances)}")
-        measure = doi(self.distances[model], self.frontier())
-        return Measure(measure.value, tuple(dict.fromkeys((*self.flags.get(model, ()), *measure.flags))))
+        self._check(model)
+        return doi(self.distances[model], self.frontier)
 
     def only(self, models: Collection[str]) -> ReferencePool:
         """These models as a pool of their own, with a frontier of their own."""
-        if unknown := [model for model in models if model not in self.distances]:
-            raise FrontierError(f"no model {unknown[0]} in the pool: expected some of {', '.join(self.distances)}")
+        self._check(*models)
         return replace(
             self,
             distances={name: d for name, d in self.distances.items() if name in models},
             flags={name: reasons for name, reasons in self.flags.items() if name in models},
         )
 
-    def add(
-        self,
-        model: str,
-        distances: ArrayLike,
-        *,
-        samples: Sequence[str],
-        norm: str,
-        queries: int,
-        flags: tuple[str, ...] = (),
-    ) -> ReferencePool:
-        """The pool with a newcomer, whose frontier is the maximum of both: nobody else is run again."""
-        if model in self.distances:
-            raise FrontierError(f"the pool holds a model {model} already: expected another name")
-        if norm_name(norm) != self.norm:
+    def on(self, samples: Sequence[str]) -> ReferencePool:
+        """The pool on these of its samples, in this order."""
+        if tuple(samples) == self.samples:
+            return self
+        place = {sample: i for i, sample in enumerate(self.samples)}
+        if missing := [sample for sample in samples if sample not in place]:
             raise FrontierError(
-                f"{model} was evaluated in {norm}, the pool in {self.norm}: there is no DOI across norms"
+                f"{len(missing)} of {len(samples)} samples are not among the {len(self.samples)} of the reference pool "
+                f"({self.dataset}, {self.norm}): expected some of its samples; type --data {self.dataset}"
             )
-        if queries != self.queries:
-            raise FrontierError(
-                f"{model} was evaluated with {queries} queries, the pool with {self.queries}: expected equal tiers; "
-                f"type `advfrontier extend` to bring the smaller one to {max(queries, self.queries)}"
-            )
-        check_same_samples(self.samples, samples, names=("the pool", model))
+        rows = np.array([place[sample] for sample in samples])
         return replace(
             self,
-            distances={**self.distances, model: as_distances(distances, what=f"distances of {model}")},
-            flags={**self.flags, model: flags} if flags else self.flags,
+            samples=tuple(samples),
+            distances={model: as_distances(d)[rows] for model, d in self.distances.items()},
         )
 
-    def rank(self) -> tuple[Ranked, ...]:
-        """All models by DOI, best first; equal DOIs share the better rank."""
-        flagged = self.flagged
-        limit = epsilon_min(self.frontier()).value
-        measures = {name: self.doi(name) for name in self.distances}
-        ranks = ranks_among(
-            np.array([measure.value for measure in measures.values()]), [name not in flagged for name in measures]
+    def add(self, newcomer: Evaluated) -> ReferencePool:
+        """The pool on the newcomer's samples, and the newcomer in it: nobody else is run again.
+
+        A model of the pool that has the same name, or the name without `zoo:`, is the same one and gives way.
+        """
+        if newcomer.norm != self.norm:
+            raise FrontierError(
+                f"{newcomer.model} was evaluated in {newcomer.norm}, the pool in {self.norm}: there is no DOI across "
+                "norms"
+            )
+        if newcomer.queries != self.queries:
+            raise FrontierError(
+                f"{newcomer.model} was evaluated with {newcomer.queries} queries, the pool with {self.queries}: "
+                "expected equal tiers; type `advfrontier extend` to bring the smaller one to "
+                f"{max(newcomer.queries, self.queries)}"
+            )
+        held = self.on(newcomer.samples)
+        others = [model for model in held.distances if not same_model(model, newcomer.model)]
+        flags = {model: held.flags[model] for model in others if model in held.flags}
+        return replace(
+            held,
+            distances={**{model: held.distances[model] for model in others}, newcomer.model: newcomer.distances},
+            flags={**flags, newcomer.model: newcomer.flags} if newcomer.flags else flags,
         )
-        table = [
-            Ranked(int(rank), name, measure, aurec(self.distances[name], E=limit).value, name in flagged)
-            for (name, measure), rank in zip(measures.items(), ranks, strict=True)
-        ]
-        return tuple(sorted(table, key=lambda row: (-row.doi.value, row.model)))
+
+    def _check(self, *models: str) -> None:
+        if unknown := [model for model in models if model not in self.distances]:
+            raise FrontierError(f"no model {unknown[0]} in the pool: expected one of {', '.join(self.distances)}")
+
+
+def _check_same_set(model: Evaluated, first: Evaluated) -> None:
+    extra, missing = (len(set(a.samples) - set(b.samples)) for a, b in ((model, first), (first, model)))
+    if extra or missing:
+        raise FrontierError(
+            f"{model.model} and {first.model} were evaluated in {first.norm} on different samples ({extra} only in the "
+            f"former, {missing} only in the latter): expected the same; evaluate both with the same --data, --samples "
+            "and --sample-seed"
+        )

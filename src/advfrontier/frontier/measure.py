@@ -99,6 +99,12 @@ def check_same_samples(
     )
 
 
+def never_broken(distances: Distances) -> bool:
+    """Whether samples were attacked and not one was broken: there is then no area, no index and no order."""
+    attacked = distances[distances > 0]
+    return bool(attacked.size) and bool(np.isinf(attacked).all())
+
+
 def unbroken_flag(distances: Distances) -> tuple[str, ...]:
     """Flag samples no run ever broke: whatever caps them decides what they count for."""
     unbroken = int(np.isinf(distances).sum())

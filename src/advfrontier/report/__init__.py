@@ -1,24 +1,22 @@
-"""What a reader sees: terminal tables, the HTML report, figures for papers, comparisons and leaderboards.
+"""What a reader sees: tables, the HTML report, figures for papers, comparisons and leaderboards.
 
-Nothing here computes a metric: everything shown was computed by `evaluation` and arrives as plain data.
+Nothing here computes a metric: everything shown was computed by `frontier` and `evaluation`.
 """
 
-from advfrontier.report.comparison import comparison_text, print_comparison, write_comparison
-from advfrontier.report.figures import write_comparison_figure, write_figures
+from advfrontier.report.comparison import comparison_table, write_comparison
+from advfrontier.report.figures import write_figures
 from advfrontier.report.html import write_report
-from advfrontier.report.leaderboard import print_ranking, ranking_csv, ranking_text, write_leaderboard
-from advfrontier.report.terminal import print_summaries, summaries_text
+from advfrontier.report.leaderboard import rank_tables, ranking_csv, write_leaderboard
+from advfrontier.report.render import print_tables
+from advfrontier.report.summary import summary_tables
 
 __all__ = [
-    "comparison_text",
-    "print_comparison",
-    "print_ranking",
-    "print_summaries",
+    "comparison_table",
+    "print_tables",
+    "rank_tables",
     "ranking_csv",
-    "ranking_text",
-    "summaries_text",
+    "summary_tables",
     "write_comparison",
-    "write_comparison_figure",
     "write_figures",
     "write_leaderboard",
     "write_report",

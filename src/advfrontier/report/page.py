@@ -16,6 +16,8 @@ from advfrontier.store.folder import write_file
 if TYPE_CHECKING:
     from os import PathLike
 
+    from advfrontier.frontier.ranking import RankRow
+
 
 def write_page(path: str | PathLike[str], template: str, **content: Any) -> str:
     """Fill a template and write it to a path or an address; folders on the way are made."""
@@ -34,6 +36,12 @@ def asset(name: str) -> Markup:
     """A style sheet or script of this package, as it is."""
     text = files("advfrontier.report").joinpath("templates", name).read_text(encoding="utf-8")
     return Markup(text)  # noqa: S704 - our own file
+
+
+def doi_cell(row: RankRow) -> Markup:
+    """The DOI of a model with its interval; all of it in brackets where the model is in doubt, for it may pass 1."""
+    text = Markup("{} <small>{}</small>").format(numbers.score(row.doi.estimate), numbers.score_interval(row.doi))
+    return Markup("({})").format(text) if row.bracketed and row.doi.known else text
 
 
 @cache
@@ -55,8 +63,10 @@ def _environment() -> Environment:
     )
     environment.globals.update(asset=asset, plotly=plotly, symbols=numbers.SYMBOLS)
     for name in (
-        "percent", "percent_interval", "size", "size_interval", "score", "score_interval", "whole", "tier", "ranks",
-        "duration",
+        "percent", "percent_interval", "size", "size_interval", "score", "score_interval", "doi", "whole", "tier",
+        "ranks", "duration",
     ):  # fmt: skip
         environment.filters[name] = getattr(numbers, name)
+    environment.filters["doi_cell"] = doi_cell
+    environment.filters["key"] = lambda value: value if numbers.known(value) else -1  # what is not known sorts last
     return environment

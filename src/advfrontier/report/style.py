@@ -1,19 +1,22 @@
-"""How every figure looks: colours, lines, letters."""
+"""How figures look: one size of letters, one set of colours and lines, one way to draw a curve and to save."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+from advfrontier.errors import FrontierError
+from advfrontier.report.numbers import SYMBOLS
+from advfrontier.record import below, write_file
 
-    import numpy as np
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from os import PathLike
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
-    from advfrontier.evaluation.plain import CurveData
     from advfrontier.frontier.curve import Curve
 
 FORMATS = ("pdf", "png")
@@ -21,21 +24,21 @@ COLOURS = (
     "#0b5cad", "#a8480f", "#2d6e4e", "#6d3fa0", "#7a5c00", "#0f7c8a", "#b02a6b", "#4b6a00", "#8a3b3b", "#3d4f7d",
 )  # fmt: skip
 DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2)))
-GREY, INK, RED = "#b4bbc2", "#1b1f24", "#b3261e"
-STYLE = {
+GREY, INK, MUTED, RED = "#b4bbc2", "#1b1f24", "#57606a", "#b3261e"
+_STYLE = {
     "font.size": 8,
     "axes.linewidth": 0.6,
+    "axes.titlesize": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "axes.titlesize": 8,
     "grid.color": "#e6e8ea",
     "grid.linewidth": 0.5,
-    "lines.linewidth": 1.1,
+    "lines.linewidth": 1.2,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "legend.frameon": False,
-    "legend.fontsize": 6.5,
+    "legend.fontsize": 6,
     "pdf.fonttype": 42,  # letters stay letters: publishers ask for it
     "text.parse_math": False,  # a dollar in a model's name is a dollar
     "savefig.dpi": 300,
@@ -47,11 +50,29 @@ def drawable() -> bool:
     return find_spec("matplotlib") is not None
 
 
+def need_matplotlib() -> None:
+    """Say what to install where matplotlib is missing."""
+    if not drawable():
+        raise FrontierError('figures need matplotlib, which is not installed; type pip install "advfrontier[figures]"')
+
+
 def styled() -> Any:
-    """A `with` block in which figures look like this."""
+    """A context in which figures are drawn and saved."""
     import matplotlib as mpl  # noqa: PLC0415 - an optional extra
 
-    return mpl.rc_context(STYLE)  # type: ignore[arg-type]
+    return mpl.rc_context(_STYLE)  # type: ignore[arg-type]
+
+
+def lines_of(models: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Model → colour and dashes, which it keeps in every panel; with many models a colour comes again, dashed anew."""
+    names = dict.fromkeys(models)
+    return {
+        model: {
+            "color": COLOURS[k % len(COLOURS)],
+            "linestyle": DASHES[(k + k // len(COLOURS)) % len(DASHES)],
+        }
+        for k, model in enumerate(names)
+    }
 
 
 def panels(count: int, *, wide: float, high: float, columns: int) -> tuple[Figure, list[Axes]]:
@@ -67,10 +88,17 @@ def panels(count: int, *, wide: float, high: float, columns: int) -> tuple[Figur
     return figure, every_axes[:count]
 
 
-def draw_steps(axes: Axes, curve: Curve | CurveData, **line: Any) -> None:
-    """A robustness curve, which goes on at its last accuracy."""
-    ε: Sequence[float] | NDArray[np.float64] = [*curve.epsilons, 1e9]
-    axes.plot(ε, [*curve.accuracies, curve.accuracies[-1]], drawstyle="steps-post", **line)
+def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
+    """A curve, which goes on at its last accuracy."""
+    axes.plot([*curve.epsilons, 1e9], [*curve.accuracies, curve.accuracies[-1]], drawstyle="steps-post", **line)
+
+
+def curve_axes(axes: Axes, norm: str, far: float) -> None:
+    """Robust accuracy against ε, up to where it ends."""
+    axes.set_xlim(0, far or 1.0)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(f"ε in {SYMBOLS[norm]}")
+    axes.set_ylabel("robust accuracy")
 
 
 def common_legend(figure: Figure, *, columns: int, last: Collection[str] = ()) -> None:
@@ -83,3 +111,13 @@ def common_legend(figure: Figure, *, columns: int, last: Collection[str] = ()) -
     if names:
         lines = [named[name] for name in names]
         figure.legend(lines, names, loc="outside lower center", ncols=min(columns, len(names)))
+
+
+def save(figure: Figure, folder: str | PathLike[str], name: str, formats: Sequence[str] = FORMATS) -> list[str]:
+    """Write a figure in every format; returns the files."""
+    written = []
+    for kind in formats:
+        content = BytesIO()
+        figure.savefig(content, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
+        written.append(write_file(below(folder, f"{name}.{kind}"), content.getvalue()))
+    return written

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from advfrontier.evaluation.plain import CurveData
+    from advfrontier.frontier.curve import Curve
 
 WIDTH, HEIGHT = 520, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 40
@@ -16,13 +16,14 @@ _POINTS = 250
 
 
 def curves_svg(
-    curves: Sequence[tuple[str, CurveData]], *, frontier: CurveData, trusted: Sequence[CurveData], axis: str
+    curves: Sequence[tuple[str, Curve]], *, frontier: Curve, doubtful: Collection[str], axis: str
 ) -> dict[str, Any]:
     """Paths and ticks in the picture's own coordinates, for the template to draw.
 
-    The picture ends where all trusted curves have fallen to 1 %: a model that was never broken has no end.
+    The picture ends where the curves have fallen to 1 %, but for those in doubt: one that was never broken has no end.
     """
-    end = max((_end(curve) for curve in (*trusted, frontier)), default=0.0) or 1.0
+    trusted = [curve for model, curve in curves if model not in doubtful]
+    end = max((curve.falls_to(0.01) for curve in (*trusted, frontier)), default=0.0) or 1.0
     x_ticks = _ticks(end)
     return {
         "width": WIDTH,
@@ -39,7 +40,7 @@ def curves_svg(
     }
 
 
-def _path(curve: CurveData, end: float) -> str:
+def _path(curve: Curve, end: float) -> str:
     """Steps: along to the next ε, then down to the next accuracy."""
     step = -(-len(curve.epsilons) // _POINTS)
     parts = [f"M{_x(0, end):.1f} {_y(curve.accuracies[0]):.1f}"]
@@ -49,10 +50,6 @@ def _path(curve: CurveData, end: float) -> str:
             break
         parts.append(f"H{_x(curve.epsilons[k], end):.1f}V{_y(curve.accuracies[k]):.1f}")
     return "".join([*parts, f"H{_x(end, end):.1f}"])
-
-
-def _end(curve: CurveData) -> float:
-    return next((ε for ε, ρ in zip(curve.epsilons, curve.accuracies, strict=True) if ρ <= 0.01), curve.epsilons[-1])
 
 
 def _x(epsilon: float, end: float) -> float:

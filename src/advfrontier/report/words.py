@@ -18,12 +18,16 @@ def headline(summaries: Sequence[NormSummary]) -> str:
     start = (
         f"{first.model} classifies {_percent(first.clean.estimate)} of {whole(len(first.samples))} samples correctly"
     )
-    left = [(s.norm, s.robust[-1]) for s in summaries if s.robust]
+    if first.misclassified == len(first.samples):
+        return f"{start}: there is nothing to attack."
+    left = [(s.norm, s.robust[-1]) for s in summaries if s.robust and s.broken]
     parts = [
         f"{_percent(at.accuracy.estimate)} {'' if k else 'when each may be changed '}by {at.label} in {SYMBOLS[norm]}"
         for k, (norm, at) in enumerate(left)
     ]
-    return f"{start}, and still {_listed(parts)}." if parts else f"{start}."
+    found = f"{start}, and still {_listed(parts)}" if parts else start
+    unbroken = [SYMBOLS[s.norm] for s in summaries if not s.broken]
+    return f"{found}; no run broke any sample in {_listed(unbroken)}." if unbroken else f"{found}."
 
 
 def details(summaries: Sequence[NormSummary]) -> list[str]:
@@ -34,12 +38,17 @@ def details(summaries: Sequence[NormSummary]) -> list[str]:
 
 
 def settled(summaries: Sequence[NormSummary]) -> str:
-    """Whether more queries would lower the curves much further."""
-    falling = [s for s in summaries if not s.convergence.settled]
+    """Whether more queries would lower the curves much further; nothing where no sample was broken."""
+    known = [s for s in summaries if s.convergence.settled is not None]
+    falling = [s for s in known if not s.convergence.settled]
+    if not known:
+        return ""
     if not falling:
-        most = max(s.convergence.last_drop for s in summaries)
-        subject = "AUREC has settled" if len(summaries) == 1 else "AUREC has settled in every norm"
-        return f"{subject}: the last quarter of the queries lowered it by {_at_most(most, len(summaries))}."
+        most = max(s.convergence.last_drop for s in known)
+        where = "" if len(summaries) == 1 else " in every norm"
+        if len(known) < len(summaries):
+            where = f" in {_listed([SYMBOLS[s.norm] for s in known])}"
+        return f"AUREC has settled{where}: the last quarter of the queries lowered it by {_at_most(most, len(known))}."
     parts = _listed([f"{SYMBOLS[s.norm]} ({_percent(s.convergence.last_drop)})" for s in falling])
     return (
         f"AUREC was still falling over the last quarter of the queries in {parts}: more queries would lower "
@@ -51,8 +60,8 @@ def flagged(summaries: Sequence[NormSummary]) -> list[tuple[str, list[str]]]:
     """Every flag once, with the norms it was raised in."""
     norms: dict[str, list[str]] = {}
     for summary in summaries:
-        for flag in summary.flags:
-            norms.setdefault(flag, []).append(SYMBOLS[summary.norm])
+        for text in (*map(str, summary.flags), *(f"DOI: {note}" for note in summary.notes)):
+            norms.setdefault(text, []).append(SYMBOLS[summary.norm])
     return list(norms.items())
 
 
@@ -69,6 +78,8 @@ def chart_text(summary: NormSummary) -> str:
 def queries_text(summary: NormSummary) -> str:
     """What AUREC against queries shows, for those who cannot see it."""
     found = summary.convergence
+    if not found.queries:
+        return f"There is no AUREC of {summary.model} in {SYMBOLS[summary.norm]}: no run broke any sample."
     return (
         f"AUREC of {summary.model} in {SYMBOLS[summary.norm]} falls from {size(found.aurec[0])} after "
         f"{whole(found.queries[0])} queries to {size(found.aurec[-1])} after {whole(found.queries[-1])}; the last "
@@ -85,12 +96,13 @@ def _medians(summaries: Sequence[NormSummary]) -> str:
 
 
 def _ranks(summaries: Sequence[NormSummary]) -> str:
-    standing = [(s.norm, s.standing) for s in summaries if s.standing]
+    standing = [(s.norm, s.standing) for s in summaries if s.standing and s.standing.row.rank is not None]
     if not standing:
         return ""
-    dataset = standing[0][1].dataset
+    dataset = standing[0][1].table.data
     parts = _listed([f"{where.position} in {SYMBOLS[norm]}" for norm, where in standing])
-    brackets = " (in brackets: its distances cannot be trusted)" if any(w.bracketed for _, w in standing) else ""
+    doubt = any(where.row.bracketed for _, where in standing)
+    brackets = " (in brackets: its distances cannot be trusted)" if doubt else ""
     return f"By DOI among the reference models of {dataset} it ranks {parts}{brackets}."
 
 

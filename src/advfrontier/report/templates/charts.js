@@ -8,7 +8,7 @@
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
   const touch = matchMedia("(pointer: coarse)").matches; // where dragging has to scroll the page
-  const dashes = ["solid", "dash", "dot", "dashdot"];
+  const dashes = ["dash", "dot", "dashdot", "longdash"]; // the model itself is drawn solid
 
   // Beyond its last step a curve stays where it is.
   const endless = ({ x, y }) => ({ x: [...x, 100 * x[x.length - 1] || 1], y: [...y, y[y.length - 1]] });
@@ -104,7 +104,7 @@
       traces.push(step(norm.frontier, "defence frontier", line, { meta: "frontier" }));
     }
     const drawn = [
-      ...norm.others.map((other, k) => [other, `other${k % 4}`, dashes[k % 4]]),
+      ...norm.others.map((other) => [other, `other${other.place % 4}`, dashes[(other.place + Math.floor(other.place / 4)) % 4]]),
       [norm.own, "accent", "solid"],
     ];
     for (const [model, paint, dash] of drawn) {

@@ -44,6 +44,9 @@
         const sign = direction === "ascending" ? 1 : -1;
         const rows = [...table.tBodies[0].rows];
         rows.sort((a, b) => {
+          // Models in doubt stay below the others: their figures may be far too good.
+          const last = ("last" in a.dataset) - ("last" in b.dataset);
+          if (last && !text) return last;
           const [x, y] = [value(a, column, text), value(b, column, text)];
           return sign * (text ? x.localeCompare(y, undefined, { numeric: true }) : x === y ? 0 : x < y ? -1 : 1);
         });

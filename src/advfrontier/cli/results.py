@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from advfrontier.cli.options import Export, Json, Radii, check_shown
-from advfrontier.cli.showing import common_pool, export_all, references_of, say, say_json, show_summaries, summary_of
+from advfrontier.cli.output import say, say_json, show_exports, show_summaries
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.comparing import compare
-from advfrontier.evaluation.plain import plain
-from advfrontier.evaluation.ranking import rank
+from advfrontier.evaluation.compare import compare
+from advfrontier.evaluation.rank import rank
 from advfrontier.evaluation.records import by_model, find_evaluations, of_one_model
+from advfrontier.evaluation.reference import common_pool
+from advfrontier.evaluation.summary import summarise_all
+from advfrontier.jsonable import jsonable
 from advfrontier.report import (
-    print_comparison,
-    print_ranking,
+    comparison_table,
+    print_tables,
+    rank_tables,
     ranking_csv,
     write_comparison,
     write_figures,
@@ -47,16 +48,13 @@ def report_command(
         raise FrontierError("nothing to report on: expected the folder of an evaluation, such as runs/mine")
     check_shown(radii, export)
     own, beside = find_evaluations(records[:1]), find_evaluations(records[1:])
-    summaries = [summary_of(evaluation, radii) for evaluation in own]
-    others = [summary_of(evaluation, radii) for evaluation in beside]
+    summaries, others = summarise_all(own, radii=radii), summarise_all(beside, radii=radii)
     show_summaries(summaries, as_json=json)
-    if export is not None:
-        export_all(own, records[0], export, radii=radii, as_json=json)
-    references = references_of(own)
-    path = write_report(out or below(records[0], "report.html"), summaries, others=others, references=references)
+    show_exports(own, records[0], export, radii=radii, as_json=json)
+    path = write_report(out or below(records[0], "report.html"), summaries, others=others)
     say(f"report: {path}", as_json=json)
     if figures is not None:
-        for written in write_figures(figures, summaries, others=others, references=references):
+        for written in write_figures(figures, summaries, others=others):
             say(f"figure: {written}", as_json=json)
 
 
@@ -85,15 +83,12 @@ def compare_command(
     compared = []
     for norm in shared:
         pair = tables[0][norm], tables[1][norm]
-        result = compare(*pair)
-        # Named as the comparison names them: by folder where both records are of one model.
-        both = [replace(summary_of(e, radii), model=name) for e, name in zip(pair, result.names, strict=True)]
-        compared.append((result, both[0], both[1]))
+        one, other = summarise_all(pair, radii=radii)
+        compared.append((compare(*pair), one, other))
     if json:
-        say_json({one.norm: plain(result) for result, one, _ in compared})
+        say_json({one.norm: jsonable(result) for result, one, _ in compared})
     else:
-        for result, *both in compared:
-            print_comparison(result, both, norm=both[0].norm)
+        print_tables(*(comparison_table(*entry) for entry in compared))
     if out is not None:
         say(f"picture: {write_comparison(out, compared)}", as_json=json)
 
@@ -126,7 +121,7 @@ def rank_command(
     if json:
         say_json(ranking.to_dict())
     else:
-        print_ranking(ranking)
+        print_tables(*rank_tables(ranking))
     if csv is not None:
         say(f"table: {write_file(csv, ranking_csv(ranking).encode())}", as_json=json)
     if html is not None:

@@ -6,11 +6,14 @@ import pytest
 from support.records import record
 
 from advfrontier.cli.options import Output
-from advfrontier.cli.showing import common_pool, references_of, show, summary_of
+from advfrontier.cli.output import show_evaluations
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.reference import reference_pool
+from advfrontier.evaluation.reference import common_pool, reference_pool
+from advfrontier.evaluation.summary import summarise_all
+from advfrontier.flags import Flag
 from advfrontier.pool import Ensemble, paper_ensemble
-from advfrontier.report import summaries_text
+from advfrontier.report import summary_tables
+from advfrontier.report.render import as_text
 
 KNOWN = reference_pool("Linf", 4000).samples
 
@@ -23,38 +26,47 @@ def evaluated(queries, *, shared=20, others=0, ensemble=None):
     return one
 
 
+def text_of(summary):
+    return as_text(*summary_tables([summary]))
+
+
+def test_the_shipped_flags_have_kinds():
+    for norm in ("L0", "L1", "L2", "Linf"):
+        flags = reference_pool(norm, 12000).flags
+        assert list(flags) == ["F16"]
+        assert all(isinstance(flag, Flag) and flag.kind == "zero-gradients" for flag in flags["F16"])
+
+
 @pytest.mark.parametrize(("queries", "tier"), [(4000, 4000), (4100, 4000), (9000, 8000), (12000, 12000)])
 def test_a_record_stands_at_the_largest_tier_it_went_through(queries, tier):
-    one = evaluated(queries)
-    found = summary_of(one, None)
-    assert found.standing.queries == tier
-    assert references_of([one])["Linf"].queries == tier
+    (found,) = summarise_all([evaluated(queries)])
+    assert found.standing.table.queries == tier
     assert found.no_standing is None
-    assert ("DOI and rank in Linf after" in summaries_text([found])) == (queries != tier)
+    assert ("DOI and rank in Linf after" in text_of(found)) == (queries != tier)
 
 
 @pytest.mark.parametrize(
     ("evaluation", "why"),
     [
         (evaluated(4000, shared=200, others=800), r"first 200 samples .* 800 of the 1000 of mine .* --samples 200"),
-        (evaluated(3000), "with 4k, 8k, 12k queries per sample, mine with 3k: expected tiers in common"),
+        (evaluated(3000), "with 4000, 8000, 12000 queries per sample, mine with 3000: expected tiers in common"),
         (
             evaluated(200, ensemble=Ensemble.of("own", "Linf", {"fmn": 200})),
-            "mine with 200: expected tiers in common; type --tier 4k",
+            "mine with 200: expected tiers in common; type --tier 4000",
         ),
     ],
     ids=["samples", "queries", "ensemble"],
 )
 def test_no_standing_has_a_reason(evaluation, why):
-    found = summary_of(evaluation, None)
+    (found,) = summarise_all([evaluation])
     assert found.standing is None
     with pytest.raises(FrontierError, match=why):
         common_pool([evaluation], "Linf", name="fashion-mnist")
-    assert f"no DOI in Linf: {found.no_standing}" in summaries_text([found])
+    assert f"no DOI in Linf: {found.no_standing}" in text_of(found)
 
 
 def test_other_data_needs_no_reason():
-    found = summary_of(evaluated(4000, shared=0, others=20), None)
+    (found,) = summarise_all([evaluated(4000, shared=0, others=20)])
     assert (found.standing, found.no_standing) == (None, None)
 
 
@@ -67,9 +79,9 @@ def test_several_records_stand_at_the_tier_they_share():
 
 
 def test_json_is_all_that_is_printed(tmp_path, capsys):
-    show([evaluated(4100)], str(tmp_path), Output(json=True))
+    show_evaluations([evaluated(4100)], str(tmp_path), Output(json=True))
     (found,) = json.loads(capsys.readouterr().out)
-    assert found["standing"]["queries"] == 4000
+    assert found["standing"]["table"]["queries"] == 4000
     assert (tmp_path / "report.html").exists()
 
 

@@ -1,0 +1,72 @@
+"""An evaluation as the frontier room sees it: its distances at one tier, with what was flagged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advfrontier.engine.checks import TRAINING
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.identity import SEVERAL
+from advfrontier.flags import Flag, Kind
+from advfrontier.frontier.evaluated import Evaluated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from advfrontier.evaluation.record import Evaluation
+
+
+def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str | None = None) -> Evaluated:
+    """One evaluation at the tier it stands at, or at an earlier one: every tier is a prefix of the next."""
+    tier = reached(evaluation) if queries is None else queries
+    return Evaluated(
+        model=evaluation.model if name is None else name,
+        norm=evaluation.norm,
+        samples=tuple(evaluation.samples),
+        distances=_distances_at(evaluation, tier),
+        queries=tier,
+        flags=flags_of(evaluation.flags),
+        data=evaluation.data,
+    )
+
+
+def reached(evaluation: Evaluation) -> int:
+    """The tier an evaluation stands at: the budget its ensemble was made for."""
+    return evaluation.ensemble.tiers[-1] if evaluation.ensemble.tiers else 0
+
+
+def flags_of(flags: Iterable[Flag | str]) -> tuple[Flag, ...]:
+    """The flags of a record with their kinds, which those of older records are told by."""
+    kinds = {TRAINING: Kind.TRAINING, SEVERAL: Kind.VERSIONS}
+    return tuple(
+        flag
+        if isinstance(flag, Flag)
+        else Flag(
+            next(
+                (kind for start, kind in kinds.items() if flag.startswith(start)),
+                Kind.UNBROKEN if "never broken" in flag else Kind.MISLEADING_GRADIENTS,
+            ),
+            flag,
+        )
+        for flag in flags
+    )
+
+
+def _distances_at(evaluation: Evaluation, queries: int) -> NDArray[np.float64]:
+    found = reached(evaluation)
+    if found == queries:
+        return evaluation.distances
+    if queries in evaluation.ensemble.tiers:
+        return evaluation.distances_at(queries)
+    if found < queries:
+        cure = f"type `advfrontier extend` with its folder and --tier {queries}"
+    else:
+        tiers = ", ".join(str(tier) for tier in evaluation.ensemble.tiers)
+        cure = f"its ensemble {evaluation.ensemble.name} has no such stage ({tiers} only): evaluate it with another"
+    raise FrontierError(
+        f"{evaluation.model} was evaluated in {evaluation.norm} with {found} queries, the others with {queries}: "
+        f"expected equal tiers; {cure}"
+    )
