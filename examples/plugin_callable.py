@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from advfrontier import allocate, trace
-from advfrontier.evaluation.plugin import run_callable
+from advfrontier.evaluation.callable import run_callable
 
 
 def deepfool(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
-from advfrontier.flags import Kind, doubts
+from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.pool import MAX_QUERIES, Ensemble, check_run, pool
 from advfrontier.record import below
 
@@ -135,7 +135,7 @@ class AutoAttack:
 
     def _tell_flags(self) -> None:
         """Print and warn what makes the result doubtful."""
-        told = {}
+        told: dict[str, Flag] = {}
         for evaluation in (self.evaluation, self.black_box):
             told |= {} if evaluation is None else {flag.text: flag for flag in evaluation.flags}
         for text in told:

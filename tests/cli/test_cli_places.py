@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 from advfrontier import Evaluation
-from advfrontier.store.folder import LocalFolder, open_folder, write_file
+from advfrontier.record.folder import LocalFolder, open_folder, write_file
 
 ADDRESS = "memory://bucket/mine"
 

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from advfrontier import allocate, trace
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.plugin import run_callable
+from advfrontier.evaluation.callable import run_callable
 
 SHAPE = (3, 4, 4)
 

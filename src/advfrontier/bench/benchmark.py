@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 Split = Literal["train", "held-out"]
+SPLITS: tuple[Split, ...] = ("train", "held-out")
 
 
 def _read_by(function: Callable[[Any], Any]) -> BeforeValidator:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from advfrontier.frontier.defence import ReferencePool, defence_frontier
 from advfrontier.frontier.measure import check_same_samples
+from advfrontier.frontier.ranking import rank_table
 from advfrontier.pool import tier_label
 from advfrontier.table import Doubted
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from advfrontier.bench.subject import Subject
-    from advfrontier.frontier.defence import Ranked
+    from advfrontier.flags import Flag
+    from advfrontier.frontier.ranking import RankRow
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,7 @@ class ModelGroup:
         }
 
     @cached_property
-    def doubts(self) -> dict[int, dict[str, tuple[str, ...]]]:
+    def doubts(self) -> dict[int, dict[str, tuple[Flag, ...]]]:
         """Tier → the models whose distances cannot be trusted there, and why."""
         return {tier: pool.flagged for tier, pool in self.pools.items()}
 
@@ -75,10 +77,10 @@ class ModelGroup:
         return defence_frontier(self.distances)
 
     @cached_property
-    def ranked(self) -> dict[int, dict[str, Ranked]]:
+    def ranked(self) -> dict[int, dict[str, RankRow]]:
         """Tier → model → rank and DOI; a tier that leaves doubt about every model has no frontier and is missing."""
         usable = {tier: pool for tier, pool in self.pools.items() if len(self.doubts[tier]) < len(self.subjects)}
-        return {tier: {row.model: row for row in pool.rank()} for tier, pool in usable.items()}
+        return {tier: {row.model: row for row in rank_table(pool, resamples=1).rows} for tier, pool in usable.items()}
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -98,14 +100,16 @@ class ModelGroup:
         if model not in self.order:
             return None
         row = self.ranked[max(self.ranked)][model]
-        return Doubted(row.rank) if row.bracketed else row.rank
+        return Doubted(row.rank) if row.bracketed and row.rank is not None else row.rank
 
     def doi(self, model: str, tier: int) -> float | Doubted | None:
         """DOI at a tier; None where no model can be trusted."""
         if tier not in self.ranked:
             return None
         row = self.ranked[tier][model]
-        return Doubted(row.doi.value) if row.bracketed else row.doi.value
+        if not row.doi.known:
+            return None
+        return Doubted(row.doi.estimate) if row.bracketed else row.doi.estimate
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from advfrontier.frontier.baseline import baseline_radii, known_up_to, straight_
 from advfrontier.frontier.comparison import lies_below
 from advfrontier.frontier.confidence import curve_band
 from advfrontier.frontier.curve import aurec, epsilon_min
+from advfrontier.frontier.ranking import rank_table
 from advfrontier.frontier.stability import rank_accuracies, rank_stability, reversals
 from advfrontier.pool import tier_label
 from advfrontier.table import Column, Table
@@ -64,7 +65,7 @@ def doi(group: ModelGroup, *, title: str) -> Table:
         told = []
         for flag in dict.fromkeys(flag for each in flags.values() for flag in each):
             at = [tier_label(tier) for tier, each in flags.items() if flag in each]
-            told.append(flag if len(at) == len(group.tiers) else f"{flag} (at {', '.join(at)})")
+            told.append(flag.text if len(at) == len(group.tiers) else f"{flag.text} (at {', '.join(at)})")
         notes += [f"{model}: {'; '.join(told)}"] if told else []
     columns = (Column(title, "integer", key="rank"), Column("model"), *tier_columns(group.tiers, "percent"))
     return Table(f"DOI in {title}", columns, tuple(rows), tuple(notes))
@@ -79,7 +80,10 @@ def doi_between_tiers(group: ModelGroup) -> Table:
     same_order: str | None = None
     moved: float | None = None
     if len(group.steady) > 1:
-        tables = [{r.model: r.doi.value for r in pool.only(group.steady).rank()} for pool in group.pools.values()]
+        tables = [
+            {r.model: r.doi.estimate for r in rank_table(pool.only(group.steady), resamples=1).rows}
+            for pool in group.pools.values()
+        ]
         same_order = "yes" if len({tuple(table) for table in tables}) == 1 else "no"
         moved = max(np.ptp([table[model] for table in tables]).item() for model in group.steady)
     columns = (

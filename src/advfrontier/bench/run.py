@@ -17,9 +17,10 @@ from advfrontier.bench.baselines import radii_of, run_autoattack
 from advfrontier.bench.layout import claim
 from advfrontier.bench.results import Results, norm_results
 from advfrontier.bench.subject import reduce_traces
-from advfrontier.bench.traces import doubts_of, thin_traces, trace_model
+from advfrontier.bench.traces import thin_traces, trace_model
 from advfrontier.errors import FrontierError
 from advfrontier.execution import Machine
+from advfrontier.flags import doubts
 from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.jobs import Model
 from advfrontier.record import open_folder
@@ -199,7 +200,7 @@ class _Running:
             {budget: ensemble.for_classes(classes) for budget, ensemble in ensembles.items()},
             paper={budget: ensemble.for_classes(classes) for budget, ensemble in self.bench.paper(norm).items()},
             known=known,
-            doubts=doubts_of(traces),
+            doubts=doubts(traces.flags),
             samples=[f"row {row}" for row in range(len(traces.samples))] if apart else None,
         )
 

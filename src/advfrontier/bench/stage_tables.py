@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from advfrontier.bench import attack_tables
 from advfrontier.bench.cells import tier_columns
 from advfrontier.bench.status import disk_used, known_sum
-from advfrontier.evaluation.plain import plain
+from advfrontier.jsonable import jsonable
 from advfrontier.table import Column, Share, Table
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from advfrontier.attacks.autoattack import KnownPoints
     from advfrontier.bench.status import Part, Status
-    from advfrontier.bench.subject import KnownPoints
     from advfrontier.evaluation.trace import Traces
     from advfrontier.frontier.baseline import BaselineAOI
     from advfrontier.pool import Ensemble
@@ -103,7 +103,7 @@ def baseline_table(points: KnownPoints, judged: BaselineAOI | None, *, norm: str
 
 def baseline_facts(points: KnownPoints, judged: BaselineAOI | None, *, norm: str, folder: str) -> dict[str, Any]:
     """The same for programs."""
-    return {"norm": norm, "record": folder, **plain(points), "aoi": plain(judged)}
+    return {"norm": norm, "record": folder, **jsonable(points), "aoi": jsonable(judged)}
 
 
 def status_table(standing: Status, *, workers: int) -> Table:
@@ -153,4 +153,4 @@ def _status_notes(standing: Status) -> list[str]:
 def status_facts(standing: Status, *, workers: int) -> dict[str, Any]:
     """The same for programs."""
     left = {"queries": standing.queries, "seconds": standing.seconds, "bytes": standing.bytes}
-    return {**plain(standing), "left": {**left, "used": disk_used(standing.out)}, "workers": workers}
+    return {**jsonable(standing), "left": {**left, "used": disk_used(standing.out)}, "workers": workers}

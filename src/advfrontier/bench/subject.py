@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from advfrontier.bench.benchmark import SPLITS
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
@@ -22,9 +20,11 @@ from advfrontier.pool import CHECKPOINT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from advfrontier.attacks.autoattack import KnownPoints
+    from advfrontier.flags import Flag
     from advfrontier.frontier.measure import Measure
     from advfrontier.frontier.trajectories import Trajectories
     from advfrontier.pool import Ensemble
@@ -45,7 +45,7 @@ class Subject:
     paper: dict[int, NDArray[np.float64]]  # the same of the paper's ensembles, where the pool holds all their runs
     growth: dict[int, float]  # queries → AOI of the allocated ensemble stopped there
     known: KnownPoints | None = None  # of the baseline
-    doubts: tuple[str, ...] = ()  # why its distances may be too large
+    doubts: tuple[Flag, ...] = ()  # why its distances may be too large
 
     @property
     def clean(self) -> float:
@@ -97,7 +97,7 @@ def reduce_traces(
     *,
     paper: Mapping[int, Ensemble] | None = None,
     known: KnownPoints | None = None,
-    doubts: Sequence[str] = (),
+    doubts: Sequence[Flag] = (),
     samples: Sequence[str] | None = None,
 ) -> Subject:
     """Read off the trajectories what each budget's ensemble finds: its queries are prefixes of the traced runs.

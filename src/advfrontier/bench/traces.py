@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advfrontier.evaluation.trace import read_traces, trace
-from advfrontier.flags import doubts
 from advfrontier.pool import CHECKPOINT
 from advfrontier.record import Record
 from advfrontier.sources import load_model
@@ -52,8 +51,3 @@ def trace_model(
 def thin_traces(bench: Bench, record: Record, runs: Sequence[str]) -> Traces:
     """What the benchmark asks for, and no more: a record may hold other runs, or longer ones, of an earlier file."""
     return read_traces(record, runs=runs).thin(range(CHECKPOINT, bench.queries + 1, CHECKPOINT))
-
-
-def doubts_of(traces: Traces) -> tuple[str, ...]:
-    """The flags of traces that say that their distances may be too large."""
-    return tuple(flag.text for flag in doubts(traces.flags))

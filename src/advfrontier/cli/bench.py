@@ -13,7 +13,7 @@ from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.bench.stage_tables import status_facts, status_table
 from advfrontier.bench.status import estimated_status
 from advfrontier.cli.options import Device, Json, Machine, Threads, WorkerCount
-from advfrontier.cli.showing import say_json
+from advfrontier.cli.output import say_json
 from advfrontier.errors import FrontierError
 from advfrontier.record import below, folder_name, write_files
 from advfrontier.report.benchmark import write_results

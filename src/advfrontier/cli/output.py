@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.evaluation.export import export_all
 from advfrontier.evaluation.summary import summarise_all
+from advfrontier.record.folder import below
 from advfrontier.report import print_tables, summary_tables, write_report
-from advfrontier.store.folder import below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advfrontier.cli.options import Output
-    from advfrontier.evaluation.record import Evaluation
+    from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.summary import NormSummary
 
 

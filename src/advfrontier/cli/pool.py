@@ -18,7 +18,7 @@ from advfrontier.bench.stage_tables import (
     trace_table,
 )
 from advfrontier.cli.options import Data, Json, Machine, Norm, Seed, norms
-from advfrontier.cli.showing import say_json
+from advfrontier.cli.output import say_json
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.aoi import evaluation_aoi
 from advfrontier.evaluation.find import find_evaluations
@@ -134,11 +134,11 @@ def allocate_command(
     budgets = tuple(sorted({tier_queries(part) for part in budget.split(",")}))
     for each, records in find_traces(traces, norms(norm)).items():
         ensembles = allocate_traces(records, budgets=budgets, plain=plain)
-        files = write_ensembles(out, ensembles)
+        files, places = write_ensembles(out, ensembles), [record.place for record in records]
         if json:
-            say_json(allocation_facts(each, records, ensembles, files))
+            say_json(allocation_facts(each, places, ensembles, files))
         else:
-            print_tables(*allocation_tables(each, records, ensembles, files))
+            print_tables(*allocation_tables(each, places, ensembles, files))
 
 
 def baseline_command(

@@ -6,11 +6,12 @@ from advfrontier.cli.options import Export, Json, Radii, check_shown
 from advfrontier.cli.output import say, say_json, show_exports, show_summaries
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import compare
+from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
 from advfrontier.evaluation.rank import rank
-from advfrontier.evaluation.records import by_model, find_evaluations, of_one_model
 from advfrontier.evaluation.reference import common_pool
 from advfrontier.evaluation.summary import summarise_all
 from advfrontier.jsonable import jsonable
+from advfrontier.record.folder import below, write_file
 from advfrontier.report import (
     comparison_table,
     print_tables,
@@ -21,7 +22,6 @@ from advfrontier.report import (
     write_leaderboard,
     write_report,
 )
-from advfrontier.store.folder import below, write_file
 from advfrontier.threat.names import NORMS
 
 

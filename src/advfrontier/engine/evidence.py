@@ -70,7 +70,7 @@ def beaten(gradient: ArrayLike, black_box: ArrayLike) -> Flag | None:
 
 
 @torch.no_grad()
-def noise_check(  # noqa: PLR0917  # in the order in which they come about
+def noise_check(  # in the order in which they come about
     oracle: Oracle,
     images: Tensor,
     labels: Tensor,

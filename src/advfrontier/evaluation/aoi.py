@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.plain import plain
 from advfrontier.evaluation.trace import read_traces
 from advfrontier.frontier.contribution import contributions
 from advfrontier.frontier.curve import epsilon_min
 from advfrontier.frontier.measure import check_same_samples
 from advfrontier.frontier.optimality import aoi, winsorised_aoi
+from advfrontier.jsonable import jsonable
 from advfrontier.pool import tier_label
 from advfrontier.table import Column, Table
 
@@ -44,7 +44,7 @@ class EvaluationAoi:
 
     def facts(self) -> dict[str, Any]:
         """For programs."""
-        facts: dict[str, Any] = plain({**vars(self), "runs": self.runs.records()})
+        facts: dict[str, Any] = jsonable({**vars(self), "runs": self.runs.records()})
         return facts
 
     def table(self) -> Table:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advfrontier.engine.checks import TRAINING
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.identity import SEVERAL
-from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.evaluated import Evaluated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy as np
     from numpy.typing import NDArray
 
-    from advfrontier.evaluation.record import Evaluation
+    from advfrontier.evaluation.evaluation import Evaluation
 
 
 def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str | None = None) -> Evaluated:
@@ -28,7 +23,7 @@ def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str |
         samples=tuple(evaluation.samples),
         distances=_distances_at(evaluation, tier),
         queries=tier,
-        flags=flags_of(evaluation.flags),
+        flags=evaluation.flags,
         data=evaluation.data,
     )
 
@@ -36,23 +31,6 @@ def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str |
 def reached(evaluation: Evaluation) -> int:
     """The tier an evaluation stands at: the budget its ensemble was made for."""
     return evaluation.ensemble.tiers[-1] if evaluation.ensemble.tiers else 0
-
-
-def flags_of(flags: Iterable[Flag | str]) -> tuple[Flag, ...]:
-    """The flags of a record with their kinds, which those of older records are told by."""
-    kinds = {TRAINING: Kind.TRAINING, SEVERAL: Kind.VERSIONS}
-    return tuple(
-        flag
-        if isinstance(flag, Flag)
-        else Flag(
-            next(
-                (kind for start, kind in kinds.items() if flag.startswith(start)),
-                Kind.UNBROKEN if "never broken" in flag else Kind.MISLEADING_GRADIENTS,
-            ),
-            flag,
-        )
-        for flag in flags
-    )
 
 
 def _distances_at(evaluation: Evaluation, queries: int) -> NDArray[np.float64]:

@@ -11,18 +11,17 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluated import flags_of
 from advfrontier.evaluation.radii import chosen_radii
 from advfrontier.flags import doubts
 from advfrontier.jsonable import jsonable
-from advfrontier.store.folder import open_folder, write_files
+from advfrontier.record.folder import open_folder, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.radii import Radius
-    from advfrontier.evaluation.record import Evaluation
 
 _AT_ONCE = 100  # samples whose images are read together
 FORMATS = ("csv", "parquet", "npz", "card")
@@ -62,7 +61,7 @@ def export_all(evaluations: Iterable[Evaluation], folder: str, kind: str, *, rad
 
     def write(aside: Path) -> Iterator[Path]:
         for evaluation in evaluations:
-            inside = evaluation.store.place.removeprefix(root).strip("/") or evaluation.norm
+            inside = evaluation.place.removeprefix(root).strip("/") or evaluation.norm
             shown = chosen_radii(evaluation.data, evaluation.norm, radii)
             yield export(evaluation, kind, aside / f"{inside}.{ending}", radii=shown)
 
@@ -72,7 +71,7 @@ def export_all(evaluations: Iterable[Evaluation], folder: str, kind: str, *, rad
 def card(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> dict[str, Any]:
     """What a leaderboard entry says, with the field names of RobustBench's model cards where it has them."""
     label, size = radii[0] if radii else ("", 0.0)
-    flags = flags_of(evaluation.flags)
+    flags = evaluation.flags
     return {
         "name": evaluation.model,
         "dataset": evaluation.data,

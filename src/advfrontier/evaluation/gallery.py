@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from advfrontier.evaluation.record import Evaluation
+    from advfrontier.evaluation.evaluation import Evaluation
 
 PICTURES = ("original", "adversarial", "difference")  # fields of an item that JSON leaves out
 _SIDE = 112  # pixels: images are reduced to fit, so that a report stays a few megabytes

@@ -17,7 +17,7 @@ from advfrontier.threat.names import NORMS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from advfrontier.evaluation.record import Evaluation
+    from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.frontier.ranking import Ranking
 
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluated import flags_of, reached
+from advfrontier.evaluation.evaluated import reached
 from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.jsonable import jsonable
 from advfrontier.pool import TIERS
-from advfrontier.store import pack, unpack
+from advfrontier.record.tensors import pack, unpack
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advfrontier.evaluation.record import Evaluation
+    from advfrontier.evaluation.evaluation import Evaluation
 
 REFERENCES = ("fashion-mnist",)
 
@@ -88,7 +88,7 @@ def pack_reference(evaluations: Sequence[Evaluation]) -> bytes:
                 f"expected the {len(samples)} samples of {evaluations[0].model} and {TIERS[-1]} queries"
             )
     tables = {e.model: torch.from_numpy(np.stack([e.distances_at(tier) for tier in TIERS])) for e in evaluations}
-    flags = {e.model: told for e in evaluations if (told := doubts(flags_of(e.flags)))}
+    flags = {e.model: told for e in evaluations if (told := doubts(e.flags))}
     return pack(tables, {"samples": json.dumps(samples), "flags": json.dumps(jsonable(flags))})
 
 

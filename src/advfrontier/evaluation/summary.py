@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluated import evaluated, flags_of, reached
+from advfrontier.evaluation.evaluated import evaluated, reached
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import chosen_radii
 from advfrontier.evaluation.reference import embedded_pool
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.radii import Radius
-    from advfrontier.evaluation.record import Evaluation
     from advfrontier.frontier.defence import ReferencePool
 
 SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
@@ -141,7 +141,7 @@ def summarise(
     limit = standing.table.E if standing else epsilon_min(d).value
     attacked = np.asarray(evaluation.queries)[d > 0]
     unbroken = unbroken_flag(d)
-    own = (flag for flag in flags_of(evaluation.flags) if flag.kind is not Kind.UNBROKEN)  # counted anew, below
+    own = (flag for flag in evaluation.flags if flag.kind is not Kind.UNBROKEN)  # counted anew, below
     return NormSummary(
         **_origin(evaluation),
         distances=tuple(d.tolist()),

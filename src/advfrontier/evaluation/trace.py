@@ -175,11 +175,11 @@ def finished_runs(record: Record) -> dict[str, int]:
     return {run: reached[run] for run in named}
 
 
-def _members(runs: str | Callable[[int], Sequence[str]] | None, norm: str, classes: int) -> list[str]:
+def _members(runs: object, norm: str, classes: int) -> list[str]:
     """The runs of a pool, or those that a function tells."""
     if callable(runs):
         return list(runs(classes))
-    return [str(run) for run in pool_of(norm, classes=classes, name=runs or "paper")]
+    return [str(run) for run in pool_of(norm, classes=classes, name="paper" if runs is None else str(runs))]
 
 
 def _check(named: Sequence[str] | None, queries: int, solvers: Mapping[str, Solver]) -> None:

@@ -20,8 +20,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import epsilon_min
 from advfrontier.frontier.measure import unbroken_flag
 from advfrontier.frontier.optimality import degenerate
-from advfrontier.pool import Run, closure
-from advfrontier.pool.ensemble import CHECKPOINT
+from advfrontier.pool import CHECKPOINT, Run, closure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from advfrontier.bench import model_tables
 from advfrontier.bench.benchmark import SPLITS
 from advfrontier.report.benchmark_figures import draw_results
-from advfrontier.report.numbers import SYMBOLS
 from advfrontier.report.render import as_json, as_markdown
 from advfrontier.report.style import drawable
 from advfrontier.table import Column, stacked
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

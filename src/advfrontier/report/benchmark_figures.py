@@ -11,8 +11,9 @@ from advfrontier.bench.baseline_tables import extreme_cases
 from advfrontier.bench.cells import axis_end
 from advfrontier.bench.model_tables import crossing_pairs, rankings, rejection
 from advfrontier.frontier.curve import Curve
-from advfrontier.report.numbers import SYMBOLS, size, tier
+from advfrontier.report.numbers import size, tier
 from advfrontier.report.style import COLOURS, FORMATS, GREY, INK, RED, common_legend, draw_steps, panels, styled
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

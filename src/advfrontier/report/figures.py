@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.report.html import in_order
-from advfrontier.report.numbers import SYMBOLS, size, tier
+from advfrontier.report.numbers import size, tier
 from advfrontier.report.style import (
     FORMATS,
     GREY,
@@ -21,6 +21,7 @@ from advfrontier.report.style import (
     save,
     styled,
 )
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

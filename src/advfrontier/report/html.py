@@ -8,11 +8,10 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.summary import most_wins
 from advfrontier.frontier.ranking import mean_rows
 from advfrontier.report import words
-from advfrontier.report.numbers import SYMBOLS
 from advfrontier.report.page import script_json, write_page
 from advfrontier.report.png import data_uri
 from advfrontier.report.summary import NO_RADII
-from advfrontier.threat.names import NORMS
+from advfrontier.threat.names import NORMS, SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from advfrontier.report.numbers import SYMBOLS, column_decimals, known, score, size, tier, whole
+from advfrontier.report.numbers import column_decimals, known, score, size, tier, whole
 from advfrontier.report.page import write_page
 from advfrontier.report.render import as_csv
 from advfrontier.report.svg import curves_svg
 from advfrontier.table import Column, Doubted, Table
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from os import PathLike

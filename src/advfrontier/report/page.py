@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from advfrontier.record.folder import write_file
 from advfrontier.report import numbers
-from advfrontier.store.folder import write_file
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -61,7 +62,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(asset=asset, plotly=plotly, symbols=numbers.SYMBOLS)
+    environment.globals.update(asset=asset, plotly=plotly, symbols=SYMBOLS)
     for name in (
         "percent", "percent_interval", "size", "size_interval", "score", "score_interval", "doi", "whole", "tier",
         "ranks", "duration",

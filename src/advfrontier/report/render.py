@@ -21,6 +21,7 @@ from advfrontier.jsonable import jsonable
 from advfrontier.report import numbers
 from advfrontier.report.numbers import NONE
 from advfrontier.table import Doubted, Share, Spread, Strong
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +37,7 @@ _FOLDED = 12  # columns that a name needs at least
 _FORMATTERS: dict[Format, Callable[[Any], str]] = {
     "text": str,
     "code": str,
-    "norm": lambda value: numbers.SYMBOLS[value],
+    "norm": lambda value: SYMBOLS[value],
     "integer": lambda value: f"{value:.0f}",
     "count": numbers.whole,
     "number": lambda value: f"{value:g}",

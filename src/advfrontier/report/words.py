@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advfrontier.report.numbers import SYMBOLS, percent, size, whole
+from advfrontier.report.numbers import percent, size, whole
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

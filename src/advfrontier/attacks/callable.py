@@ -1,43 +1,35 @@
-"""Any attack that is a callable `attack(model, images, labels)`, measured as the solvers of the pool are.
+"""The stand-in for a model that a callable `attack(model, images, labels)` is given.
 
-The attack gets a stand-in for the model, which counts its passes, decides what is misclassified, keeps the nearest such
-point of every sample, and ends the attack when its queries are spent. What the attack returns is evaluated like any
-other point: nothing it claims is believed. A point that is misclassified by no more than rounding does not count; the
-nearest of these is moved slightly outward, once, and counts if it is then clearly misclassified.
+It counts the attack's passes, decides what is misclassified, keeps the nearest such point of every sample, and ends the
+attack when its queries are spent. What the attack returns is evaluated like any other point: nothing it claims is
+believed. A point that is misclassified by no more than rounding does not count; the nearest of these is moved slightly
+outward, once, and counts if it is then clearly misclassified.
 
 Rows belong to samples by their position. An attack that drops rows, or evaluates several points of a sample at once,
-is noticed by the number of rows and run again one sample at a time, where every row is that sample's. One that changes
-the order but keeps the number cannot be noticed: run it with `alone=True`.
+is noticed by the number of rows, and can be run again one sample at a time, where every row is that sample's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from advfrontier.engine import CHECKPOINT, Oracle, clean_pass
 from advfrontier.engine.margins import robustly_misclassified, spread
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.trace import Traces, sample_names
-from advfrontier.evaluation.units import plain_data
-from advfrontier.flags import Flag, Kind
-from advfrontier.pool import MAX_QUERIES, Run
-from advfrontier.progress import Progress, Silent
+from advfrontier.flags import Kind
+from advfrontier.pool import CHECKPOINT
 from advfrontier.threat.losses import margin
-from advfrontier.threat.norms import get_norm
-from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from advfrontier.engine import CleanPass
+    from advfrontier.engine import CleanPass, Oracle
     from advfrontier.threat.norms import Norm
 
     Attack = Callable[[nn.Module, Tensor, Tensor], object]
@@ -45,71 +37,6 @@ if TYPE_CHECKING:
 # How much farther from the image a point is moved that is misclassified by no more than rounding: a hundred times what
 # a margin of the size of the logits needs.
 _OUTWARD = 1e-3
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What a callable found: a trajectory that joins others, and the points it belongs to."""
-
-    traces: Traces
-    points: Tensor  # like the images; the image itself where there is no adversarial
-
-
-def run_callable(
-    attack: Attack,
-    model: Callable[[Tensor], Tensor],
-    images: Tensor,
-    labels: Tensor,
-    *,
-    name: str,
-    norm: str,
-    queries: int = MAX_QUERIES,
-    batch_size: int = 100,
-    alone: bool = False,
-    seed: int = 42,
-    device: str | torch.device = "cpu",
-    progress: bool = False,
-) -> Found:
-    """Run `attack(model, images, labels)` against a model, and record the best distance per sample every 10 queries.
-
-    The attack sees the samples that are classified correctly, `batch_size` at a time. `name` is what its run is called.
-    PyTorch's random state is `seed` at the start of every batch.
-    """
-    images, labels = plain_data(images, labels)
-    images, seed = images.float(), int(seed)
-    Run.parse(name)
-    if queries % CHECKPOINT or queries < CHECKPOINT:
-        raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}")
-    threat, ids = get_norm(norm), sample_ids(images.numpy())
-    distances = np.zeros((queries // CHECKPOINT, len(images)))
-    points, doubts = images.clone(), Counter[tuple[Kind, str]]()
-    with Oracle(model, device=device) as oracle:
-        clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=False)
-        attacked = clean.correct.nonzero().squeeze(1)
-        waiting = list(torch.split(attacked, 1 if alone else batch_size))
-        with Progress(len(attacked), unit="samples") if progress else Silent() as bar:
-            bar.show(name)
-            while waiting:
-                rows = waiting.pop(0)
-                watch = _Watched(oracle, images[rows], labels[rows], clean.rows(rows), norm=threat, queries=queries)
-                if not watch.survived(attack, seed):
-                    waiting = list(torch.split(torch.cat((rows, *waiting)), 1))
-                    continue
-                distances[:, rows.numpy()] = watch.trajectory()
-                points[rows] = watch.points.cpu()
-                doubts += watch.doubts()
-                bar.advance(len(rows))
-    flags = [Flag(kind, f"{name}: {count} {what}") for (kind, what), count in doubts.items()]
-    traces = Traces(
-        norm=threat.name,
-        runs=(name,),
-        queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
-        distances=distances[None],
-        samples=sample_names(ids),
-        flags=tuple(flag.text for flag in flags),
-        counts=oracle.counts.as_dict(),
-    )
-    return Found(traces, points)
 
 
 class _Spent(BaseException):
@@ -120,7 +47,7 @@ class _OtherRows(BaseException):
     """A batch has another number of rows than there are samples."""
 
 
-class _Watched(nn.Module):
+class Watched(nn.Module):
     """The stand-in for the model. With one sample every row is that sample's; with more, row k is sample k's."""
 
     def __init__(

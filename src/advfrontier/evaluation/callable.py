@@ -1,0 +1,96 @@
+"""Any attack that is a callable `attack(model, images, labels)`, measured as the solvers of the pool are.
+
+An attack that drops rows, or evaluates several points of a sample at once, is noticed and run again one sample at a
+time. One that changes the order of rows but keeps their number cannot be noticed: run it with `alone=True`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advfrontier.attacks.callable import Watched
+from advfrontier.engine import Oracle, check_data, clean_pass
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.samples import sample_names
+from advfrontier.evaluation.trace import Traces
+from advfrontier.flags import Flag, Kind
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run
+from advfrontier.progress import Progress, Silent
+from advfrontier.threat.norms import get_norm
+from advfrontier.threat.random import sample_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advfrontier.attacks.callable import Attack
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a callable found: a trajectory that joins others, and the points it belongs to."""
+
+    traces: Traces
+    points: Tensor  # like the images; the image itself where there is no adversarial
+
+
+def run_callable(
+    attack: Attack,
+    model: Callable[[Tensor], Tensor],
+    images: Tensor,
+    labels: Tensor,
+    *,
+    name: str,
+    norm: str,
+    queries: int = MAX_QUERIES,
+    batch_size: int = 100,
+    alone: bool = False,
+    seed: int = 42,
+    device: str | torch.device = "cpu",
+    progress: bool = False,
+) -> Found:
+    """Run `attack(model, images, labels)` against a model, and record the best distance per sample every 10 queries.
+
+    The attack sees the samples that are classified correctly, `batch_size` at a time. `name` is what its run is called.
+    PyTorch's random state is `seed` at the start of every batch.
+    """
+    images, labels, seed = images.detach().cpu(), labels.detach().cpu(), int(seed)
+    images = check_data(images, labels).float()
+    Run.parse(name)
+    if queries % CHECKPOINT or queries < CHECKPOINT:
+        raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}")
+    threat, ids = get_norm(norm), sample_ids(images.numpy())
+    distances = np.zeros((queries // CHECKPOINT, len(images)))
+    points, doubts = images.clone(), Counter[tuple[Kind, str]]()
+    with Oracle(model, device=device) as oracle:
+        clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=False)
+        attacked = clean.correct.nonzero().squeeze(1)
+        waiting = list(torch.split(attacked, 1 if alone else batch_size))
+        with Progress(len(attacked), unit="samples") if progress else Silent() as bar:
+            bar.show(name)
+            while waiting:
+                rows = waiting.pop(0)
+                watch = Watched(oracle, images[rows], labels[rows], clean.rows(rows), norm=threat, queries=queries)
+                if not watch.survived(attack, seed):
+                    waiting = list(torch.split(torch.cat((rows, *waiting)), 1))
+                    continue
+                distances[:, rows.numpy()] = watch.trajectory()
+                points[rows] = watch.points.cpu()
+                doubts += watch.doubts()
+                bar.advance(len(rows))
+    flags = tuple(Flag(kind, f"{name}: {count} {what}") for (kind, what), count in doubts.items())
+    traces = Traces(
+        norm=threat.name,
+        runs=(name,),
+        queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
+        distances=distances[None],
+        samples=sample_names(ids),
+        flags=flags,
+        counts=oracle.counts.as_dict(),
+    )
+    return Found(traces, points)
