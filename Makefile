@@ -1,31 +1,40 @@
 # Every target sets itself up: `make test` in a fresh clone is enough.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Everything that a test touches; who only uses the program needs none of the extras.
 EXTRAS := dev,autoattack,figures,hf,images,onnx,parquet,ray,robustbench,timm
 
-.PHONY: setup demo test slow check bench parity results clean
+.PHONY: setup demo test slow fuzz check bench parity results clean
+
+.venv/program: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) -e .
+	touch $@
+
+.venv/ready: .venv/program
+	$(PIP) -e '.[$(EXTRAS)]'
+	touch $@
 
 setup: .venv/ready
 
-.venv/ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
-	touch $@
-
-demo: setup  ## an embedded model in four norms, with its report
+demo: .venv/program  ## an embedded model in four norms, with its report
 	$(BIN)/advfrontier demo
 
 test: setup  ## the test suite, on all cores
-	$(BIN)/pytest -n auto -m "not slow"
+	$(BIN)/pytest -n auto -m "not slow" --durations=10
 
-slow: setup  ## long evidence: every solver on every real net in ../shared/nets
+slow: setup  ## long evidence: every solver on every real net in ../shared/nets, and many kills
 	$(BIN)/pytest -m slow -s
 
-check: setup  ## style and types
+fuzz: setup  ## every reader on 5000 damaged or forged files of each kind
+	ADVFRONTIER_FUZZ=5000 $(BIN)/pytest -n auto tests/fuzz
+
+check: setup  ## style, types, and which room imports from which
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: setup  ## overhead of every solver over bare forward and backward passes, and the speed of the allocation
 	$(BIN)/python scripts/bench_overhead.py
@@ -38,4 +47,4 @@ results: setup  ## the paper's experiments on the embedded models: hours, resuma
 	$(BIN)/advfrontier bench run fashion-mnist --out build/results
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

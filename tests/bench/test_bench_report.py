@@ -12,10 +12,10 @@ from test_bench_tables import subject
 import advfrontier.report.benchmark as report
 import advfrontier.report.benchmark_figures as figures
 from advfrontier.bench import Results, model_tables, norm_results
+from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.subject import KnownPoints
 from advfrontier.pool import paper_ensemble
 from advfrontier.report.benchmark import results_json, results_markdown, write_results
-from advfrontier.bench.benchmark import BenchmarkModel
 
 BUDGETS = (4000, 8000, 12000)
 HEADINGS = (

@@ -7,22 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from advfrontier.evaluation.baseline import AtRadius, Baseline
+from advfrontier.evaluation.units import UnitWork
+from advfrontier.store import Store, UnitName
 from bench_nets import FILE as NETS
 
 from advfrontier.bench import Bench, allocation, baselines, calibrate, run_benchmark, status
 from advfrontier.bench import run as running
 from advfrontier.bench.baselines import baseline_to, load_baseline, radii_of
+from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.bench.status import disk_used
 from advfrontier.engine import Oracle
-from advfrontier.evaluation.baseline import AtRadius, Baseline
 from advfrontier.evaluation.trace import load_traces
-from advfrontier.evaluation.units import UnitWork
 from advfrontier.frontier import aoi
 from advfrontier.pool import Ensemble
 from advfrontier.report.benchmark import write_results
-from advfrontier.sources import load_samples
-from advfrontier.bench.benchmark import load_benchmark
-from advfrontier.store import Store, UnitName
 
 
 @pytest.fixture
@@ -353,7 +352,10 @@ def test_baseline_that_is_not_installed_is_said_to_be_missing(finished, monkeypa
 
 def test_model_without_a_source_is_named(finished, tiny):
     bench = tiny(models=("plain", "noisy", "wide"))
-    models = tuple(m.model_copy(update={"source": None, "origin": "by hand"}) if m.id == "wide" else m for m in bench.benchmark.models)
+    models = tuple(
+        m.model_copy(update={"source": None, "origin": "by hand"}) if m.id == "wide" else m
+        for m in bench.benchmark.models
+    )
     found = run_benchmark(Bench(bench.benchmark.model_copy(update={"models": models}), bench.out))
     (failure,) = found.failures
     assert "--source wide=file.py:factory" in failure

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from advfrontier.bench import attack_tables, baseline_tables, model_tables, norm_results
+from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.group import ModelGroup
 from advfrontier.bench.results import Results
 from advfrontier.bench.subject import KnownPoints, Subject, growth_grid, holds, reduce_traces
@@ -12,7 +13,6 @@ from advfrontier.frontier import Curve, Trajectories, allocate, aoi, rank_stabil
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
 from advfrontier.frontier.measure import Measure
 from advfrontier.pool import paper_ensemble
-from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.table import Doubted, Share, Strong
 
 # AOI of the thirteen held-out models in L1, as published: AutoAttack, 4k and 12k.

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -255,67 +254,6 @@ def test_an_unfinished_record_says_how_far_it_is(problem, tmp_path):
             getattr(half, figure)
     evaluate(*problem, machine=noting(tasks := []), **options)
     assert len(tasks) == 1
-
-
-KILLED = """
-import os, random, signal, sys, time
-sys.path.insert(0, {tests!r})
-import torch
-torch.set_num_threads(1)
-from support.models import conv_net, samples
-from advfrontier import evaluate, Ensemble
-model = conv_net({shape}, classes=10, seed=5)
-images, labels = samples(model, 40, {shape}, seed=5)
-ensemble = Ensemble.of("e", "L2", {queries})
-def work(out):
-    return evaluate(model, images, labels, norm="L2", ensemble=ensemble, batch_size=4, out=out)
-def files(out):
-    found = {{}}
-    for root, _, names in os.walk(out + "/units"):
-        for name in names:
-            if not name.startswith("."):
-                path = os.path.join(root, name)
-                found[path] = os.stat(path).st_mtime_ns, os.stat(path).st_ino
-    return found
-random.seed(1)
-whole = work({out!r} + "/whole")
-begun = time.monotonic(); work({out!r} + "/timed"); lasts = time.monotonic() - begun
-killed, kept = 0, {{}}
-while True:
-    child = os.fork()
-    if child == 0:
-        work({out!r} + "/killed")
-        os._exit(0)
-    deadline = time.monotonic() + (random.uniform(0, lasts / 25) if killed < 20 else 600)
-    status = None
-    while time.monotonic() < deadline and status is None:
-        pid, code = os.waitpid(child, os.WNOHANG)
-        status = code if pid else None
-        time.sleep(0.002)
-    if status is None:
-        os.kill(child, signal.SIGKILL); os.waitpid(child, 0); killed += 1
-    now = files({out!r} + "/killed")
-    assert all(now.get(path) == mark for path, mark in kept.items()), "a finished unit was written again"
-    kept = now
-    if status is not None:
-        assert status == 0, status
-        break
-resumed = work({out!r} + "/killed")
-assert resumed.distances.tobytes() == whole.distances.tobytes()
-assert torch.equal(resumed.adversarials, whole.adversarials)
-print(killed, len(kept))
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked to be killed")
-def test_killed_twenty_times_it_goes_on_and_ends_the_same(tmp_path):
-    queries = {"fmn": 200, "ddn": 100, "alma": 100, "fmn:restart1": 100, "ddn:target1": 100, "pdgd": 100}
-    code = KILLED.format(tests=str(Path(__file__).parent.parent), shape=SHAPE, queries=queries, out=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)  # noqa: S603
-    assert done.returncode == 0, done.stderr
-    killed, units = map(int, done.stdout.split()[-2:])
-    assert killed == 20
-    assert units == 60
 
 
 RELOADED = """

@@ -1,11 +1,5 @@
 """Tracing into records: only what is missing is run, by any number of workers, through any number of kills."""
 
-import os
-import random
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -157,47 +151,3 @@ def test_a_damaged_unit_is_computed_again(problem, tmp_path):
 def test_what_is_no_trace(tmp_path):
     with pytest.raises(FrontierError, match="holds no trace"):
         load_traces(str(tmp_path))
-
-
-JOB = """
-import sys
-sys.path.insert(0, {tests!r})
-import torch
-from support.models import conv_net, samples
-from advfrontier import Machine, trace
-
-if __name__ == "__main__":
-    model = conv_net({shape}, classes=10, seed=5)
-    images, labels = samples(model, 24, {shape}, seed=5)
-    trace(model, images, labels, norm="L2", runs={runs}, queries=1000, batch_size=4, out=sys.argv[1],
-          machine=Machine(workers=int(sys.argv[2]), threads=1))
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="process groups are killed")
-def test_the_whole_job_killed_five_times(tmp_path):
-    script = tmp_path / "job.py"
-    runs = [*RUNS, "pdgd", "fmn:restart2", "ddn:target1", "ddn:target2"]
-    script.write_text(JOB.format(tests=str(Path(__file__).parent.parent), shape=SHAPE, runs=runs))
-    random.seed(3)
-    kept, total, killed = {}, len(runs) * 6, 0
-    place = tmp_path / "killed"
-    while killed < 5:
-        job = subprocess.Popen([sys.executable, script, place, "2"], start_new_session=True)  # noqa: S603
-        wanted = len(kept) + random.randint(1, 5)  # noqa: S311
-        while job.poll() is None and len(marks(place)) < wanted:
-            time.sleep(0.005)
-        assert job.poll() is None, "it ended before it could be killed"
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
-        killed += 1
-        time.sleep(0.3)  # a rename under way in a dying worker
-        now = marks(place)
-        assert {path: mark for path, mark in now.items() if path in kept} == kept, "a finished unit was written again"
-        kept = now
-        assert len(kept) < total
-    subprocess.run([sys.executable, script, place, "2"], check=True)  # noqa: S603
-    assert {path: mark for path, mark in marks(place).items() if path in kept} == kept
-    subprocess.run([sys.executable, script, tmp_path / "whole", "0"], check=True)  # noqa: S603
-    one, two = (load_traces(str(tmp_path / name)) for name in ("killed", "whole"))
-    assert one.distances.tobytes() == two.distances.tobytes()

@@ -549,7 +549,7 @@ def test_images_that_are_damaged_are_healed_when_the_images_are_at_hand(problem,
     else:
         shutil.copy(tmp_path / "b" / "images" / victim.name, victim)
     images._KEPT.clear()
-    with pytest.raises(FrontierError, match="does not hold the images of samples 4–7|gives other images"):
+    with pytest.raises(FrontierError, match=r"does not hold the images of samples 4–7|gives other images"):
         Evaluation.load(tmp_path / "a").adversarials  # noqa: B018
     evaluate(*problem, out=tmp_path / "a", **OPTIONS)
     assert victim.stat().st_size == len(right)
@@ -558,11 +558,11 @@ def test_images_that_are_damaged_are_healed_when_the_images_are_at_hand(problem,
 
 
 def test_a_clean_pass_of_another_record_is_not_taken_for_its_own(problem, tmp_path):
-    model, pixels, labels = problem
+    model, pixels, _ = problem
     own = evaluate(*problem, out=tmp_path / "a", **OPTIONS)
     evaluate(model, 1 - pixels, model(1 - pixels).argmax(1), out=tmp_path / "b", **OPTIONS)
     shutil.copy(tmp_path / "b" / "clean.safetensors", tmp_path / "a" / "clean.safetensors")
-    with pytest.raises(FrontierError, match="lacks its clean pass .*belongs to another record"):
+    with pytest.raises(FrontierError, match=r"lacks its clean pass .*belongs to another record"):
         Evaluation.load(tmp_path / "a").distances  # noqa: B018
     same(evaluate(*problem, out=tmp_path / "a", **OPTIONS), own)
 

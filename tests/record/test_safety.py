@@ -54,7 +54,7 @@ def project(tmp_path):
 
 def contents(folder):
     return {
-        str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_bytes()
+        str(path.relative_to(folder)): str(path.readlink()) if path.is_symlink() else path.read_bytes()
         for path in sorted(folder.rglob("*"))
         if path.is_symlink() or path.is_file()
     }
