@@ -137,3 +137,70 @@ def test_what_it_refuses(task):
         run_callable(noise, *task, name="noise", norm="L2", queries=15)
     with pytest.raises(FrontierError, match="the attack returned NoneType"):
         run_callable(lambda *_: None, *task, name="noise", norm="L2")
+
+
+class Ramp(torch.nn.Module):
+    """Class 0 below a mean of one half, class 1 above it; beyond the boundary the margin stays at `floor`."""
+
+    def __init__(self, floor):
+        super().__init__()
+        self.floor = floor
+        self.eval()
+
+    def forward(self, images):
+        gap = (10 * (0.5 - images.flatten(1).mean(1))).clamp(min=-self.floor)
+        return torch.stack((4 + gap / 2, 4 - gap / 2, torch.full_like(gap, -4)), 1)
+
+
+def to_the_boundary(extra):
+    """An attack that returns points a little beyond the boundary, by this much of the margin."""
+    return lambda _model, x, _y: x + (0.5 - x.flatten(1).mean(1) + extra / 10)[:, None, None, None]
+
+
+DARK = 0.1 + 0.3 * torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed(0))
+
+
+def test_points_on_the_boundary_are_moved_outward_once():
+    """2e-5 is within the rounding of logits of size 4: it does not count, but a thousandth farther it does."""
+    zeros = torch.zeros(5, dtype=torch.long)
+    model = Ramp(floor=1.0)
+    with torch.no_grad():
+        assert (model(to_the_boundary(2e-5)(model, DARK, zeros)).argmax(1) == 1).all()
+    found = run_callable(to_the_boundary(2e-5), model, DARK, zeros, name="edge", norm="L2")
+    exact = (0.5 - DARK.flatten(1).mean(1)).numpy() * np.sqrt(DARK[0].numel())
+    assert found.traces.frontier() == pytest.approx(1.001 * exact, rel=1e-4)
+    assert found.traces.flags == ()
+    assert found.traces.counts["attack"] == 5 * 2
+    farther = run_callable(to_the_boundary(1e-2), model, DARK, zeros, name="edge", norm="L2")
+    assert farther.traces.counts["attack"] == 5
+
+
+@pytest.mark.parametrize(("floor", "queries"), [(2e-5, 1000), (1.0, 10)])
+def test_points_that_cannot_be_moved_to_count_are_flagged(floor, queries):
+    """Either the margin never falls further, or there are no queries left."""
+
+    def spending(model, x, y):
+        point = to_the_boundary(2e-5)(model, x, y)
+        for _ in range(9):
+            model(point)
+        return point
+
+    zeros = torch.zeros(5, dtype=torch.long)
+    found = run_callable(spending, Ramp(floor), DARK, zeros, name="edge", norm="L2", queries=queries)
+    assert np.isinf(found.traces.frontier()).all()
+    (flag,) = found.traces.flags
+    assert flag == "edge: 5 samples have a point, nearer than any that counts, misclassified by rounding only"
+
+
+def test_a_model_that_writes_to_its_input_moves_no_point(task):
+    net, images, labels = task
+
+    def writing(x):
+        z = net(x)
+        x.data.fill_(0.5)
+        return z
+
+    found = run_callable(gradient_steps, writing, images, labels, name="ascent", norm="Linf", queries=60)
+    expected = run_callable(gradient_steps, net, images, labels, name="ascent", norm="Linf", queries=60)
+    assert np.array_equal(found.traces.distances, expected.traces.distances)
+    assert torch.equal(found.points, expected.points)
