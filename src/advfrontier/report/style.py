@@ -11,7 +11,7 @@ from advfrontier.report.numbers import SYMBOLS
 from advfrontier.store.folder import below, write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from os import PathLike
 
     from matplotlib.axes import Axes
@@ -101,14 +101,16 @@ def curve_axes(axes: Axes, norm: str, far: float) -> None:
     axes.set_ylabel("robust accuracy")
 
 
-def common_legend(figure: Figure, *, columns: int) -> None:
-    """One legend below all panels, with every name once."""
+def common_legend(figure: Figure, *, columns: int, last: Collection[str] = ()) -> None:
+    """One legend below all panels, with every name once, some of them last."""
     named: dict[str, Any] = {}
     for axes in figure.axes:
         for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(name, line)
-    if named:
-        figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=min(columns, len(named)))
+    names = sorted(named, key=lambda name: name in last)
+    if names:
+        lines = [named[name] for name in names]
+        figure.legend(lines, names, loc="outside lower center", ncols=min(columns, len(names)))
 
 
 def save(figure: Figure, folder: str | PathLike[str], name: str, formats: Sequence[str] = FORMATS) -> list[str]:
