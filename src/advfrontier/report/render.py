@@ -24,12 +24,14 @@ from advfrontier.table import Doubted, Share, Spread, Strong
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from advfrontier.table import Column, Format, Table
 
     Lines = tuple[str, ...]
+    Rows = Sequence[Sequence[Lines]]
+    Layout = tuple[Sequence[Lines], Rows]  # headings and rows
 
 _PAGE = 100  # columns of plain text; where a table is wider, intervals go below their figures
 _SHORT = 8  # letters of a heading that is not broken
@@ -65,8 +67,7 @@ def print_tables(*tables: Table, stream: TextIO | None = None) -> None:
     console = Console(file=target, highlight=False, markup=False)
     for table in tables:
         console.print(printable(table.title), style="bold")
-        drawn = (_cells(table, stacked=stacked) for stacked in (False, True))
-        fitting = next((rows for rows in drawn if _least_width(table, rows) <= console.width), None)
+        fitting = next((layout for layout in _layouts(table) if _least_width(table, layout) <= console.width), None)
         console.print(_listing(table) if fitting is None else _rich(table, fitting))
         console.print()
         for note in table.notes:
@@ -75,10 +76,9 @@ def print_tables(*tables: Table, stream: TextIO | None = None) -> None:
 
 def as_text(table: Table) -> str:
     """Columns side by side, two spaces apart, headings underlined: for a pipe or a log."""
-    drawn = _plain(table, _cells(table, stacked=False)) if table.rows else ""
-    if max(map(width, drawn.split("\n"))) > _PAGE:
-        drawn = _plain(table, _cells(table, stacked=True))
-    parts = [printable(table.title), drawn, "\n".join(map(printable, table.notes))]
+    *wider, narrowest = (_plain(table, layout) for layout in _layouts(table))
+    drawn = next((text for text in wider if max(map(width, text.split("\n"))) <= _PAGE), narrowest)
+    parts = [printable(table.title), drawn if table.rows else "", "\n".join(map(printable, table.notes))]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -189,8 +189,17 @@ def _formatter(column: Column, cells: Sequence[Any]) -> Callable[[Any], str]:
     return lambda value: numbers.size(value, decimals)
 
 
-def _headings(table: Table, rows: Sequence[Sequence[Lines]]) -> list[Lines]:
-    """The names of the columns, in two lines where they are wider than what stands below."""
+def _layouts(table: Table) -> Iterator[Layout]:
+    """Headings and rows, ever narrower: on one line each, headings on two, intervals below their figures as well."""
+    rows = _cells(table, stacked=False)
+    yield [(printable(column.name),) for column in table.columns], rows
+    yield _folded(table, rows), rows
+    stacked = _cells(table, stacked=True)
+    yield _folded(table, stacked), stacked
+
+
+def _folded(table: Table, rows: Rows) -> list[Lines]:
+    """The headings, on two lines where they are wider than what stands below."""
     headings: list[Lines] = []
     for k, column in enumerate(table.columns):
         name = printable(column.name)
@@ -204,9 +213,9 @@ def _headings(table: Table, rows: Sequence[Sequence[Lines]]) -> list[Lines]:
     return headings
 
 
-def _plain(table: Table, rows: Sequence[Sequence[Lines]]) -> str:
-    headings = _headings(table, rows)
-    widths = _widths(headings, rows)
+def _plain(table: Table, layout: Layout) -> str:
+    headings, rows = layout
+    widths = _widths(layout)
     drawn = [*_block(headings, widths, table.columns), "  ".join("-" * wide for wide in widths)]
     for row in rows:
         drawn += _block(row, widths, table.columns)
@@ -224,10 +233,11 @@ def _block(cells: Sequence[Lines], widths: Sequence[int], columns: Sequence[Colu
     return lines
 
 
-def _rich(table: Table, rows: Sequence[Sequence[Lines]]) -> RichTable:
+def _rich(table: Table, layout: Layout) -> RichTable:
     """The same for a terminal. Cells are text, never markup: names may hold square brackets."""
+    headings, rows = layout
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for column, heading in zip(table.columns, _headings(table, rows), strict=True):
+    for column, heading in zip(table.columns, headings, strict=True):
         side: Literal["left", "right"] = "left" if column.left else "right"
         drawn.add_column(Text("\n".join(heading)), justify=side, no_wrap=not column.folds, overflow="fold")
     for cells, row in zip(table.rows, rows, strict=True):
@@ -236,14 +246,15 @@ def _rich(table: Table, rows: Sequence[Sequence[Lines]]) -> RichTable:
     return drawn
 
 
-def _least_width(table: Table, rows: Sequence[Sequence[Lines]]) -> int:
+def _least_width(table: Table, layout: Layout) -> int:
     """The columns of a terminal below which a figure would be cut short; names may be folded."""
-    widths = _widths(_headings(table, rows), rows)
+    widths = _widths(layout)
     least = (min(wide, _FOLDED) if column.folds else wide for wide, column in zip(widths, table.columns, strict=True))
     return sum(least) + 2 * (len(widths) - 1)
 
 
-def _widths(headings: Sequence[Lines], rows: Sequence[Sequence[Lines]]) -> list[int]:
+def _widths(layout: Layout) -> list[int]:
+    headings, rows = layout
     return [max(width(line) for row in (headings, *rows) for line in row[k]) for k in range(len(headings))]
 
 
