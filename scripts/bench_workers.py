@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from advfrontier.evaluation.trace import Traces, trace_to
+from advfrontier import Machine, Traces, trace
 from advfrontier.sources import load_data
 
 RUNS = [
@@ -28,9 +28,9 @@ def traced(workers: int, ray: str | None) -> tuple[float, Traces]:
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         for name in ("F3", "F6"):
-            found = trace_to(
-                str(Path(folder) / name), f"zoo:{name}", samples, norm="Linf", runs=RUNS, queries=1000, workers=workers,
-                threads=1, ray=ray,
+            found = trace(
+                f"zoo:{name}", samples, norm="Linf", runs=RUNS, out=Path(folder) / name,
+                machine=Machine(threads=1, workers=workers, ray=ray),
             )  # fmt: skip
         return time.perf_counter() - started, found
 

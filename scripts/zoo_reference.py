@@ -10,7 +10,7 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-from advfrontier import Evaluation, FrontierError, evaluate
+from advfrontier import Evaluation, FrontierError, Machine, evaluate
 from advfrontier.evaluation.reference import pack_reference
 from advfrontier.sources import load_data
 from advfrontier.threat.names import NORMS
@@ -28,7 +28,7 @@ def main() -> None:
         for norm in NORMS:
             done = evaluate(
                 f"zoo:{name}", samples, norm=norm, ensemble="12k", out=folder / name / norm, name=name,
-                workers=WORKERS, threads=1, progress=True,
+                machine=Machine(workers=WORKERS, threads=1), progress=True,
             )  # fmt: skip
             print(f"{name} {norm}: AUREC {done.aurec().value:.4g}, flags {list(done.flags)}", flush=True)
     for norm in NORMS:

@@ -7,8 +7,8 @@ import pytest
 from bench_nets import FILE
 
 import advfrontier.report.benchmark as report
+from advfrontier import Evaluation, evaluate
 from advfrontier.cli import main
-from advfrontier.evaluation.evaluate import Evaluation, evaluate
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.frontier import aoi, contributions
 from advfrontier.pool import Ensemble
@@ -58,7 +58,7 @@ def test_trace_then_allocate_then_aoi(here, capsys):
 
     record = here / "mine"
     samples = load_data("fashion-mnist", samples=8)
-    evaluate(f"{FILE}:plain", samples, norm="L2", ensemble=large, out=record, threads=1)
+    evaluate(f"{FILE}:plain", samples, norm="L2", ensemble=large, out=record)
     capsys.readouterr()
     (said,) = json.loads(run(capsys, "aoi", record, "--trace", "traces", "--json").out)
     evaluation = Evaluation.load(record)

@@ -11,9 +11,9 @@ from test_bench_tables import subject
 
 import advfrontier.report.benchmark as report
 import advfrontier.report.benchmark_figures as figures
+from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench import Results, model_tables, norm_results
 from advfrontier.bench.benchmark import BenchmarkModel
-from advfrontier.bench.subject import KnownPoints
 from advfrontier.pool import paper_ensemble
 from advfrontier.report.benchmark import results_json, results_markdown, write_results
 

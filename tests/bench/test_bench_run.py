@@ -7,21 +7,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from advfrontier.evaluation.baseline import AtRadius, Baseline
-from advfrontier.evaluation.units import UnitWork
-from advfrontier.store import Store, UnitName
 from bench_nets import FILE as NETS
+from support.faults import failing, interrupted, noting
 
-from advfrontier.bench import Bench, allocation, baselines, calibrate, run_benchmark, status
+from advfrontier.attacks.autoattack import AtRadius
+from advfrontier.bench import Bench, allocation, calibrate, run_autoattack, run_benchmark, status
 from advfrontier.bench import run as running
-from advfrontier.bench.baselines import baseline_to, load_baseline, radii_of
+from advfrontier.bench.baselines import radii_of
 from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.bench.status import disk_used
 from advfrontier.engine import Oracle
+from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.frontier import aoi
+from advfrontier.jobs import autoattack as autoattack_job
+from advfrontier.jobs.autoattack import read_points
 from advfrontier.pool import Ensemble
+from advfrontier.record import Header, Record, UnitName
 from advfrontier.report.benchmark import write_results
+from advfrontier.sources import load_data, load_model
 
 
 @pytest.fixture
@@ -38,37 +42,34 @@ def passes(monkeypatch):
     return seen
 
 
-@pytest.fixture
-def units(monkeypatch):
-    """The units that are done, by the name of the record's folder and the run."""
-    done = []
-    before = UnitWork.__call__
-
-    def noted(self, task):
-        result = before(self, task)
-        done.append((*Path(self.place).parts[-2:], task.unit.run, task.unit.first))
-        return result
-
-    monkeypatch.setattr(UnitWork, "__call__", noted)
-    return done
+def units_of(tasks):
+    """The units that were done, by the names of the record's folder and the run."""
+    done = [(place, part.unit) for place, task in tasks for part in getattr(task, "parts", ())]
+    return [(*Path(place).parts[-2:], unit.run, unit.first) for place, unit in done]
 
 
 def files(folder):
     return {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
-def test_small_benchmark_goes_from_nothing_to_its_tables_and_then_repeats_nothing(tmp_path, units, passes):
+def test_small_benchmark_goes_from_nothing_to_its_tables_and_then_repeats_nothing(tmp_path, passes, monkeypatch):
+    loaded, read, tasks = [], [], []
+    from_bytes = Header.from_bytes
+    monkeypatch.setattr(running, "load_model", lambda source: loaded.append(source) or load_model(source))
+    monkeypatch.setattr(Header, "from_bytes", lambda *a: read.append(a[-1]) or from_bytes(*a))
     small = load_benchmark("small")
     bench = Bench(small, str(tmp_path))
     began = time.process_time()  # not the clock on the wall: the machine may be busy with other things
-    found = run_benchmark(bench)
+    found = run_benchmark(bench, machine=noting(tasks, threads=1))
     written = write_results(found, bench.results)
     assert time.process_time() - began < 180
     assert found.failures == ()
     assert list(found.norms) == ["L0", "L1", "L2", "Linf"]
     expected = sum(len(bench.runs(norm, 10)) for norm in small.norms) * len(small.models)
-    assert len(units) == expected
-    assert sum(passes) > 100 * len(units)
+    assert len(units_of(tasks)) == expected
+    assert sum(passes) > 100 * expected
+    assert sorted(loaded) == sorted(model.source for model in small.models)  # each once, for four norms
+    assert len(read) <= 2 * len(small.models) * len(small.norms)
     assert {path.name for path in written} >= {"results.md", "results.json", "curves.png", "growth.pdf"}
     for norm in small.norms:
         files_of_tiers = [Path(bench.ensembles) / f"{norm}-{budget}.toml" for budget in small.budgets]
@@ -82,11 +83,11 @@ def test_small_benchmark_goes_from_nothing_to_its_tables_and_then_repeats_nothin
         assert row["150"] == by_hand
 
     before = files(tmp_path)
-    units.clear()
+    tasks.clear()
     passes.clear()
-    again = run_benchmark(bench)
+    again = run_benchmark(bench, machine=noting(tasks, threads=1))
     write_results(again, bench.results)
-    assert units == []
+    assert tasks == []
     assert passes == [16] * 12  # three models in four norms are recognised by their answers
     assert status(bench).queries == 0
     after = files(tmp_path)
@@ -94,23 +95,22 @@ def test_small_benchmark_goes_from_nothing_to_its_tables_and_then_repeats_nothin
     assert {name for name in changed if not str(name).endswith("record.json")} == set()
 
 
-def test_adding_runs_models_samples_and_norms_does_only_what_is_missing(tiny, units):
-    run_benchmark(tiny())
-    assert sorted(units) == [
+def test_adding_runs_models_samples_and_norms_does_only_what_is_missing(tiny):
+    def done(bench):
+        run_benchmark(bench, machine=noting(tasks := [], threads=1))
+        return units_of(tasks)
+
+    assert sorted(done(tiny())) == [
         (model, "L2", run, first) for model in ("noisy", "plain") for run in ("ddn", "fmn") for first in (0, 6)
     ]
-    units.clear()
-    run_benchmark(tiny(pool=("fmn", "ddn", "pdgd")))
+    units = done(tiny(pool=("fmn", "ddn", "pdgd")))
     assert {unit[2] for unit in units} == {"pdgd"}
     assert len(units) == 4
-    units.clear()
-    run_benchmark(tiny(pool=("fmn", "ddn", "pdgd"), models=("plain", "noisy", "wide")))
+    units = done(tiny(pool=("fmn", "ddn", "pdgd"), models=("plain", "noisy", "wide")))
     assert {unit[0] for unit in units} == {"wide"}
-    units.clear()
-    run_benchmark(tiny(norms=("L2", "Linf")))
+    units = done(tiny(norms=("L2", "Linf")))
     assert {unit[1:3] for unit in units} == {("Linf", "fmn")}  # there is no ddn in Linf
-    units.clear()
-    run_benchmark(tiny(models=("plain",), samples=12))
+    units = done(tiny(models=("plain",), samples=12))
     assert sorted(unit[2:] for unit in units) == [("ddn", 6), ("fmn", 6)]  # the first six are a whole unit, and stay
 
 
@@ -165,42 +165,25 @@ def test_what_fails_is_named_and_the_rest_is_done(finished, tiny):
     assert (known.model, known.norm, known.stage) == ("lost", "L2", "trace")
 
 
-def test_unit_that_fails_is_named_and_done_by_the_next_run(tiny, monkeypatch):
+def test_unit_that_fails_is_named_and_done_by_the_next_run(tiny):
     bench = tiny()
-    before = UnitWork.__call__
 
-    def fails(self, task):
-        if task.unit == UnitName("ddn", 6, 2) and "plain" in self.place:
-            raise RuntimeError("out of memory")
-        return before(self, task)
+    def wrong(_, task):
+        return task.parts[0].unit == UnitName("ddn", 6, 2)
 
-    monkeypatch.setattr(UnitWork, "__call__", fails)
-    found = run_benchmark(bench)
+    found = run_benchmark(bench, machine=failing(wrong, error="RuntimeError: out of memory", threads=1))
     assert any("ddn on samples 6–7" in failure and "out of memory" in failure for failure in found.failures)
-    (left,) = [part for part in status(bench).parts if part.left]
-    assert (left.model, left.left) == ("plain", 1)
-    monkeypatch.setattr(UnitWork, "__call__", before)
+    assert [(part.model, part.left) for part in status(bench).parts if part.left] == [("plain", 1), ("noisy", 1)]
     assert run_benchmark(bench).failures == ()
     assert status(bench).failures == ()
 
 
-def test_killed_at_any_unit_the_same_command_goes_on_to_the_same_results(tiny, finished_once, monkeypatch):
+def test_killed_at_any_unit_the_same_command_goes_on_to_the_same_results(tiny, finished_once):
     _, expected = finished_once
     bench = tiny()
-    before = UnitWork.__call__
     for done in (1, 3):
-        left = [done]
-
-        def killed(self, task, left=left):
-            if left[0] == 0:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            return before(self, task)
-
-        monkeypatch.setattr(UnitWork, "__call__", killed)
         with pytest.raises(KeyboardInterrupt):
-            run_benchmark(bench)
-    monkeypatch.setattr(UnitWork, "__call__", before)
+            run_benchmark(bench, machine=interrupted(done, threads=1))
     found = run_benchmark(bench)
     for one, other in zip(found.norms["L2"].subjects, expected.norms["L2"].subjects, strict=True):
         assert np.array_equal(one.frontier, other.frontier)
@@ -235,14 +218,10 @@ def test_status_of_ten_thousand_units_is_a_matter_of_names(tiny):
     (model,) = bench.benchmark.models
     run_benchmark(Bench(tiny(models=("plain",), pool=["fmn"], samples=1).benchmark, bench.out))
     bench = tiny(models=("plain",), pool=pool, samples=1000)
-    store = Store(bench.trace(model, "L2"))
-    held = store.record()
-    clean, words = store.read("clean")
-    many = {name: tensor.expand(6000, *tensor.shape[1:]).clone() for name, tensor in clean.items()}
-    many["correct"] = torch.ones(6000, dtype=torch.bool)
-    store.write("clean", many, words)
-    store.write_record({**held, "shard": 6})
-    folder = Path(store.place) / "units"
+    record = Record.find(bench.trace(model, "L2"))
+    clean = record.clean
+    record.write_clean(clean.rows(torch.zeros(6000, dtype=torch.int64)))
+    folder = Path(record.place) / "units"
     for run in pool:
         target = folder / run.replace(":", ".")
         target.mkdir(parents=True, exist_ok=True)
@@ -257,26 +236,30 @@ def test_status_of_ten_thousand_units_is_a_matter_of_names(tiny):
 
 def test_autoattack_is_stored_radius_by_radius_and_goes_on(tmp_path, passes):
     samples = load_data("fashion-mnist", samples=4)
-    options = {"norm": "Linf", "batch_size": 2, "name": "plain"}
+    options = {"norm": "Linf", "batch_size": 2}
     place = str(tmp_path / "baseline")
-    first = baseline_to(place, f"{NETS}:plain", samples, radii=[0.5], **options)
+    first = run_autoattack(place, f"{NETS}:plain", samples, radii=[0.5], **options)
     assert first.radii == (0.5,)
     assert first.accuracies == (0.0,)
     assert first.queries[0] > 0
     spent = len(passes)
     written = files(tmp_path)
-    both = baseline_to(place, f"{NETS}:plain", samples, radii=[0.5, 0.6], **options)
+    both = run_autoattack(place, f"{NETS}:plain", samples, radii=[0.5, 0.6], **options)
     assert both.at(0.5) == first.at(0.5)
     assert both.at(0.55) is None
     assert radii_of(place) == (0.5, 0.6)
-    assert load_baseline(place) == both
+    assert read_points(Record.open(place, "baseline")) == both
     kept = {name for name in written if "0.5" in name.parts}
     assert len(kept) == 2
     assert all(files(tmp_path)[name] == written[name] for name in kept)
     assert len(passes) == spent + 1  # AutoAttack passes the model by another way; it is recognised by its answers
+    victim = next(Path(place).rglob("0.6/*.safetensors"))
+    victim.write_bytes(victim.read_bytes()[:-4])
+    with pytest.raises(FrontierError, match=r"lacks AutoAttack at 0\.6 on samples"):
+        read_points(Record.open(place, "baseline"))
 
 
-def fast_attack(model, images, labels, *, norm, radii, **_):
+def fast_attack(model, images, labels, *, norm, radius, **_):
     """In place of AutoAttack: breaks whom a step along the gradient of the margin breaks, for ten queries each."""
     x = images.clone().requires_grad_()
     logits = model(x)
@@ -284,18 +267,16 @@ def fast_attack(model, images, labels, *, norm, radii, **_):
     other = logits.scatter(1, labels[:, None], -torch.inf).amax(1)
     (gradient,) = torch.autograd.grad((own - other).sum(), x)
     unit = gradient / gradient.flatten(1).norm(dim=1)[:, None, None, None]
-    found = []
-    for radius in radii:
-        robust = (model((images - radius * unit).clamp(0, 1)).argmax(1) == labels) & (logits.argmax(1) == labels)
-        spent = np.full(len(images), 5)
-        counts = {"attack": 10 * len(images), "checks": 0}
-        found.append(AtRadius(radius, robust.numpy(), spent, spent, counts, 0.1, ("a warning",)))
-    return Baseline(norm, tuple(found))
+    robust = (model((images - radius * unit).clamp(0, 1)).argmax(1) == labels) & (logits.argmax(1) == labels)
+    spent = np.full(len(images), 5)
+    return AtRadius(
+        radius, robust.numpy(), spent, spent, {"attack": 10 * len(images), "checks": 0}, 0.1, ("a warning",)
+    )
 
 
 def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkeypatch):
     calls = []
-    monkeypatch.setattr(baselines, "baseline", lambda *a, **k: calls.append(k["radii"][0]) or fast_attack(*a, **k))
+    monkeypatch.setattr(autoattack_job, "attack_at", lambda *a, **k: calls.append(k["radius"]) or fast_attack(*a, **k))
     bench = with_baseline(finished)
     assert sum(part.units for part in status(bench).parts if part.stage == "baseline") == 2 * 10 * 2
     found = run_benchmark(bench)
@@ -322,7 +303,9 @@ def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkey
 def test_autoattack_may_have_a_batch_of_its_own(finished, tmp_path, monkeypatch):
     sizes = []
     monkeypatch.setattr(
-        baselines, "baseline", lambda m, images, *a, **k: sizes.append(len(images)) or fast_attack(m, images, *a, **k)
+        autoattack_job,
+        "attack_at",
+        lambda m, images, *a, **k: sizes.append(len(images)) or fast_attack(m, images, *a, **k),
     )
     with (tmp_path / "tiny.toml").open("a") as file:
         file.write("baseline_batch = 3\n")  # of the last model

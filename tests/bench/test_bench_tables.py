@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench import attack_tables, baseline_tables, model_tables, norm_results
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.group import ModelGroup
 from advfrontier.bench.results import Results
-from advfrontier.bench.subject import KnownPoints, Subject, growth_grid, holds, reduce_traces
+from advfrontier.bench.subject import Subject, growth_grid, holds, reduce_traces
 from advfrontier.errors import FrontierError
 from advfrontier.frontier import Curve, Trajectories, allocate, aoi, rank_stability
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii

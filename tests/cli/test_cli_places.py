@@ -65,7 +65,7 @@ def test_a_place_is_the_same_from_another_folder(folder, evaluate, monkeypatch):
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     assert len(found.distances) == 8
-    assert found.store.place == str(folder / "here" / "Linf")
+    assert found.place == str(folder / "here" / "Linf")
 
 
 def test_files_are_listed_to_a_depth(tmp_path, memory):

@@ -12,7 +12,7 @@ import torch
 from execution_work import Nasty, pid_after, square, steps, threads, visible_gpu
 
 from advfrontier.errors import FrontierError
-from advfrontier.execution import execute, local
+from advfrontier.execution import Machine, execute, local
 
 HERE = Path(__file__).parent
 
@@ -23,7 +23,7 @@ def by_task(outcomes):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_task_is_done_once_and_an_error_is_reported_by_its_task(workers, tmp_path):
-    outcomes = list(execute(Nasty(tmp_path), [0, 1, 2, 4], workers=workers))
+    outcomes = list(execute(Nasty(tmp_path), [0, 1, 2, 4], Machine(workers=workers)))
     assert sorted(outcome.task for outcome in outcomes) == [0, 1, 2, 4]
     found = by_task(outcomes)
     assert found[2].result is None
@@ -33,7 +33,7 @@ def test_every_task_is_done_once_and_an_error_is_reported_by_its_task(workers, t
 
 def test_a_killed_worker_costs_a_retry_and_a_task_that_always_kills_is_reported_alone(tmp_path):
     work = Nasty(tmp_path)
-    found = by_task(execute(work, range(10), workers=2, retries=1))
+    found = by_task(execute(work, range(10), Machine(workers=2), retries=1))
     assert len(found) == 10
     assert [task for task, outcome in found.items() if outcome.error and "process died 2 times" in outcome.error] == [3]
     assert all(torch.equal(found[task].result, steps(task)) for task in (0, 1, 4, 5, 6, 7, 8, 9))
@@ -42,33 +42,35 @@ def test_a_killed_worker_costs_a_retry_and_a_task_that_always_kills_is_reported_
 
 def test_outcomes_come_as_they_finish():
     began = time.monotonic()
-    outcomes = execute(pid_after, [300.0, 0.0], workers=2)
+    outcomes = execute(pid_after, [300.0, 0.0], Machine(workers=2))
     assert next(outcomes).task == 0.0
     outcomes.close()  # and stopping does not wait for the long one
     assert time.monotonic() - began < 200
 
 
 def test_workers_share_the_cores(monkeypatch):
-    assert {outcome.result for outcome in execute(threads, [0], workers=1, threads=3)} == {3}
+    assert {outcome.result for outcome in execute(threads, [0], Machine(workers=1, threads=3))} == {3}
     monkeypatch.setattr(local, "cores", lambda: 8)
-    assert {outcome.result for outcome in execute(threads, [0, 1], workers=2)} == {4}
+    assert {outcome.result for outcome in execute(threads, [0, 1], Machine(workers=2))} == {4}
     before = torch.get_num_threads()
-    assert {outcome.result for outcome in execute(threads, [0], threads=before + 1)} == {before + 1}
+    assert {outcome.result for outcome in execute(threads, [0], Machine(threads=before + 1))} == {before + 1}
     assert torch.get_num_threads() == before
 
 
 def test_workers_take_turns_at_the_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
-    assert {outcome.result for outcome in execute(visible_gpu, range(6), workers=2, device="cuda")} == {"4", "6"}
+    assert {outcome.result for outcome in execute(visible_gpu, range(6), Machine("cuda", workers=2))} == {"4", "6"}
 
 
 def test_what_cannot_be_sent_is_refused(tmp_path):
     with pytest.raises(FrontierError, match="cannot be sent to worker processes"):
-        list(execute(lambda task: task, [1], workers=1))
-    with pytest.raises(FrontierError, match="workers=-1"):
-        execute(square, [1], workers=-1)
-    (good, bad) = sorted(execute(square, [2, lambda: 0], workers=1), key=lambda outcome: outcome.result is None)
+        list(execute(lambda task: task, [1], Machine(workers=1)))
+    with pytest.raises(FrontierError, match="workers is -1"):
+        execute(square, [1], Machine(workers=-1))
+    (good, bad) = sorted(
+        execute(square, [2, lambda: 0], Machine(workers=1)), key=lambda outcome: outcome.result is None
+    )
     assert good.result == 4
     assert "pickle" in bad.error
 
@@ -78,8 +80,8 @@ def test_a_script_without_a_guard_is_told(tmp_path):
     script.write_text(
         f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
         "from execution_work import square\n"
-        "from advfrontier.execution import execute\n"
-        "list(execute(square, [1, 2], workers=1, retries=0))\n"
+        "from advfrontier.execution import Machine, execute\n"
+        "list(execute(square, [1, 2], Machine(workers=1), retries=0))\n"
     )
     command = [sys.executable, script]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
@@ -92,9 +94,9 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, and all it starts
 sys.path.insert(0, {here!r})
 from execution_work import pid_after
-from advfrontier.execution import execute
+from advfrontier.execution import Machine, execute
 if __name__ == "__main__":
-    for outcome in execute(pid_after, [0.0, 0.0, 300.0, 300.0], workers=2):
+    for outcome in execute(pid_after, [0.0, 0.0, 300.0, 300.0], Machine(workers=2)):
         print(outcome.result, flush=True)
 """
 

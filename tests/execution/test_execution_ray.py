@@ -14,7 +14,7 @@ from support.models import conv_net, samples
 
 from advfrontier import Ensemble, evaluate
 from advfrontier.errors import FrontierError
-from advfrontier.execution import cluster, execute
+from advfrontier.execution import Machine, cluster, execute
 
 TESTS = str(Path(__file__).parent.parent)
 pytestmark = [
@@ -40,7 +40,7 @@ def two_nodes():
 
 def test_many_tasks_errors_and_dead_workers(tmp_path, capfd):
     work = Nasty(tmp_path)
-    found = {outcome.task: outcome for outcome in execute(work, range(8), ray="local", workers=2, retries=1)}
+    found = {outcome.task: outcome for outcome in execute(work, range(8), Machine(ray="local", workers=2), retries=1)}
     assert len(found) == 8
     assert found[2].error.startswith("ValueError: two is not liked")
     assert "process died 2 times" in found[3].error
@@ -52,7 +52,7 @@ def test_many_tasks_errors_and_dead_workers(tmp_path, capfd):
 def test_the_overhead_is_small():
     tasks = range(1200)
     results, times = [], []
-    for outcome in execute(threads, tasks, ray="local", workers=2, threads=2):
+    for outcome in execute(threads, tasks, Machine(ray="local", workers=2, threads=2)):
         results.append(outcome.result)
         times.append(time.monotonic())
     assert results == [2] * len(tasks)
@@ -63,7 +63,7 @@ def test_the_overhead_is_small():
 def test_a_lost_node_loses_nothing(two_nodes, tmp_path):
     work, tasks = Nasty(tmp_path, seconds=0.3), [task for task in range(20) if task != 3]
     found, lost = {}, None
-    for outcome in execute(work, tasks, ray=two_nodes.address, retries=3):
+    for outcome in execute(work, tasks, Machine(ray=two_nodes.address), retries=3):
         found[outcome.task] = outcome
         if lost is None and len(found) >= 4:
             lost, worker, node = busy(two_nodes, work, [task for task in tasks if task not in found])
@@ -106,13 +106,19 @@ def test_names_of_files_mean_the_same_on_workers_that_began_elsewhere(two_nodes,
     images, labels = samples(model, 4, (1, 8, 8))
     ensemble = Ensemble.of("tiny", "L2", {"fmn": 20, "ddn": 20})
     found = evaluate(
-        "nets.py:net", images, labels, norm="L2", ensemble=ensemble, out="mine", threads=1, ray=two_nodes.address
+        "nets.py:net",
+        images,
+        labels,
+        norm="L2",
+        ensemble=ensemble,
+        out="mine",
+        machine=Machine(threads=1, ray=two_nodes.address),
     )
     assert Path(tmp_path, "mine", "record.json").exists()
-    here = evaluate(model, images, labels, norm="L2", ensemble=ensemble, threads=1)
+    here = evaluate(model, images, labels, norm="L2", ensemble=ensemble, machine=Machine(threads=1))
     assert (found.distances == here.distances).all()
 
 
 def test_a_wrong_address_is_told_at_once():
     with pytest.raises(FrontierError, match=r"no Ray cluster at '127.0.0.1:1'"):
-        list(execute(square, [0], ray="127.0.0.1:1"))
+        list(execute(square, [0], Machine(ray="127.0.0.1:1")))

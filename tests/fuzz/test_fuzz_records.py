@@ -22,8 +22,8 @@ SHAPE = (1, 6, 6)
 SMALL = Ensemble.of("small", "L2", {"fmn": 40, "ddn:target1": 20, "ddn": 20})
 LARGER = Ensemble.of("larger", "L2", {"fmn": 60, "ddn:target1": 20, "ddn": 30})
 JUNK = [None, -1, 0, 1, 7, 1e308, -1e-9, True, "", "x", "../../etc", "L2", "Linf", "fmn", "🂡" * 40, [], {}, [[]],
-        [1, 2], {"a": 1}, "0" * 32, 10**12, 2**64, float("1e-300"), ["x"] * 50, {"fmn": 10}, {"fmn": 10**9}, "evaluation",
-        "trace"]  # fmt: skip
+        [1, 2], {"a": 1}, "0" * 32, 10**12, 2**64, float("1e-300"), ["x"] * 50, {"fmn": 10}, {"fmn": 10**9},
+        "evaluation", "trace"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

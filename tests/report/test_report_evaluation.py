@@ -26,7 +26,7 @@ def evaluations():
     images, labels = samples(model, 12, (1, 8, 8))
     labels[:2] = (labels[:2] + 1) % 4  # two that are misclassified anyway
     return [
-        evaluate(model, images, labels, norm=norm, ensemble=Ensemble.of("tiny", norm, runs), name="net", threads=1)
+        evaluate(model, images, labels, norm=norm, ensemble=Ensemble.of("tiny", norm, runs), name="net")
         for norm, runs in RUNS.items()
     ]
 

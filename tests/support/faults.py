@@ -27,12 +27,12 @@ def failing(when, error="MemoryError: no room for this one", **options):
     return Machine(executor=executor, **options)
 
 
-def noting(tasks_seen, **options):
-    """A machine that writes down what it was given to do."""
+def noting(seen, **options):
+    """A machine that writes down what it was given to do: the folder of the record, and the task."""
 
     def executor(work, tasks):
         for task in tasks:
-            tasks_seen.append(task)
+            seen.append((work.record.place, task))
             yield attempt(work, task)
 
     return Machine(executor=executor, **options)
