@@ -67,3 +67,44 @@ def test_saved_it_is_a_dict(attacked):
     loaded = torch.load(file, weights_only=True)
     assert isinstance(loaded, dict)
     assert all(torch.equal(loaded[run][0], points) for run, (points, _) in found.items())
+
+
+class Stepped(torch.nn.Module):
+    """A net that rounds its input, so that no gradient comes through."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, images):
+        return self.net((images * 12).round() / 12)
+
+
+def test_where_gradients_fail_black_box_runs_are_run_too_and_all_flags_are_told(capsys, tmp_path):
+    net = conv_net()
+    images, labels = samples(net, 6, (1, 8, 8), seed=3)
+    model = Stepped(net)
+    labels = model(images).argmax(1)
+    adversary = AutoAttack(model, norm="Linf", eps=0.2)
+    with pytest.warns(UserWarning, match="the margin has no gradient on 100% of the checked samples"):
+        points = adversary.run_standard_evaluation(images, labels, state_path=str(tmp_path / "state"))
+    told = capsys.readouterr().out
+    assert "note: the margin has no gradient on 100%" in told
+    assert "and 6000 of black-box runs, because gradients failed a check" in told
+    by_gradients, by_search = adversary.evaluation.distances, adversary.black_box.distances
+    assert (by_search <= 0.2).sum() > (by_gradients <= 0.2).sum()
+    robust = (by_gradients > 0.2) & (by_search > 0.2)
+    with torch.no_grad():
+        assert (model(points).argmax(1) == labels).tolist() == robust.tolist()
+    assert f"robust accuracy at Linf 0.2: {robust.mean():.2%}" in told
+    assert {path.name for path in (tmp_path / "state").iterdir()} == {"standard", "black-box"}
+
+
+def test_an_honest_model_is_not_run_twice_and_warns_of_nothing(capsys, recwarn):
+    net = conv_net()
+    images, labels = samples(net, 6, (1, 8, 8))
+    adversary = AutoAttack(net, norm="Linf", eps=0.05)
+    adversary.run_standard_evaluation(images, labels)
+    assert adversary.black_box is None
+    assert "note" not in capsys.readouterr().out
+    assert not recwarn.list

@@ -54,7 +54,9 @@ def test_refused(name):
 
 
 @pytest.mark.parametrize(
-    "mode", [torch.no_grad(), torch.inference_mode(), torch.autocast("cpu", dtype=torch.float16)], ids=str
+    "mode",
+    [torch.no_grad(), torch.inference_mode(), torch.autocast("cpu", dtype=torch.float16)],
+    ids=["no_grad", "inference_mode", "autocast"],
 )
 def test_the_mode_of_the_caller_does_not_matter(mode):
     model = Made(lambda net, x: net(x))
