@@ -14,6 +14,7 @@ from advfrontier import Ensemble, FrontierError, evaluate
 from advfrontier.record import Header, Record, UnitName, folder_name, open_folder
 from advfrontier.record.folder import LocalFolder, write_file
 from advfrontier.record.tensors import Damaged, pack, unpack, unpack_parts
+from advfrontier.record.tidy import tidy
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([True, False]), "c": torch.tensor(7)}
 UNIT = UnitName("fmn", 0, 4)
@@ -119,7 +120,7 @@ def test_what_a_kill_between_writing_and_removing_leaves_is_tidied(record):
     write_unit(record, UNIT, 270, TENSORS)
     assert record.units()[UNIT] == 270
     assert len(record.unit_files()) == 3
-    record.tidy()
+    tidy(record)
     assert len(record.unit_files()) == 2
     assert record.units()[UNIT] == 270
 
@@ -186,7 +187,7 @@ def test_files_left_by_a_kill_are_removed_an_hour_later_and_no_others(tmp_path):
         path.write_bytes(b"half")
         if path != being_written:
             os.utime(path, (time.time() - 4000,) * 2)
-    record.tidy()
+    tidy(record)
     assert not left.exists()
     assert being_written.exists()
     assert all(path.read_bytes() == b"half" for path in foreign)

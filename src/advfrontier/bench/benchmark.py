@@ -17,7 +17,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.pool.ensemble import tier_queries
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import NORMS, norm_name
-from advfrontier.typed import Table, read_toml, shown
+from advfrontier.toml import TomlTable, read_toml, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -72,7 +72,7 @@ Radius = Annotated[float, BeforeValidator(_radius)]
 Radii = Annotated[tuple[Radius, ...], BeforeValidator(lambda given: given if isinstance(given, list) else [given])]
 
 
-class BenchmarkData(Table):
+class BenchmarkData(TomlTable):
     """A data set: what `load_data` takes, and the radii at which accuracy is compared."""
 
     source: Text
@@ -82,7 +82,7 @@ class BenchmarkData(Table):
     preprocessing: Text | None = None  # for sources that have it
 
 
-class BenchmarkModel(Table):
+class BenchmarkModel(TomlTable):
     """A defence: what `load_model` takes, and which data and split it belongs to."""
 
     id: Annotated[str, StringConstraints(pattern=r"[A-Za-z0-9]")]  # folders are named after it
@@ -105,7 +105,7 @@ class BenchmarkModel(Table):
         return self
 
 
-class Benchmark(Table):
+class Benchmark(TomlTable):
     """What to run."""
 
     name: Text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -11,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advfrontier.engine import beaten
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.found import Found
 from advfrontier.evaluation.samples import sample_names
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
 from advfrontier.jobs.units import UnitPart, UnitTask
-from advfrontier.pool import CHECKPOINT, Run, facts_of
+from advfrontier.pool import CHECKPOINT
 from advfrontier.record import Record, below, open_folder
 from advfrontier.record.identity import several_versions
-from advfrontier.record.units import DOUBTS, doubtful, unit_flags
+from advfrontier.record.units import DOUBTS, unit_flags
 from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
@@ -36,18 +34,6 @@ if TYPE_CHECKING:
     from advfrontier.record import StoredUnit, UnitName
 
 PURPOSES = ("checks", "setup", "attack", "verification")
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """What one pass over the units gives."""
-
-    distances: NDArray[np.float64]
-    winners: tuple[str | None, ...]
-    trajectories: dict[str, NDArray[np.float64]]
-    spent: Counter[str]
-    doubts: Counter[tuple[Kind, str]]
-    seconds: float
 
 
 class Evaluation:
@@ -289,20 +275,10 @@ class Evaluation:
         """What may make these distances too large, or too good."""
         header = self.record.header
         flags = [*header.flags, *unit_flags(self._found.doubts), *several_versions(header), *self._interrupted]
-        if (flag := self._beaten()) is not None:
-            flags.append(flag)
+        flags += self._found.beaten()
         if unbroken := int(np.isinf(self.distances).sum()):
             flags.append(Flag(Kind.UNBROKEN, f"{unbroken} samples were never broken by any run"))
         return tuple(flags)
-
-    def _beaten(self) -> Flag | None:
-        """A flag if the black-box runs of the ensemble are nearer than those that use gradients."""
-        kinds: dict[bool, list[NDArray[np.float64]]] = {True: [], False: []}
-        for run, table in self.trajectories.items():
-            facts = facts_of(Run.parse(run).solver)
-            kinds[facts is None or facts.step_queries > 1].append(table[-1])
-        both = kinds[True] and kinds[False]
-        return beaten(np.min(kinds[True], axis=0), np.min(kinds[False], axis=0)) if both else None
 
     # How it is read
 
@@ -347,25 +323,9 @@ class Evaluation:
             yield where, torch.searchsorted(rows, chosen[where]), stored.tensors[name]
 
     @cached_property
-    def _found(self) -> _Found:
-        n = len(self.labels)
-        distances = np.where(self.record.clean.correct.numpy(), np.inf, 0.0)
-        winners: list[str | None] = [None] * n
-        trajectories = {run: np.zeros((queries // CHECKPOINT, n)) for run, queries in self.ensemble.queries.items()}
-        spent: Counter[str] = Counter()
-        doubts: Counter[tuple[Kind, str]] = Counter()
-        seconds = 0.0
-        for unit, rows, stored in self._units(("trajectory", *DOUBTS)):
-            where, table = rows.numpy(), trajectories[unit.run]
-            table[:, where] = stored.tensors["trajectory"][: len(table)].numpy()
-            better = table[-1, where] < distances[where]
-            distances[where] = np.minimum(distances[where], table[-1, where])
-            for row in where[better].tolist():
-                winners[row] = unit.run
-            spent += stored.spent
-            doubts += doubtful(unit.run, stored.queries, stored.tensors)
-            seconds += float(stored.words["seconds"])
-        return _Found(distances, tuple(winners), trajectories, spent, doubts, seconds)
+    def _found(self) -> Found:
+        units = self._units(("trajectory", *DOUBTS))
+        return Found.of(units, self.ensemble.queries, self.record.clean.correct.numpy())
 
     def _rows(self, rows: Sequence[int] | Tensor | None) -> Tensor:
         return torch.arange(len(self.labels)) if rows is None else torch.as_tensor(rows, dtype=torch.int64)

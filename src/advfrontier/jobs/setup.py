@@ -16,6 +16,7 @@ from advfrontier.record.header import DataIdentity, ModelIdentity
 from advfrontier.record.identity import answers_as, code_digest, data_digest, solvers_of, versions
 from advfrontier.record.images import VerifiedImages, keep_images, stored_images, write_images
 from advfrontier.record.record import check_empty
+from advfrontier.record.tidy import tidy
 from advfrontier.record.units import shards_of
 from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
@@ -177,7 +178,7 @@ def _complete(
         clean = CleanPass.join(parts)
         record.write_clean(clean)
         record.replace_flag(Flags.CLEAN_ACCURACY, accuracy_flag(clean.correct, clean.classes))
-    record.tidy()
+    tidy(record)
 
 
 def _is_stored(record: Record, first: int, images: Tensor) -> bool:

@@ -21,7 +21,7 @@ from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_r
 from advfrontier.pool.constraints import violations
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
-from advfrontier.typed import Table, parse_toml, read_toml, shown
+from advfrontier.toml import TomlTable, parse_toml, read_toml, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -210,14 +210,14 @@ class Ensemble:
         return ensemble
 
 
-class _Move(Table):
+class _Move(TomlTable):
     """A move in a file."""
 
     raises: Annotated[dict[str, _Queries], Field(min_length=1)]
     tier: _Queries
 
 
-class _File(Table):
+class _File(TomlTable):
     """The file of an ensemble."""
 
     hint = "`advfrontier allocate` writes such files"

@@ -6,7 +6,6 @@ it writes.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from contextlib import closing
 from dataclasses import fields
@@ -19,11 +18,11 @@ from advfrontier.engine import CleanPass
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.pool import Run
-from advfrontier.record.folder import LocalFolder, open_folder
+from advfrontier.record.folder import open_folder
 from advfrontier.record.header import FILE, Header
 from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
 from advfrontier.record.images import FOLDER as IMAGES
-from advfrontier.record.images import StoredImages, VerifiedImages, image_file
+from advfrontier.record.images import StoredImages, VerifiedImages
 from advfrontier.record.tensors import Damaged, pack, unpack_parts
 from advfrontier.record.units import FOLDER as UNITS
 from advfrontier.record.units import StoredUnit, UnitName, shards_of
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from advfrontier.record.header import Kind
 
 _CLEAN = "clean.safetensors"
-_ABANDONED = 3600  # seconds after which a file that was being written is taken for what a kill left
 COMMANDS = {"evaluation": "evaluate", "trace": "trace", "baseline": "baseline"}
 
 
@@ -276,39 +274,6 @@ class Record:
         """Write a tensor file with its mark."""
         self.folder.write(name, pack(tensors, {**words, "belongs": belongs}))
 
-    def tidy(self) -> None:
-        """Remove what kills have left, and files of shards that have grown since."""
-        longest, layout = self.units(), set(self.shards)
-        replaced = {}
-        for unit, queries in self.unit_files():
-            if unit.shard not in layout:
-                stored = self._foreign_spent(unit, queries)
-                replaced[unit.file(queries)] = stored
-        if replaced:  # their passes were spent: write that down before they go
-            self.change(lambda header: {"replaced": {**header.replaced, **replaced}})
-        for unit, queries in self.unit_files():
-            if unit.shard not in layout or queries < longest[unit]:
-                self.folder.remove(unit.file(queries))
-        wanted = {image_file(first, count) for first, count in layout}
-        for name in self.folder.names(IMAGES):
-            if name not in wanted and _is_image_file(name):
-                self.folder.remove(name)
-        if isinstance(self.folder, LocalFolder):
-            runs = {f"{UNITS}/{unit.run.replace(':', '.')}" for unit in longest}
-            for under in ("", IMAGES, *runs):  # others may be writing to the same record just now
-                self.folder.remove_abandoned(under, time.time() - _ABANDONED)
-
-    def _foreign_spent(self, unit: UnitName, queries: int) -> dict[str, int]:
-        """What a unit of another layout cost; nothing is known of one that is damaged."""
-        file = self.folder.open(unit.file(queries))
-        if file is None:
-            return {}
-        with closing(file):
-            try:
-                return dict(StoredUnit(queries, *unpack_parts(file, ())).spent)
-            except (Damaged, KeyError, ValueError):
-                return {}
-
 
 def check_empty(place: str | PathLike[str]) -> Folder:
     """A folder that a record may be started in: one that is not there, or is empty."""
@@ -321,8 +286,3 @@ def check_empty(place: str | PathLike[str]) -> Folder:
             f"{folder.place}/record"
         )
     return folder
-
-
-def _is_image_file(name: str) -> bool:
-    parts = UnitName.of_file(name.replace(f"{IMAGES}/", f"{UNITS}/x/").replace(".safetensors", "-0.safetensors"))
-    return parts is not None

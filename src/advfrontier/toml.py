@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LARGEST = 2**20  # bytes: files written by hand or by `allocate` are far smaller, and nested ones take long to read
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """A table of a file: it has all required keys and no unknown one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,7 +36,7 @@ class Table(BaseModel):
         return content
 
 
-AnyTable = TypeVar("AnyTable", bound=Table)
+AnyTable = TypeVar("AnyTable", bound=TomlTable)
 
 
 def read_toml(kind: type[AnyTable], path: str | PathLike[str]) -> AnyTable:
