@@ -402,6 +402,7 @@ def test_tensors_and_loaders_become_samples():
         assert torch.equal(given.read(ROWS), UNIT[ROWS])
         assert torch.equal(given.labels, labels)
         assert len(given) == 20
+        assert as_samples(given) is given
 
 
 def test_a_loader_over_a_dataset_is_read_on_demand_in_the_order_of_its_sampler():
@@ -433,6 +434,8 @@ def test_a_loader_over_a_dataset_is_read_on_demand_in_the_order_of_its_sampler()
         ((DataLoader(UNIT), None), "expected .image, label. pairs"),
         ((DataLoader(Rows(UNIT)), torch.zeros(20)), "images are a DataLoader with labels given apart"),
         (([],), "expected batches of"),
+        ((3,), r"cannot be read \(TypeError.*expected tensors, or batches"),
+        (([(UNIT, LABELS), (UNIT[:, :1], LABELS)],), r"cannot be read \(RuntimeError"),
         ((DataLoader(Rows([torch.rand(3, 4, 4), torch.rand(3, 5, 5)]), batch_size=1),), "images of different sizes"),
     ],
 )
