@@ -183,7 +183,7 @@ def make(tmp_path):
         return toml("benchmark.toml", text, read_benchmark)
 
     def cifar():
-        from sources.test_sources_data import python2_pickle  # noqa: PLC0415
+        from sources.test_sources_cifar import python2_pickle  # noqa: PLC0415
 
         flat = RNG.integers(0, 256, (3, 3072), dtype=np.uint8)
         folder = tmp_path / "cifar"
@@ -201,7 +201,7 @@ def make(tmp_path):
 
     def onnx():
         with quiet():
-            from sources.test_sources_libraries import network  # noqa: PLC0415
+            from sources.test_sources_onnx import network  # noqa: PLC0415
 
             from advfrontier.sources.extras import fit_torchvision  # noqa: PLC0415
 
