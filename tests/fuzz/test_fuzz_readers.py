@@ -152,11 +152,11 @@ def read_model(source):
     return read
 
 
-def read_shape(source):
+def read_weights(source):
     """Load a model; whether it takes the images of the original is another matter."""
 
     def read(path):
-        return type(load_model(source.format(path)))
+        return {name: value.numpy().tobytes() for name, value in load_model(source.format(path)).state_dict().items()}
 
     return read
 
@@ -183,7 +183,7 @@ def make(tmp_path):
         return toml("benchmark.toml", text, read_benchmark)
 
     def cifar():
-        from sources.test_sources_data import python2_pickle  # noqa: PLC0415
+        from sources.test_sources_cifar import python2_pickle  # noqa: PLC0415
 
         flat = RNG.integers(0, 256, (3, 3072), dtype=np.uint8)
         folder = tmp_path / "cifar"
@@ -201,7 +201,7 @@ def make(tmp_path):
 
     def onnx():
         with quiet():
-            from sources.test_sources_libraries import network  # noqa: PLC0415
+            from sources.test_sources_onnx import network  # noqa: PLC0415
 
             from advfrontier.sources.extras import fit_torchvision  # noqa: PLC0415
 
@@ -209,7 +209,7 @@ def make(tmp_path):
             library = pytest.importorskip("onnx")
             pytest.importorskip("onnx2torch")
         library.save(network(library), tmp_path / "net.onnx")
-        return Format(tmp_path / "net.onnx", read_shape("onnx:{}"), quick=20, exact=False)  # has no checksum
+        return Format(tmp_path / "net.onnx", read_weights("onnx:{}"), quick=20, exact=False)  # has no checksum
 
     def exported(name):
         pytest.importorskip("torch.export.pt2_archive", reason="the archives of torch.export.save need torch 2.9")
@@ -227,7 +227,7 @@ def make(tmp_path):
         "onnx": onnx,
         "pt2": lambda: Format(exported("net.pt2"), read_model("export:{}"), quick=20),
         "pt2 program": lambda: Format(
-            exported("program.pt2"), read_shape("export:{}"), mutate_archive, quick=15, exact=False
+            exported("program.pt2"), read_weights("export:{}"), mutate_archive, quick=15, exact=False
         ),
     }
 

@@ -8,58 +8,18 @@ import zipfile
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
+from sources.programs import BATCH, Net, altered, graph, program_with, save
 from torch import nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources import load_model
 
 pytest.importorskip("torch.export.pt2_archive", reason="the archives of torch.export.save need torch 2.9")
-BATCH = ({0: torch.export.Dim("batch")},)
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.norm, self.out = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Linear(4, 10)
-        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
-        self.register_buffer("mean", torch.full((1, 3, 1, 1), 0.4))
-        self.constant = torch.ones(1)
-
-    def forward(self, x):
-        x = F.gelu(self.norm(self.conv(x - self.mean)), approximate="tanh")
-        x = F.adaptive_avg_pool2d(F.max_pool2d(x, 2), 2).flatten(2).transpose(1, 2)
-        x = self.attention(x, x, x, need_weights=False)[0].mean(1)
-        return self.out(x.reshape(x.shape[0], -1)) + self.constant * torch.einsum("bi,bi->b", x, x)[:, None]
-
-
-def save(path, model=None, images=None, dynamic_shapes=BATCH):
-    torch.manual_seed(0)
-    program = torch.export.export(
-        (model or Net()).eval(), (torch.rand(2, 3, 8, 8) if images is None else images,), dynamic_shapes=dynamic_shapes
-    )
-    torch.export.save(program, path)
-    return path
 
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory):
     return save(tmp_path_factory.mktemp("export") / "net.pt2")
-
-
-def altered(source, target, change):
-    """Copy an archive with its entries changed: `change(name, content)` returns the new content, None to drop it."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        root = old.namelist()[0].partition("/")[0]
-        extra = change(None, None) or {}
-        for name in old.namelist():
-            short = name.partition("/")[2]
-            content = change(short, old.read(name))
-            if content is not None and short not in extra:
-                new.writestr(name, content)
-        for name, content in extra.items():
-            new.writestr(f"{root}/{name}", content)
-    return target
 
 
 def test_a_program_computes_what_its_model_does_at_any_batch_size(honest):
@@ -170,23 +130,6 @@ def test_compiled_code_is_refused(honest, tmp_path):
         load_model(f"export:{evil}")
 
 
-def program_with(honest, target, change):
-    """Change the program of an archive in place."""
-
-    def entry(name, content):
-        if name == "models/model.json":
-            program = json.loads(content)
-            change(program)
-            return json.dumps(program).encode()
-        return content
-
-    return altered(honest, target, entry)
-
-
-def graph(program):
-    return program["graph_module"]["graph"]
-
-
 def call(target, *arguments):
     inputs = [{"name": "", "arg": {"as_string": text}, "kind": 1} for text in arguments]
     return {
@@ -220,57 +163,6 @@ def test_operators_that_reach_beyond_tensors_are_refused(honest, tmp_path, paylo
         FrontierError, match=r"the operator .* could run code when it is loaded, or run forever: refused"
     ):
         load_model(f"export:{evil}")
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "__import__('pathlib').Path('{file}').touch()",
-        "Symbol('s0').__class__",
-        "(lambda: 1)()",
-        "[print(1) for i in range(3)][0]",
-        "FloorDiv('print(1)', 2)",
-        "eval('1')",
-        "s0.free_symbols",
-        "Symbol(",
-        "9**9**9",
-        "1<<99999999999",
-        "Pow(Integer(9), Pow(Integer(9), Integer(9)))",
-        "Pow(Pow(Integer(9), Integer(4)), Integer(4))",
-        "PowByNatural(Integer(9), Integer(387420489))",
-        "Pow(Integer(9), Mul(Integer(4), Integer(4), Integer(4), Integer(4), Integer(4), Integer(4), Integer(4)))",
-        "Pow(Integer(2), Symbol('s0', integer=True))",
-        "IntTrueDiv(Float(1, 1000000000), Integer(3))",
-        f"Integer({'9' * 4000})",
-        f"Integer(0x{'f' * 1000})",
-        f"{'Not(' * 400}Integer(1){')' * 400}",
-        f"Add({', '.join(f'Symbol({chr(97 + i)!r})' for i in range(20))})",
-        "Symbol('s0', **{{}})",
-        "Add(*Symbol('s0'))",
-        "-" * 1500 + "1",
-    ],
-)
-def test_shape_expressions_that_are_more_than_arithmetic_are_refused(honest, tmp_path, payload, expression):
-    def change(program):
-        sizes = graph(program)["tensor_values"]["x"]["sizes"]
-        sizes[0]["as_expr"]["expr_str"] = expression.format(file=payload.file)
-
-    with pytest.raises(
-        FrontierError, match=r"the expression .* could run code when it is loaded, or run forever: refused"
-    ):
-        load_model(f"export:{program_with(honest, tmp_path / 'e.pt2', change)}")
-
-
-def test_sizes_that_vary_are_computed(tmp_path):
-    class Varying(nn.Module):
-        def forward(self, x):
-            x = F.max_pool2d(F.max_pool2d(x, 2), 2, padding=1)
-            return x.mean((2, 3)) * x.shape[2] ** 2 + x.shape[3] / 2
-
-    sizes = ({0: torch.export.Dim("batch"), 2: torch.export.Dim("h", min=8), 3: torch.export.Dim("w", min=8)},)
-    model = load_model(f"export:{save(tmp_path / 'varying.pt2', Varying(), torch.rand(2, 3, 32, 32), sizes)}")
-    images = torch.rand(5, 3, 16, 20)
-    torch.testing.assert_close(model(images), Varying()(images))
 
 
 def test_archives_that_are_damaged_compressed_or_overlap_are_refused(honest, tmp_path):

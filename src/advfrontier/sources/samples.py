@@ -13,6 +13,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
+from advfrontier.sources.guards import refusing
 from advfrontier.sources.pixels import check_unit
 
 if TYPE_CHECKING:
@@ -57,12 +58,16 @@ def _read_chosen(read: Callable[[Tensor], Tensor], chosen: Tensor, rows: Tensor)
     return read(chosen[rows])
 
 
-def as_samples(images: Tensor | Iterable[Any], labels: Tensor | None = None, name: str = "tensors") -> Samples:
+def as_samples(
+    images: Samples | Tensor | Iterable[Any], labels: Tensor | None = None, name: str = "tensors"
+) -> Samples:
     """Make samples of tensors, of a DataLoader, or of any iterable of (images, labels) batches.
 
     A DataLoader over a map-style dataset is read on demand, in the order its sampler gives now; anything else is read
-    once and kept in memory.
+    once and kept in memory. Samples are returned as they are.
     """
+    if isinstance(images, Samples) and labels is None:
+        return images
     if isinstance(images, Tensor):
         if labels is None:
             raise FrontierError(f"{name}: images without labels: expected as_samples(images, labels)")
@@ -70,17 +75,18 @@ def as_samples(images: Tensor | Iterable[Any], labels: Tensor | None = None, nam
         return Samples(name, as_labels(labels, len(images), name), partial(torch.index_select, pixels, 0))
     if isinstance(images, np.ndarray) and isinstance(labels, np.ndarray):
         return as_samples(torch.from_numpy(images), torch.from_numpy(labels), name)
-    if labels is not None:
+    if labels is not None or isinstance(images, Samples):
         raise FrontierError(
             f"{name}: images are a {type(images).__name__} with labels given apart: expected tensors, arrays, or an "
             "iterable of (images, labels) batches"
         )
     if isinstance(images, DataLoader) and _can_be_indexed(images):
         return _from_dataset(images, name)
-    batches = list(images)
-    if not batches or not all(isinstance(b, (tuple, list)) and len(b) >= 2 for b in batches):
-        raise FrontierError(f"{name}: expected batches of (images, labels), at least one")
-    pixels, numbers = (torch.cat([torch.as_tensor(batch[k]).detach().cpu() for batch in batches]) for k in (0, 1))
+    with refusing(f"{name}: cannot be read", ": expected tensors, or batches of (images, labels)"):
+        batches = list(images)
+        if not batches or not all(isinstance(b, (tuple, list)) and len(b) >= 2 for b in batches):
+            raise FrontierError(f"{name}: expected batches of (images, labels), at least one")
+        pixels, numbers = (torch.cat([torch.as_tensor(batch[k]).detach().cpu() for batch in batches]) for k in (0, 1))
     return as_samples(pixels, numbers, name)
 
 

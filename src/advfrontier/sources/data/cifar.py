@@ -73,7 +73,7 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (CIFAR is no
     folder = existing_folder(spec.place, spec.text)
     folder = folder / kind.folder if (folder / kind.folder).is_dir() else folder
     files = tuple(
-        existing_file(folder / name, spec.text).resolve()
+        existing_file(folder / name, spec.text).absolute()
         for name in kind.files[spec.option("split", choices=("test", "train"), default="test")]
     )
     batches = [read_batch(file) for file in files]
