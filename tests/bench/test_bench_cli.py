@@ -12,10 +12,11 @@ from advfrontier.cli import main
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.frontier import aoi, contributions
 from advfrontier.pool import Ensemble
+from advfrontier.record import folder_name
 from advfrontier.sources import load_data
 
 FEW = ["--data", "fashion-mnist", "--samples", "8", "--workers", "0"]
-PLAIN = FILE.replace("/", "-").strip("-") + "-plain"
+PLAIN = folder_name(f"{FILE}:plain")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import advfrontier.report.benchmark_figures as figures
 from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench import Results, model_tables, norm_results
 from advfrontier.bench.benchmark import BenchmarkModel
+from advfrontier.flags import Flag, Kind
 from advfrontier.pool import paper_ensemble
 from advfrontier.report.benchmark import results_json, results_markdown, write_results
 
@@ -33,7 +34,7 @@ HEADINGS = (
 )
 
 
-def model(name, source=None, *, split="train", batch=50, baseline_batch=50, **more):
+def model(name, source="zoo:F1", *, split="train", batch=50, baseline_batch=50, **more):
     return BenchmarkModel(
         id=name, source=source, data="d", split=split, batch=batch, baseline_batch=baseline_batch, **more
     )
@@ -63,7 +64,7 @@ def made():
                     "train" if k < 2 else "held-out",
                     tiers,
                     known=known if norm == "L2" else None,
-                    doubts=["the model is random"] if k == 3 else (),
+                    doubts=[Flag(Kind.RANDOM, "the model is random")] if k == 3 else (),
                 )
             )
         ensembles = {budget: paper_ensemble(f"paper-{budget // 1000}k", norm) for budget in BUDGETS}

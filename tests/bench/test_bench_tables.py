@@ -10,6 +10,7 @@ from advfrontier.bench.group import ModelGroup
 from advfrontier.bench.results import Results
 from advfrontier.bench.subject import Subject, growth_grid, holds, reduce_traces
 from advfrontier.errors import FrontierError
+from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Curve, Trajectories, allocate, aoi, rank_stability
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
 from advfrontier.frontier.measure import Measure
@@ -248,7 +249,12 @@ def test_nothing_is_rejected_where_curves_cross():
 
 def test_models_in_doubt_are_bracketed_and_last_and_a_pool_of_them_has_no_doi():
     fine = subject("fine", "train", {10: [1.0, 2.0], 20: [1.0, 2.0]})
-    masked = subject("masked", "train", {10: [9.0, 9.0], 20: [9.0, 9.0]}, doubts=["the margin has no gradient"])
+    masked = subject(
+        "masked",
+        "train",
+        {10: [9.0, 9.0], 20: [9.0, 9.0]},
+        doubts=[Flag(Kind.ZERO_GRADIENTS, "the margin has no gradient")],
+    )
     group, tables = group_of([masked, fine])
     first, last = tables["doi"].records()
     assert (first["model"], first["rank"], first["20"]) == ("fine", 1, 1.0)
@@ -362,10 +368,13 @@ def known_at(radii, accuracies):
 
 def test_models_are_listed_with_their_rank_in_every_norm():
     ensembles = {20: paper_ensemble("paper-4k", "L2")}
-    first = [subject("a", "train", {20: [1.0, 0.0]}), subject("b", "held-out", {20: [2.0, 3.0]}, doubts=["random"])]
+    first = [
+        subject("a", "train", {20: [1.0, 0.0]}),
+        subject("b", "held-out", {20: [2.0, 3.0]}, doubts=[Flag(Kind.RANDOM, "random")]),
+    ]
     second = [subject("a", "train", {20: [5.0, 0.0]}), subject("b", "held-out", {20: [2.0, 3.0]})]
     models = tuple(
-        BenchmarkModel(id=name, source=None, data="d", split=split, batch=5, baseline_batch=5)
+        BenchmarkModel(id=name, source="zoo:F1", data="d", split=split, batch=5, baseline_batch=5)
         for name, split in (("a", "train"), ("b", "held-out"), ("c", "train"))
     )
     norms = {"L1": norm_results("L1", first, ensembles), "L2": norm_results("L2", second[:1], ensembles)}
@@ -377,7 +386,10 @@ def test_models_are_listed_with_their_rank_in_every_norm():
 
 def test_mean_doi_is_over_the_norms_in_which_a_model_is_trusted():
     ensembles = {20: paper_ensemble("paper-4k", "L2")}
-    first = [subject("a", "train", {20: [1.0, 1.0]}), subject("b", "train", {20: [2.0, 3.0]}, doubts=["random"])]
+    first = [
+        subject("a", "train", {20: [1.0, 1.0]}),
+        subject("b", "train", {20: [2.0, 3.0]}, doubts=[Flag(Kind.RANDOM, "random")]),
+    ]
     second = [subject("a", "train", {20: [1.0, 3.0]}), subject("b", "train", {20: [4.0, 4.0]})]
     norms = {"L1": norm_results("L1", first, ensembles), "L2": norm_results("L2", second, ensembles)}
     assert Results("x", (20,), norms).mean_dois() == {"b": 1.0, "a": 0.75}

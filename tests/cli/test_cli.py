@@ -37,7 +37,7 @@ def test_a_whole_path(folder, run, evaluate, capsys):
     assert len(Path("table.csv").read_text().splitlines()) == 1 + 2 * 2 + 2
 
     before = Evaluation.load("runs/a/L2")
-    assert run("extend", "runs/a", "--queries", "500", "--workers", "0", "--no-report") == 0
+    assert run("extend", "runs/a", "--model", "nets.py:net", "--queries", "500", "--workers", "0", "--no-report") == 0
     after = Evaluation.load("runs/a/L2")
     assert after.ensemble.total == 500
     assert after.counts["attack"] == 8 * 500
@@ -51,7 +51,7 @@ def test_the_same_command_again_goes_on(folder, evaluate, capsys):
     words = ["nets.py:net", "--data", "npz:data.npz", "--queries", "100", "--no-report"]
     assert evaluate(*words) == 0
     first = capsys.readouterr().out
-    victim = next(Path("runs/nets.py-net/Linf/units").rglob("*.safetensors"))
+    victim = next(Path("runs/nets.py+net/Linf/units").rglob("*.safetensors"))
     kept = {path: path.stat().st_mtime_ns for path in Path("runs").rglob("*.safetensors") if path != victim}
     victim.unlink()
     assert evaluate(*words) == 0
@@ -146,7 +146,7 @@ def test_the_command_is_kept_and_threads_are_given_back(folder, monkeypatch):
     torch.set_num_threads(3)
     try:
         main()
-        found = Evaluation.load("runs/nets.py-net/Linf")
+        found = Evaluation.load("runs/nets.py+net/Linf")
         assert (found.command, found.record["threads"]) == (" ".join(words), 1)
         assert torch.get_num_threads() == 3
     finally:

@@ -24,7 +24,7 @@ def units():
 def test_an_interrupted_extend_goes_on(folder, run, evaluate, capsys):
     assert evaluate("nets.py:net", "--norm", "L2", "--batch-size", "1", "-o", "a", "--no-report") == 0
     before = units()
-    words = ["extend", "a", "--queries", "900", "--workers", "0", "--no-report"]
+    words = ["extend", "a", "--model", "nets.py:net", "--queries", "900", "--workers", "0", "--no-report"]
     command = [sys.executable, "-c", PROGRAM, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
         while units() == before and process.poll() is None:

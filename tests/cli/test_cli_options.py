@@ -75,7 +75,9 @@ def test_extend_works_as_the_record_says(folder, run, evaluate, monkeypatch):
     monkeypatch.setattr("advfrontier.cli.evaluating.find_device", lambda _: None)
     monkeypatch.setattr("advfrontier.cli.evaluating.show_evaluations", lambda *_: None)
     asked = []
-    monkeypatch.setattr(Evaluation, "extend", lambda _, ensemble, **more: asked.append((ensemble, more["workers"])))
+    monkeypatch.setattr(
+        Evaluation, "extend", lambda _, ensemble, **more: asked.append((ensemble, more["machine"].workers))
+    )
     path = Path("a/Linf/record.json")
     record = json.loads(path.read_text())
     for device, threads in (("cpu", 1), ("cpu", 4), ("cuda", 1), ("mps", 1)):

@@ -31,7 +31,7 @@ def test_all_that_a_command_writes_goes_to_an_address(folder, memory, run, evalu
     assert memory["/bucket/mine/L2.csv"].getvalue().startswith(b"sample,label,")
 
     memory.pop("/bucket/mine/report.html")
-    assert run("extend", ADDRESS, "--queries", "200", "--workers", "0") == 0
+    assert run("extend", ADDRESS, "--model", "nets.py:net", "--queries", "200", "--workers", "0") == 0
     assert Evaluation.load(f"{ADDRESS}/L2").ensemble.total == 200
     assert "/bucket/mine/report.html" in memory
 
@@ -53,7 +53,7 @@ def test_figures_go_to_an_address(folder, memory, run, evaluate):
 def test_a_local_address_is_the_local_folder(folder, run, evaluate, capsys):
     address = f"file://{folder}/z"
     assert evaluate("nets.py:net", "-o", address) == 0
-    assert run("extend", address, "--queries", "200", "--workers", "0") == 0
+    assert run("extend", address, "--model", "nets.py:net", "--queries", "200", "--workers", "0") == 0
     assert f"report: {address}/report.html" in capsys.readouterr().out
     assert Evaluation.load("z/Linf").ensemble.total == 200
     assert isinstance(open_folder(address), LocalFolder)  # which renames: a reader never sees half a file

@@ -213,9 +213,10 @@ def test_a_file_that_somebody_else_wrote_is_not_replaced(tmp_path):
     write_file(tmp_path / "own.html", b"<new>", mark=b"<new")
     write_file(tmp_path / "own.html", b"<newer>", mark=b"<new")
     assert (tmp_path / "own.html").read_bytes() == b"<newer>"
-    (tmp_path / "link.html").symlink_to(tmp_path / "own.html")
-    with pytest.raises(FrontierError, match="is a link"):
-        write_file(tmp_path / "link.html", b"x")
+    (tmp_path / "record").mkdir()
+    (tmp_path / "record" / "link.html").symlink_to(tmp_path / "own.html")
+    with pytest.raises(FrontierError, match="is a link to another folder"):
+        write_file(tmp_path / "record" / "link.html", b"x")
     assert (tmp_path / "own.html").read_bytes() == b"<newer>"
 
 

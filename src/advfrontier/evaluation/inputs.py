@@ -42,7 +42,7 @@ def as_data(images: Tensor | Samples | Iterable[Any] | str, labels: Tensor | Non
 def as_terms(norm: str, *, seed: int, batch_size: int, machine: Machine) -> Terms:
     """What decides the bits of a record."""
     if batch_size < 1:
-        raise FrontierError(f"batch_size is {batch_size}: expected at least 1")
+        raise FrontierError(f"a batch size of {batch_size}: expected at least 1")
     return Terms.model_validate(
         {
             "norm": norm_name(norm),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import BinaryIO
 
+_WRITTEN = {":": "+", "/": "~"}  # in names of folders; neither of the two is kept as it is
 _ASIDE = re.compile(r"\..+\.advfrontier-\d+-[0-9a-f]{8}")  # what a file is called while it is being written
 
 
@@ -197,12 +198,16 @@ def below(folder: str | PathLike[str], *names: str) -> str:
 
 
 def folder_name(name: str) -> str:
-    """A folder for a model of this name: other names have other folders, and none is `.` or `..`.
+    """A folder for a model of this name: `zoo+F3` for `zoo:F3`. Other names have other folders, and none is `.` or `..`.
 
     What a folder name cannot hold everywhere is written as `%` and its number, as addresses do.
     """
-    safe = "".join(c if c.isalnum() or c in "-_." else "".join(f"%{b:02x}" for b in c.encode()) for c in name)
+    safe = "".join(c if c.isalnum() or c in "-_." else _WRITTEN.get(c, _escaped(c)) for c in name)
     return safe if safe.strip(".") else "%2e" * len(safe) or "%"
+
+
+def _escaped(letter: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in letter.encode())
 
 
 def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") -> str:
@@ -221,15 +226,17 @@ def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") 
         return text
     check_writable(target, mark)
     target.parent.mkdir(parents=True, exist_ok=True)
-    _write_aside(target, content)
+    _write_aside(target.resolve(), content)  # renaming would replace a link, not the file it leads to
     return text
 
 
 def check_writable(path: str | PathLike[str], mark: bytes = b"") -> None:
-    """Refuse a path that is a link, or a file that somebody else wrote: one that does not hold the mark."""
+    """Refuse a link that leads out of its folder, and a file that somebody else wrote: one without the mark."""
     target = Path(path).absolute()
-    if target.is_symlink():
-        raise FrontierError(f"{target} is a link: expected a file or nothing there; remove it, or name another file")
+    if target.is_symlink() and target.resolve().parent != target.parent.resolve():
+        raise FrontierError(
+            f"{target} is a link to another folder: expected a file or nothing there; remove it, or name another file"
+        )
     if mark and target.is_file() and mark not in target.read_bytes():
         raise FrontierError(f"{target} was not written by advfrontier: move it away, or name another file")
 
