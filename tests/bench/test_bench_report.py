@@ -34,7 +34,8 @@ HEADINGS = (
 )
 
 
-def model(name, source="zoo:F1", *, split="train", batch=50, baseline_batch=50, **more):
+def model(name, source=None, *, split="train", batch=50, baseline_batch=50, **more):
+    more |= {} if source else {"origin": "by hand"}
     return BenchmarkModel(
         id=name, source=source, data="d", split=split, batch=batch, baseline_batch=baseline_batch, **more
     )

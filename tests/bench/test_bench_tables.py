@@ -36,6 +36,9 @@ BUDGETS = (1000, 2000)
 LEVELS = (250, 500, 750, 1000)
 RUNS = ("fmn", "fmn:restart1", "fmn:target1", "ddn", "alma")
 
+NO_GRADIENT = Flag(Kind.ZERO_GRADIENTS, "the margin has no gradient")
+RANDOM = Flag(Kind.RANDOM, "random")
+
 
 def traced(seed, *, robust=1.0, samples=60):
     """Trajectories of one model; `robust` scales its distances."""
@@ -370,7 +373,7 @@ def test_models_are_listed_with_their_rank_in_every_norm():
     ensembles = {20: paper_ensemble("paper-4k", "L2")}
     first = [
         subject("a", "train", {20: [1.0, 0.0]}),
-        subject("b", "held-out", {20: [2.0, 3.0]}, doubts=[Flag(Kind.RANDOM, "random")]),
+        subject("b", "held-out", {20: [2.0, 3.0]}, doubts=[RANDOM]),
     ]
     second = [subject("a", "train", {20: [5.0, 0.0]}), subject("b", "held-out", {20: [2.0, 3.0]})]
     models = tuple(
@@ -388,7 +391,7 @@ def test_mean_doi_is_over_the_norms_in_which_a_model_is_trusted():
     ensembles = {20: paper_ensemble("paper-4k", "L2")}
     first = [
         subject("a", "train", {20: [1.0, 1.0]}),
-        subject("b", "train", {20: [2.0, 3.0]}, doubts=[Flag(Kind.RANDOM, "random")]),
+        subject("b", "train", {20: [2.0, 3.0]}, doubts=[RANDOM]),
     ]
     second = [subject("a", "train", {20: [1.0, 3.0]}), subject("b", "train", {20: [4.0, 4.0]})]
     norms = {"L1": norm_results("L1", first, ensembles), "L2": norm_results("L2", second, ensembles)}

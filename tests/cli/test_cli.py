@@ -147,7 +147,7 @@ def test_the_command_is_kept_and_threads_are_given_back(folder, monkeypatch):
     try:
         main()
         found = Evaluation.load("runs/nets.py+net/Linf")
-        assert (found.command, found.record["threads"]) == (" ".join(words), 1)
+        assert (found.commands[-1], found.record.header.terms.threads) == (" ".join(words), 1)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)

@@ -1,10 +1,8 @@
 """Options: what they mean, that each is explained, and that none is taken and then ignored."""
 
-import json
 import subprocess
 import sys
 from inspect import getdoc
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +13,7 @@ from advfrontier.cli import options
 from advfrontier.cli.app import COMMANDS, app
 from advfrontier.cli.options import Budget, Machine, Workers, norms
 from advfrontier.errors import FrontierError
+from advfrontier.record import Terms
 
 
 def test_norms():
@@ -67,21 +66,21 @@ def test_a_device_that_is_not_there(folder, run, capsys):
         assert said.count("\n") == 1
 
 
-def test_extend_works_as_the_record_says(folder, run, evaluate, monkeypatch):
+def test_extend_works_as_the_record_says(run, monkeypatch):
     """The workers follow from the device and the threads of the record, not from options it would have to ignore."""
-    assert evaluate("nets.py:net", "-o", "a", "--no-report") == 0
     monkeypatch.setattr(options, "cores", lambda: 8)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr("advfrontier.cli.evaluating.find_device", lambda _: None)
     monkeypatch.setattr("advfrontier.cli.evaluating.show_evaluations", lambda *_: None)
     asked = []
-    monkeypatch.setattr(
-        Evaluation, "extend", lambda _, ensemble, **more: asked.append((ensemble, more["machine"].workers))
-    )
-    path = Path("a/Linf/record.json")
-    record = json.loads(path.read_text())
+
+    def found(device, threads):
+        header = SimpleNamespace(terms=Terms(norm="Linf", device=device, threads=threads))
+        extend = lambda far, **more: asked.append((far, more["machine"].workers))  # noqa: E731
+        return [SimpleNamespace(record=SimpleNamespace(header=header), extend=extend)]
+
     for device, threads in (("cpu", 1), ("cpu", 4), ("cuda", 1), ("mps", 1)):
-        path.write_text(json.dumps({**record, "device": device, "threads": threads}))
+        monkeypatch.setattr("advfrontier.cli.evaluating.find_evaluations", lambda _, d=device, t=threads: found(d, t))
         assert run("extend", "a", "--queries", "200", "--no-report") == 0
     assert asked == [(200, 8), (200, 2), (200, 0), (200, 0)]
 

@@ -38,7 +38,7 @@ class Terminal(io.StringIO):
 
 
 def test_text_lines_up_and_ends_with_the_notes():
-    title, headings, rule, *rows, note = as_text(TABLE).splitlines()
+    title, _, headings, rule, *rows, _, note = as_text(TABLE).splitlines()
     assert (title, note) == ("Cells", "a note")
     assert headings.split() == ["ℓ2", "source", "norm", "DOI", "(%)", "AOI", "(%)", "matched", "disk"]
     assert rows[0].split() == ["a|b", "zoo:F1", "ℓ2", "50.0", "98.00", "[90.00–110.00]", "3/13", "2.5", "MB"]
@@ -77,7 +77,7 @@ def test_latex_escapes_names_and_sets_strong_cells_bold():
     assert r"c\_d & -- & $\ell$$\infty$ & (136.7) & \textbf{50.00} & 4 & 1 kB \\" in lines
 
 
-def test_a_terminal_gets_a_drawn_table_and_a_narrow_one_plain_text(monkeypatch):
+def test_a_terminal_gets_a_drawn_table_and_a_narrow_one_a_figure_a_line(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     wide = Terminal()
     print_tables(TABLE, TABLE, stream=wide)
@@ -86,7 +86,9 @@ def test_a_terminal_gets_a_drawn_table_and_a_narrow_one_plain_text(monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     narrow = Terminal()
     print_tables(TABLE, stream=narrow)
-    assert narrow.getvalue() == as_text(TABLE) + "\n"
+    lines = [line.split() for line in narrow.getvalue().splitlines()]
+    assert ["DOI", "(%)", "(136.7)"] in lines
+    assert ["matched", "3/13"] in lines
 
 
 def test_stacked_tables_say_which_row_is_from_which():

@@ -150,10 +150,9 @@ def _reach(record: Record, model: Model, wanted: Ensemble, machine: Machine, *, 
         keep_state=machine.keep_state and header.keep_state,
         note={"ensemble": stored, "keep_state": machine.keep_state and header.keep_state},
     )
-    work_to_do = bool(job.missing(record))
     ready = drive(record, job, machine, progress=progress)
-    record.change(lambda _: {"finished": stored})
-    if work_to_do:
+    if header.finished != stored:
+        record.change(lambda _: {"finished": stored})
         _try_noise(Evaluation(record, ready), model)
     return Evaluation(record, ready)
 

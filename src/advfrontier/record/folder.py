@@ -198,7 +198,7 @@ def below(folder: str | PathLike[str], *names: str) -> str:
 
 
 def folder_name(name: str) -> str:
-    """A folder for a model of this name: `zoo+F3` for `zoo:F3`. Other names have other folders, and none is `.` or `..`.
+    """A folder for a model of this name, `zoo+F3` for `zoo:F3`; other names have others, and none is `.` or `..`.
 
     What a folder name cannot hold everywhere is written as `%` and its number, as addresses do.
     """
