@@ -58,7 +58,7 @@ def test_what_comes_back(problem, evaluation):
     assert np.isfinite(evaluation.distances).all()
     assert set(evaluation.winners) <= {*SMALL.runs, None}
     assert evaluation.queries.tolist() == [0 if row == 4 else SMALL.total for row in range(11)]
-    assert evaluation.counts == {"checks": 11 * 4 + 6, "setup": 22, "attack": 10 * SMALL.total, "verification": 50}
+    assert evaluation.counts == {"checks": 11 * 8 + 6, "setup": 22, "attack": 10 * SMALL.total, "verification": 50}
     assert torch.equal(evaluation.originals, images)
     points = evaluation.adversarials
     assert points.min() >= 0
