@@ -204,3 +204,11 @@ def test_a_model_that_writes_to_its_input_moves_no_point(task):
     expected = run_callable(gradient_steps, net, images, labels, name="ascent", norm="Linf", queries=60)
     assert np.array_equal(found.traces.distances, expected.traces.distances)
     assert torch.equal(found.points, expected.points)
+
+
+def test_a_model_that_is_always_wrong_is_not_attacked(task):
+    model, images, labels = task
+    labels = (model(images).argmax(1) + 1) % 10
+    found = run_callable(gradient_steps, model, images, labels, name="ascent", norm="L2", queries=20)
+    assert (found.traces.distances == 0).all()
+    assert found.traces.counts == {"checks": 0, "setup": 6, "attack": 0, "verification": 0}

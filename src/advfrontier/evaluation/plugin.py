@@ -33,7 +33,7 @@ from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -77,39 +77,48 @@ def run_callable(
     """
     images, labels = plain_data(images, labels)
     images, seed = images.float(), int(seed)
-    Run.parse(name)
-    if queries % CHECKPOINT or queries < CHECKPOINT:
-        raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}")
+    _check(name, queries)
     threat, ids = get_norm(norm), sample_ids(images.numpy())
     distances = np.zeros((queries // CHECKPOINT, len(images)))
     points, doubts = images.clone(), Counter[tuple[Kind, str]]()
     with Oracle(model, device=device) as oracle:
         clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=False)
         attacked = clean.correct.nonzero().squeeze(1)
-        waiting = list(torch.split(attacked, 1 if alone else batch_size))
+
+        def watched(rows: Tensor) -> _Watched:
+            return _Watched(oracle, images[rows], labels[rows], clean.rows(rows), norm=threat, queries=queries)
+
         with Progress(len(attacked), unit="samples") if progress else Silent() as bar:
             bar.show(name)
-            while waiting:
-                rows = waiting.pop(0)
-                watch = _Watched(oracle, images[rows], labels[rows], clean.rows(rows), norm=threat, queries=queries)
-                if not watch.survived(attack, seed):
-                    waiting = list(torch.split(torch.cat((rows, *waiting)), 1))
-                    continue
+            for rows, watch in _batches(attack, attacked, 1 if alone else batch_size, watched, seed):
                 distances[:, rows.numpy()] = watch.trajectory()
                 points[rows] = watch.points.cpu()
                 doubts += watch.doubts()
                 bar.advance(len(rows))
     flags = [Flag(kind, f"{name}: {count} {what}") for (kind, what), count in doubts.items()]
-    traces = Traces(
-        norm=threat.name,
-        runs=(name,),
-        queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
-        distances=distances[None],
-        samples=sample_names(ids),
-        flags=tuple(flag.text for flag in flags),
-        counts=oracle.counts.as_dict(),
-    )
+    steps, told = np.arange(CHECKPOINT, queries + 1, CHECKPOINT), tuple(flag.text for flag in flags)
+    traces = Traces((name,), steps, distances[None], sample_names(ids), threat.name, told, oracle.counts.as_dict())
     return Found(traces, points)
+
+
+def _check(name: str, queries: int) -> None:
+    Run.parse(name)
+    if queries % CHECKPOINT or queries < CHECKPOINT:
+        raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}")
+
+
+def _batches(
+    attack: Attack, attacked: Tensor, size: int, watched: Callable[[Tensor], _Watched], seed: int
+) -> Iterator[tuple[Tensor, _Watched]]:
+    """Run the attack on so many samples at a time, or on each alone from where their rows cannot be told apart."""
+    waiting = list(torch.split(attacked, size)) if len(attacked) else []
+    while waiting:
+        rows = waiting.pop(0)
+        watch = watched(rows)
+        if watch.survived(attack, seed):
+            yield rows, watch
+        else:
+            waiting = list(torch.split(torch.cat((rows, *waiting)), 1))
 
 
 class _Spent(BaseException):
