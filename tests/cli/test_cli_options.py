@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from inspect import getdoc
+from types import SimpleNamespace
 
 import pytest
 import torch

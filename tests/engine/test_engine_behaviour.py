@@ -118,10 +118,11 @@ def test_unbreakable_models_are_flagged(logits):
     images = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     traces = trace(Answering(logits), images, torch.zeros(3, dtype=torch.long), norm="L2", queries=20)
     assert (traces.distances == torch.inf).all()
+    told = [flag.text for flag in traces.flags]
     runs = "pdpgd, pdpgd:restart1, pdpgd:restart2 and 50 other runs"
-    assert f"{runs}: up to 3 samples had no gradient on most steps" in traces.flags
+    assert f"{runs}: up to 3 samples had no gradient on most steps" in told
     not_finite = f"{runs}: up to 3 samples had logits or gradients that are not finite"
-    assert (not_finite in traces.flags) == (logits is poisoned)
+    assert (not_finite in told) == (logits is poisoned)
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])

@@ -5,7 +5,7 @@ import torch
 from support.models import Watch, samples, tanh_mlp
 from support.runs import Bench, catalogue, complete, same, small
 
-from advfrontier import trace
+from advfrontier import Machine, trace
 from advfrontier.engine import Oracle, advance, check_model, clean_pass, verify
 from advfrontier.pool import CATALOGUE, Run
 from advfrontier.threat.norms import get_norm
@@ -83,7 +83,7 @@ def test_traces_tell_what_the_hooks_saw(pack):
     model, images, labels, watch = watched(9)
     labels[[0, 5]] = (labels[[0, 5]] + 1) % 10  # two are misclassified anyway
     runs = ["fmn", "fmn:restart2", "square_min", "apgd_min-dlr:target3"]
-    traces = trace(model, images, labels, norm="Linf", runs=runs, queries=30, batch_size=4, pack=pack)
+    traces = trace(model, images, labels, norm="Linf", runs=runs, queries=30, batch_size=4, machine=Machine(pack=pack))
     assert traces.counts["setup"] == 2 * 9
     assert traces.counts["attack"] == 30 * 7 * len(runs)
     assert traces.counts["verification"] == (traces.distances[:, -1, [1, 2, 3, 4, 6, 7, 8]] < torch.inf).sum()

@@ -81,7 +81,7 @@ def test_honest_nets_are_beaten_by_nobody_and_dishonest_ones_are(name, fashion):
         flag = beaten(found[:2].min(0), found[2])
         assert (flag and flag.kind) == expected
         with Oracle(model) as oracle:
-            flag = noise_check(oracle, *fashion, found[:2].min(0), "Linf", 42)
+            flag = noise_check(oracle, *fashion, found[:2].min(0), norm="Linf", seed=42)
         assert (flag and flag.kind) == expected
 
 
@@ -92,18 +92,18 @@ def test_noise_never_breaks_distances_that_are_right_and_breaks_those_that_are_f
     found = trace(net, *fashion, norm=norm, runs=[run], queries=400).frontier()
     assert np.isfinite(found).all()
     with Oracle(net) as oracle:
-        assert noise_check(oracle, *fashion, found, norm, 42) is None
-        flag = noise_check(oracle, *fashion, 30 * found, norm, 42)
+        assert noise_check(oracle, *fashion, found, norm=norm, seed=42) is None
+        flag = noise_check(oracle, *fashion, 30 * found, norm=norm, seed=42)
         assert flag.kind == Kind.BEATEN
-        assert noise_check(oracle, *fashion, 30 * found, norm, 42) == flag
-        assert noise_check(oracle, *fashion, 30 * found, norm, 42, batch_size=7) == flag
+        assert noise_check(oracle, *fashion, 30 * found, norm=norm, seed=42) == flag
+        assert noise_check(oracle, *fashion, 30 * found, norm=norm, seed=42, batch_size=7) == flag
 
 
 def test_noise_tells_of_samples_never_broken():
     model = conv_net((1, 8, 8), seed=1)
     images, labels = samples(model, 12, (1, 8, 8), seed=1)
     with Oracle(model) as oracle:
-        flag = noise_check(oracle, images, labels, np.full(12, INF), "Linf", 0)
+        flag = noise_check(oracle, images, labels, np.full(12, INF), norm="Linf", seed=0)
     assert "of 12 samples" in flag.text
 
 
@@ -112,8 +112,8 @@ def test_what_noise_costs():
     images, labels = samples(model, 9, seed=3)
     watch = Watch.on(model)
     with Oracle(model) as oracle:
-        assert noise_check(oracle, images, labels, np.zeros(9), "L2", 0) is None
+        assert noise_check(oracle, images, labels, np.zeros(9), norm="L2", seed=0) is None
         assert watch.total == 0
-        noise_check(oracle, images, labels, np.array([0, 0, INF, 1e-3, 1, 1, 1, 1, 1]), "L2", 0, batch_size=4)
+        noise_check(oracle, images, labels, np.array([0, 0, INF, 1e-3, 1, 1, 1, 1, 1]), norm="L2", seed=0, batch_size=4)
         assert watch.total == watch.forward == oracle.counts.verification == 4 * 7
     assert oracle.counts.attack == oracle.counts.checks == 0

@@ -96,7 +96,7 @@ def test_extending_equals_running_at_once_and_repeats_no_query(problem, tmp_path
     spent = short.counts
     assert watch.total == sum(spent.values())
     assert spent["attack"] == 10 * LARGER.total
-    assert watch.total - first == 10 * (LARGER.total - SMALL.total) + spent["verification"] - 50
+    assert watch.total - first == 10 * (LARGER.total - SMALL.total) + spent["verification"] - 90
     long = evaluate(model, images, labels, norm="L2", ensemble=LARGER, batch_size=4)
     same(short, long)
     same(Evaluation.load(tmp_path / "a"), long)

@@ -119,7 +119,7 @@ def test_rows_that_cannot_be_told_apart_are_run_one_sample_at_a_time(task, attac
 def test_a_point_outside_the_box_counts_for_nothing(task):
     found = run_callable(lambda _model, x, _y: x + 40 * torch.sign(x - 0.5), *task, name="far", norm="L2")
     assert np.isinf(found.traces.frontier()[[0, 1, 3, 4, 5]]).all()
-    assert "outside [0, 1]" in found.traces.flags[0]
+    assert "outside [0, 1]" in found.traces.flags[0].text
 
 
 def test_it_joins_the_pool(task):
@@ -189,7 +189,7 @@ def test_points_that_cannot_be_moved_to_count_are_flagged(floor, queries):
     found = run_callable(spending, Ramp(floor), DARK, zeros, name="edge", norm="L2", queries=queries)
     assert np.isinf(found.traces.frontier()).all()
     (flag,) = found.traces.flags
-    assert flag == "edge: 5 samples have a point, nearer than any that counts, misclassified by rounding only"
+    assert flag.text == "edge: 5 samples have a point, nearer than any that counts, misclassified by rounding only"
 
 
 def test_a_model_that_writes_to_its_input_moves_no_point(task):
@@ -204,3 +204,11 @@ def test_a_model_that_writes_to_its_input_moves_no_point(task):
     expected = run_callable(gradient_steps, net, images, labels, name="ascent", norm="Linf", queries=60)
     assert np.array_equal(found.traces.distances, expected.traces.distances)
     assert torch.equal(found.points, expected.points)
+
+
+def test_a_model_that_is_always_wrong_is_not_attacked(task):
+    model, images, labels = task
+    labels = (model(images).argmax(1) + 1) % 10
+    found = run_callable(gradient_steps, model, images, labels, name="ascent", norm="L2", queries=20)
+    assert (found.traces.distances == 0).all()
+    assert found.traces.counts == {"checks": 0, "setup": 6, "attack": 0, "verification": 0}

@@ -52,6 +52,6 @@ def test_trace_reports_to_stderr_and_only_when_asked(clock, capsys):
     trace(model, images, labels, norm="L2", runs=["fmn", "ddn"], queries=100, progress=True)
     out = capsys.readouterr()
     assert out.out == ""
-    assert re.search(r"^(fmn|ddn): \d+ of 600 queries \(\d+%\), 6/s, about \d+ s left$", out.err, re.MULTILINE)
+    assert re.search(r"^L2 (fmn|ddn).*: \d+ of 600 queries \(\d+%\), 6/s, about \d+ s left$", out.err, re.MULTILINE)
     trace(model, images, labels, norm="L2", runs=["fmn"], queries=100)
     assert capsys.readouterr() == ("", "")

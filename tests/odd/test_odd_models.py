@@ -42,7 +42,7 @@ def test_right(name):
 def test_flagged(name):
     odd = FLAGGED[name]
     traces = distances(odd.make(), odd.run)
-    assert [flag for flag in traces.flags if re.search(odd.flagged, flag)]
+    assert [flag for flag in traces.flags if re.search(odd.flagged, flag.text)]
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -70,7 +70,7 @@ def test_the_mode_of_the_caller_does_not_matter(mode):
 def test_int8_layers_can_be_attacked_without_gradients():
     """Their scale is that of the batch."""
     traces = distances(int8(), "square_min")
-    assert [flag for flag in traces.flags if "other images of the batch" in flag] == list(traces.flags)
+    assert [flag for flag in traces.flags if "other images of the batch" in flag.text] == list(traces.flags)
     assert np.allclose(traces.frontier(), honest("square_min").frontier(), rtol=0.5)
 
 

@@ -93,7 +93,7 @@ def attack_at(
         raise FrontierError(f"a radius of {radius}: expected one that is finite and above 0")
     began, attack = time.monotonic(), _autoattack()
     with Oracle(model, device=device) as oracle:
-        ledger = _Ledger(oracle.model, images.float(), labels.long())
+        ledger = _Ledger(oracle.answer, images.float(), labels.long())
         points, predictions, warned = _attacked(
             attack, ledger, norm=check_norm(norm), radius=radius, seed=seed, batch_size=batch_size, device=oracle.device
         )

@@ -25,7 +25,7 @@ from advfrontier.pool import CHECKPOINT
 from advfrontier.threat.losses import margin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -37,6 +37,20 @@ if TYPE_CHECKING:
 # How much farther from the image a point is moved that is misclassified by no more than rounding: a hundred times what
 # a margin of the size of the logits needs.
 _OUTWARD = 1e-3
+
+
+def watched_batches(
+    attack: Attack, attacked: Tensor, size: int, watched: Callable[[Tensor], Watched], seed: int
+) -> Iterator[tuple[Tensor, Watched]]:
+    """Run the attack on so many samples at a time, or on each alone from where their rows cannot be told apart."""
+    waiting = list(torch.split(attacked, size)) if len(attacked) else []
+    while waiting:
+        rows = waiting.pop(0)
+        watch = watched(rows)
+        if watch.survived(attack, seed):
+            yield rows, watch
+        else:
+            waiting = list(torch.split(torch.cat((rows, *waiting)), 1))
 
 
 class _Spent(BaseException):

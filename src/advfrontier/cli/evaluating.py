@@ -54,6 +54,7 @@ def evaluate_command(
     ensemble = budget.chosen()
     output.check()
     folder = out or below("runs", folder_name(name or model))
+    output.check_report(folder)
     samples = data.load(model)
     done_by = machine.machine(keep_state=state)
     done = [

@@ -14,6 +14,8 @@ from advfrontier.evaluation.export import check_format
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.execution.local import cores
+from advfrontier.record.folder import below, check_writable
+from advfrontier.report.page import MARK
 from advfrontier.sources import Samples, load_data, load_model
 from advfrontier.threat.names import NORMS, norm_name
 
@@ -138,6 +140,11 @@ class Output:
     def check(self) -> None:
         """Refuse what could not be shown in the end before anything is computed."""
         check_shown(self.radii, self.export)
+
+    def check_report(self, folder: str) -> None:
+        """Refuse to put a report in the place of somebody else's file, also before anything is computed."""
+        if self.report and "://" not in folder:
+            check_writable(below(folder, "report.html"), MARK)
 
 
 def check_shown(radii: str | None, export: str | None) -> None:

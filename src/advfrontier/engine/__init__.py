@@ -2,8 +2,8 @@
 
 from advfrontier.engine.checks import check_data, check_model
 from advfrontier.engine.clean import CleanPass, clean_pass
+from advfrontier.engine.digest import model_digest
 from advfrontier.engine.evidence import accuracy_flag, beaten, noise_check
-from advfrontier.engine.fingerprint import fingerprint
 from advfrontier.engine.margins import robustly_misclassified
 from advfrontier.engine.oracle import Counts, Oracle, find_device
 from advfrontier.engine.unit import Unit, advance, classify, start_unit, verify
@@ -21,7 +21,7 @@ __all__ = [
     "classify",
     "clean_pass",
     "find_device",
-    "fingerprint",
+    "model_digest",
     "noise_check",
     "robustly_misclassified",
     "start_unit",

@@ -14,7 +14,7 @@ from advfrontier.threat.losses import margin
 from advfrontier.threat.norms import get_norm
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
     from torch import Tensor
 
     from advfrontier.engine.oracle import Oracle
@@ -70,11 +70,10 @@ def beaten(gradient: ArrayLike, black_box: ArrayLike) -> Flag | None:
 
 
 @torch.no_grad()
-def noise_check(  # in the order in which they come about
+def noise_check(
     oracle: Oracle,
     images: Tensor,
     labels: Tensor,
-    ids: NDArray[np.uint64],
     distances: ArrayLike,
     *,
     norm: str,
@@ -84,26 +83,27 @@ def noise_check(  # in the order in which they come about
     """A flag if random noise, smaller by a tenth than the distances found, breaks a clear share of these samples.
 
     A single sample that noise breaks proves its distance too large; for samples never broken the noise is as large as
-    the box allows. It takes 4 forward passes a sample, charged to verification.
+    the box allows. It takes 4 forward passes for every sample that was attacked, charged to verification.
     """
     oracle.purpose = "verification"
     threat, found = get_norm(norm), torch.from_numpy(np.asarray(distances, dtype=np.float64))
+    attacked = (found > 0).nonzero().squeeze(1)
     broken = 0
-    for rows in torch.split(torch.arange(len(found)), batch_size):
+    for rows in torch.split(attacked, batch_size) if len(attacked) else ():
         x, y = oracle.images(images[rows]).detach(), oracle.labels(labels[rows])
-        flat = x.flatten(1)
+        flat, ids = x.flatten(1), rows.numpy().astype(np.uint64)  # other draws for every sample: which does not matter
         radius = torch.minimum(_NEARER * found[rows], threat.largest(flat).double().cpu())
         radius = radius.floor() if threat.name == "L0" else radius
         wrong = torch.zeros(len(rows), dtype=torch.bool, device=x.device)
         for draw in range(_DRAWS):
-            noisy = threat.random_start(flat, radius, seed=seed + draw, ids=ids[rows.numpy()]).view_as(x)
+            noisy = threat.random_start(flat, radius, seed=seed + draw, ids=ids).view_as(x)
             logits = oracle.logits(noisy)
             wrong |= robustly_misclassified(logits, margin(logits, y))
         broken += int(wrong.sum())
-    if broken < max(_LEAST, _SHARE_NOISE * len(found)):
+    if broken < max(_LEAST, _SHARE_NOISE * len(attacked)):
         return None
     return Flag(
         Kind.BEATEN,
-        f"random noise a tenth smaller than the distances found breaks {broken} of {len(found)} samples: distances are "
+        f"random noise a tenth smaller than the distances found breaks {broken} of {len(attacked)} samples: distances are "
         "too large; the model's gradients mislead, or the attacks need more queries",
     )

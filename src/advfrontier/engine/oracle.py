@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor, nn
 
-from advfrontier.engine.fingerprint import check_parameters
+from advfrontier.engine.digest import check_parameters
 from advfrontier.errors import FrontierError
 
 if TYPE_CHECKING:

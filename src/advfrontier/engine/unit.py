@@ -96,8 +96,7 @@ def start_unit(
     horizon: int = MAX_QUERIES,
 ) -> Unit:
     """Set a run up on a shard of correctly classified samples; `clean` holds the same rows. No queries are spent."""
-    solver = solver or solver_of(run)
-    x = oracle.images(images).detach().flatten(1).contiguous()
+    solver, x = solver or solver_of(run), oracle.images(images).detach().flatten(1).contiguous()
     boundary = clean.boundary.to(x)
     run_seed = seed + (run.index if run.variant == "restart" else 0)
     restart = run.variant == "restart"
@@ -116,7 +115,6 @@ def start_unit(
         seed=run_seed,
         ids=ids,
     )
-    counter = torch.zeros(len(x), dtype=torch.int32, device=x.device)
     return Unit(
         run=run,
         solver=solver,
@@ -125,8 +123,8 @@ def start_unit(
         best_point=x.clone(),
         best_distance=torch.full_like(boundary, torch.inf),
         trajectory=torch.full((horizon // CHECKPOINT, len(x)), torch.inf, dtype=torch.float64),
-        zero_gradients=counter,
-        bad_gradients=counter.clone(),
+        zero_gradients=x.new_zeros(len(x), dtype=torch.int32),
+        bad_gradients=x.new_zeros(len(x), dtype=torch.int32),
         clean_spread=spread(clean.logits).to(x.device),
     )
 

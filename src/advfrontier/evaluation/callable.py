@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advfrontier.attacks.callable import Watched
+from advfrontier.attacks.callable import Watched, watched_batches
 from advfrontier.engine import Oracle, check_data, clean_pass
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.samples import sample_names
@@ -70,15 +70,13 @@ def run_callable(
     with Oracle(model, device=device) as oracle:
         clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=False)
         attacked = clean.correct.nonzero().squeeze(1)
-        waiting = list(torch.split(attacked, 1 if alone else batch_size))
+
+        def watched(rows: Tensor) -> Watched:
+            return Watched(oracle, images[rows], labels[rows], clean.rows(rows), norm=threat, queries=queries)
+
         with Progress(len(attacked), unit="samples") if progress else Silent() as bar:
             bar.show(name)
-            while waiting:
-                rows = waiting.pop(0)
-                watch = Watched(oracle, images[rows], labels[rows], clean.rows(rows), norm=threat, queries=queries)
-                if not watch.survived(attack, seed):
-                    waiting = list(torch.split(torch.cat((rows, *waiting)), 1))
-                    continue
+            for rows, watch in watched_batches(attack, attacked, 1 if alone else batch_size, watched, seed):
                 distances[:, rows.numpy()] = watch.trajectory()
                 points[rows] = watch.points.cpu()
                 doubts += watch.doubts()

@@ -169,7 +169,6 @@ def _try_noise(evaluation: Evaluation, model: Model) -> None:
             oracle,
             evaluation.images(rows.tolist()),
             evaluation.labels[rows],
-            record.clean.ids[rows],
             evaluation.distances[rows],
             norm=terms.norm,
             seed=terms.seed,

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from advfrontier.engine import Oracle, find_device
+from advfrontier.engine import Oracle, find_device, model_digest
 from advfrontier.errors import FrontierError
-from advfrontier.record.identity import model_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

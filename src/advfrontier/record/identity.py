@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import Run
@@ -23,7 +23,7 @@ from advfrontier.record.header import Header, Versions
 from advfrontier.solvers import solver_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -40,22 +40,6 @@ def digest(*parts: bytes) -> str:
     found = blake2b(digest_size=16)
     for part in parts:
         found.update(part)
-    return found.hexdigest()
-
-
-def model_digest(model: Callable[[Tensor], Tensor]) -> str:
-    """Of an nn.Module its structure and all its numbers, else its name.
-
-    What a model computes with them cannot be seen: see `answers_as`.
-    """
-    if not isinstance(model, nn.Module):
-        return digest(
-            f"{getattr(model, '__module__', '')}.{getattr(model, '__qualname__', type(model).__name__)}".encode()
-        )
-    found = blake2b(str(model).encode(), digest_size=16)
-    for name, tensor in model.state_dict().items():
-        found.update(f"{name} {tuple(tensor.shape)}".encode())
-        found.update(tensor.detach().cpu().float().contiguous().numpy().tobytes())
     return found.hexdigest()
 
 

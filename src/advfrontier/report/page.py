@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
     from advfrontier.frontier.ranking import RankRow
 
+MARK = b'<meta name="generator" content="advfrontier">'  # by which pages of our own are known
+
 
 def write_page(path: str | PathLike[str], template: str, **content: Any) -> str:
     """Fill a template and write it to a path or an address; folders on the way are made."""
-    return write_file(path, _environment().get_template(template).render(**content).encode())
+    return write_file(path, _environment().get_template(template).render(**content).encode(), mark=MARK)
 
 
 def script_json(content: Any) -> Markup:

@@ -79,6 +79,6 @@ def train(
     with Progress(total, unit="batches") if progress else Silent() as shown:
         shown.show(f"training {key}")
         model = fit(recipes[key], images, labels, checkpoint, shown)
-    save_file(model.state_dict(), path, metadata={"recipe": recipes[key].fingerprint()})
+    save_file(model.state_dict(), path, metadata={"recipe": recipes[key].model_digest()})
     checkpoint.unlink(missing_ok=True)
     return path

@@ -8,7 +8,7 @@ from support.models import tanh_mlp
 from torch import nn
 
 from advfrontier import FrontierError
-from advfrontier.engine import fingerprint
+from advfrontier.engine import model_digest
 
 SHAPE = (1, 4, 4)
 
@@ -53,8 +53,8 @@ TENSORS = {
 @pytest.mark.parametrize("name", TENSORS)
 def test_tensors_of_any_type(name):
     one, two = TENSORS[name]
-    assert fingerprint(Keeping(one)) == fingerprint(Keeping(one.clone()))
-    assert fingerprint(Keeping(one)) != fingerprint(Keeping(two))
+    assert model_digest(Keeping(one)) == model_digest(Keeping(one.clone()))
+    assert model_digest(Keeping(one)) != model_digest(Keeping(two))
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_tensors_of_any_type(name):
     ],
 )
 def test_states_that_are_no_tensors(one, two):
-    assert fingerprint(Keeping(extra=one)) == fingerprint(Keeping(extra=copy.deepcopy(one)))
-    assert fingerprint(Keeping(extra=one)) != fingerprint(Keeping(extra=two))
+    assert model_digest(Keeping(extra=one)) == model_digest(Keeping(extra=copy.deepcopy(one)))
+    assert model_digest(Keeping(extra=one)) != model_digest(Keeping(extra=two))
 
 
 def test_a_place_in_memory_says_nothing():
-    assert fingerprint(Keeping(extra=Opaque())) == fingerprint(Keeping(extra=Opaque()))
+    assert model_digest(Keeping(extra=Opaque())) == model_digest(Keeping(extra=Opaque()))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -83,25 +83,25 @@ def test_quantised_layers():
         net = tanh_mlp(SHAPE, hidden=8, classes=4, seed=seed)
         return torch.ao.quantization.quantize_dynamic(net, {nn.Linear}, dtype=torch.qint8)
 
-    assert fingerprint(int8(1)) == fingerprint(int8(1))
-    assert fingerprint(int8(1)) != fingerprint(int8(2))
+    assert model_digest(int8(1)) == model_digest(int8(1))
+    assert model_digest(int8(1)) != model_digest(int8(2))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_scripted_models():
     nets = [torch.jit.script(tanh_mlp(SHAPE, hidden=8, classes=4, seed=seed)) for seed in (1, 1, 2)]
-    assert fingerprint(nets[0]) == fingerprint(nets[1]) != fingerprint(nets[2])
+    assert model_digest(nets[0]) == model_digest(nets[1]) != model_digest(nets[2])
 
 
 def test_one_weight_is_enough():
     net = tanh_mlp(SHAPE, hidden=8, classes=4)
     other = copy.deepcopy(net)
     other[3].bias.data[2] += 1e-6
-    assert fingerprint(net) == fingerprint(copy.deepcopy(net)) != fingerprint(other)
+    assert model_digest(net) == model_digest(copy.deepcopy(net)) != model_digest(other)
 
 
 def test_functions_go_by_their_names():
-    assert fingerprint(torch.relu) == fingerprint(torch.relu) != fingerprint(torch.tanh)
+    assert model_digest(torch.relu) == model_digest(torch.relu) != model_digest(torch.tanh)
 
 
 class Failing(nn.Module):
@@ -119,4 +119,4 @@ class Failing(nn.Module):
 )
 def test_models_without_numbers_are_refused(model, words):
     with pytest.raises(FrontierError, match=words):
-        fingerprint(model)
+        model_digest(model)

@@ -31,7 +31,7 @@ def check_parameters(model: nn.Module) -> None:
             )
 
 
-def fingerprint(model: Callable[[Tensor], Tensor]) -> str:
+def model_digest(model: Callable[[Tensor], Tensor]) -> str:
     """A hash that tells models apart: of an nn.Module its structure and all its numbers, else its name.
 
     What a model computes with them cannot be seen: see `answers_as`.
