@@ -38,9 +38,18 @@ def two_nodes():
     nodes.shutdown()
 
 
+def private_folders():
+    """The modes of Ray's own folders in the temporary folder."""
+    return [path.stat().st_mode & 0o777 for path in Path("/tmp").glob("ray-????????")]  # noqa: S108
+
+
 def test_many_tasks_errors_and_dead_workers(tmp_path, capfd):
-    work = Nasty(tmp_path)
-    found = {outcome.task: outcome for outcome in execute(work, range(8), Machine(ray="local", workers=2), retries=1)}
+    work, found, modes = Nasty(tmp_path), {}, []
+    for outcome in execute(work, range(8), Machine(ray="local", workers=2), retries=1):
+        found[outcome.task] = outcome
+        modes += private_folders()
+    assert set(modes) == {0o700}  # nobody else gets at what Ray opens to everybody
+    assert private_folders() == []
     assert len(found) == 8
     assert found[2].error.startswith("ValueError: two is not liked")
     assert "process died 2 times" in found[3].error

@@ -104,6 +104,6 @@ def noise_check(
         return None
     return Flag(
         Kind.BEATEN,
-        f"random noise a tenth smaller than the distances found breaks {broken} of {len(attacked)} samples: distances are "
-        "too large; the model's gradients mislead, or the attacks need more queries",
+        f"random noise a tenth smaller than the distances found breaks {broken} of {len(attacked)} samples: distances "
+        "are too large; the model's gradients mislead, or the attacks need more queries",
     )

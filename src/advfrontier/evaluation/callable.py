@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from advfrontier.attacks.callable import Watched, watched_batches
 from advfrontier.engine import Oracle, check_data, clean_pass
@@ -27,6 +25,9 @@ from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import torch
+    from torch import Tensor
 
     from advfrontier.attacks.callable import Attack
 
