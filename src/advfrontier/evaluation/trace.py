@@ -109,11 +109,11 @@ def trace(
         keep(record)
         members = named or _members(runs, threat, record.clean.classes)
         job = UnitJob(
-            subject,
-            samples,
-            dict.fromkeys(members, queries),
-            solvers,
-            machine.pack,
+            model=subject,
+            samples=samples,
+            wanted=dict.fromkeys(members, queries),
+            solvers=solvers,
+            pack=machine.pack,
             keep_points=False,
             keep_state=False,
         )
