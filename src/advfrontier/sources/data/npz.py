@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _NAMES = (("images", "labels"), ("x_test", "y_test"), ("x", "y"), ("X", "y"))
 _LARGEST = 2**30  # bytes of a compressed array, which every worker holds in memory
 _CLASSES = 10**6  # names of classes, at most
+_END = 22  # bytes of the record that ends an archive
 _PIECE = 2**20  # bytes read at once to compare a checksum
 
 
@@ -61,11 +62,16 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to 
 
 
 def _names(path: Path) -> set[str]:
-    """The names of the arrays; opening an entry compares its two places in the file."""
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
+    """The names of the arrays. Opening an entry compares its two places in the file; the end says how many there are."""
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        names = archive.namelist()
+        for name in names:
             archive.open(name).close()
-        return {name.removesuffix(".npy") for name in archive.namelist()}
+        file.seek(-_END, 2)
+        end = file.read()
+    if end[:4] != b"PK\5\6" or int.from_bytes(end[10:12], "little") != len(names):
+        raise FrontierError(f"{path}: lists {len(names)} arrays, and its end says otherwise: the file is damaged")
+    return {name.removesuffix(".npy") for name in names}
 
 
 @dataclass(frozen=True)
