@@ -62,7 +62,7 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to 
 
 
 def _names(path: Path) -> set[str]:
-    """The names of the arrays. Opening an entry compares its two places in the file; the end says how many there are."""
+    """The names of the arrays; opening an entry compares its two places in the file, and the end counts them."""
     with zipfile.ZipFile(path) as archive, path.open("rb") as file:
         names = archive.namelist()
         for name in names:
