@@ -250,6 +250,21 @@ def test_ten_thousand_units_are_listed_in_two_seconds(tmp_path):
     assert time.process_time() - started < 2
 
 
+def test_tidying_takes_time_in_proportion_to_the_files(tmp_path):
+    model = conv_net(SHAPE, classes=10, seed=5)
+    images, labels = samples(model, 4, SHAPE, seed=5)
+    ensemble = Ensemble.of("small", "L2", {"ddn": 20})
+    done = evaluate(model, images, labels, norm="L2", ensemble=ensemble, batch_size=1, out=tmp_path / "a")
+    record = done.record
+    record.write_clean(record.clean.rows(torch.zeros(20_000, dtype=torch.int64)))
+    for row in range(4, 20_000):
+        (tmp_path / "a" / "units" / "ddn" / f"{row:05d}+001-0020.safetensors").touch()
+    started = time.process_time()
+    tidy(record)
+    assert time.process_time() - started < 5
+    assert len(record.units()) == 20_000
+
+
 def test_an_address_nobody_knows():
     with pytest.raises(FrontierError, match="cannot open nowhere://x"):
         open_folder("nowhere://x")
