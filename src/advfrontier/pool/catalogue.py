@@ -38,6 +38,7 @@ CATALOGUE: dict[str, SolverFacts] = {
         SolverFacts("apgd_min", ("L1", "L2", "Linf"), losses=("ce", "dlr")),
         SolverFacts("alma", ("L1", "L2"), restarts=False),
         SolverFacts("ddn", ("L2",), restarts=False),
+        SolverFacts("fab_min", ("L1", "L2", "Linf"), pools=("extended",)),
         SolverFacts("square_min", ("Linf",), targets=False, step_queries=1, pools=("extended",)),
     )
 }

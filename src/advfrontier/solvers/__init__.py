@@ -8,6 +8,7 @@ from advfrontier.pool.plugins import discover
 from advfrontier.solvers.alma import Alma
 from advfrontier.solvers.apgd_min import ApgdMin
 from advfrontier.solvers.ddn import Ddn
+from advfrontier.solvers.fab_min import FabMin
 from advfrontier.solvers.fmn import Fmn
 from advfrontier.solvers.pdgd import Pdgd
 from advfrontier.solvers.pdpgd import Pdpgd
@@ -25,6 +26,7 @@ __all__ = [
     "Answer",
     "ApgdMin",
     "Ddn",
+    "FabMin",
     "Fmn",
     "Pdgd",
     "Pdpgd",
@@ -36,7 +38,7 @@ __all__ = [
 ]
 
 _BY_NAME: dict[str, Solver] = {
-    solver.facts.name: solver for solver in (Alma(), Ddn(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SquareMin())
+    solver.facts.name: solver for solver in (Alma(), Ddn(), FabMin(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SquareMin())
 }
 _BY_NAME |= {f"apgd_min-{loss}": ApgdMin(loss_name=loss) for loss in ApgdMin.facts.losses}
 
