@@ -39,7 +39,8 @@ CATALOGUE: dict[str, SolverFacts] = {
         SolverFacts("alma", ("L1", "L2"), restarts=False),
         SolverFacts("ddn", ("L2",), restarts=False),
         SolverFacts("fab_min", ("L1", "L2", "Linf"), pools=("extended",)),
-        SolverFacts("square_min", ("Linf",), targets=False, step_queries=1, pools=("extended",)),
+        SolverFacts("square_min", ("L1", "L2", "Linf"), targets=False, step_queries=1, pools=("extended",)),
+        SolverFacts("sparse_min", ("L0",), targets=False, step_queries=1, pools=("extended",)),
     )
 }
 

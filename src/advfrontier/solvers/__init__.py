@@ -15,6 +15,7 @@ from advfrontier.solvers.pdpgd import Pdpgd
 from advfrontier.solvers.protocol import Answer, Problem, Solver
 from advfrontier.solvers.published import PUBLISHED
 from advfrontier.solvers.sigma_zero import SigmaZero
+from advfrontier.solvers.sparse_min import SparseMin
 from advfrontier.solvers.square_min import SquareMin
 
 if TYPE_CHECKING:
@@ -33,12 +34,14 @@ __all__ = [
     "Problem",
     "SigmaZero",
     "Solver",
+    "SparseMin",
     "SquareMin",
     "solver_of",
 ]
 
 _BY_NAME: dict[str, Solver] = {
-    solver.facts.name: solver for solver in (Alma(), Ddn(), FabMin(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SquareMin())
+    solver.facts.name: solver
+    for solver in (Alma(), Ddn(), FabMin(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SparseMin(), SquareMin())
 }
 _BY_NAME |= {f"apgd_min-{loss}": ApgdMin(loss_name=loss) for loss in ApgdMin.facts.losses}
 

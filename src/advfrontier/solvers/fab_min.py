@@ -68,7 +68,7 @@ class FabMin:
         own, other = move_onto_hyperplane(norm, both, slope, gaps)
 
         state.waited = torch.where(answer.misclassified, 0, state.waited + 1)
-        α = self.alpha * self.fading ** -state.waited
+        α = self.alpha * self.fading**-state.waited
         a, b = norm.size(own), norm.size(other)
         α = torch.minimum(a / (a + b).clamp_(min=TINY), α)[:, None]
         aim = torch.lerp(point.add(own, alpha=self.eta), x.add(other, alpha=self.eta), α).clamp_(0, 1)

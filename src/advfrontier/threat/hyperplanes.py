@@ -30,8 +30,10 @@ def move_onto_hyperplane(norm: Norm, points: Tensor, slope: Tensor, gap: Tensor)
     downhill = -slope * gap.sign()[..., None]
     room = torch.where(downhill > 0, 1 - points, points)
     steepness = slope.abs()
-    used = _steepest_first(steepness, room, gap.abs()) if norm.name == "L1" else _together(
-        steepness, room, gap.abs(), steepness if norm.name == "L2" else torch.ones_like(steepness)
+    used = (
+        _steepest_first(steepness, room, gap.abs())
+        if norm.name == "L1"
+        else _together(steepness, room, gap.abs(), steepness if norm.name == "L2" else torch.ones_like(steepness))
     )
     return downhill.sign_().mul_(used)
 

@@ -102,4 +102,11 @@ def _spread(logits: Tensor, input_margin: Tensor | None, *, targeted: bool) -> T
     return ranked[:, 0] - lower + 1e-12
 
 
-LOSSES: dict[str, Loss] = {"margin": margin, "difference": difference, "ce": ce, "plain_ce": plain_ce, "dlr": dlr, "dlr_plus": dlr_plus}
+LOSSES: dict[str, Loss] = {
+    "margin": margin,
+    "difference": difference,
+    "ce": ce,
+    "plain_ce": plain_ce,
+    "dlr": dlr,
+    "dlr_plus": dlr_plus,
+}
