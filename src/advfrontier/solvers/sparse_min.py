@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine
+from advfrontier.solvers.protocol import Answer, Problem, cosine, margin_found
 from advfrontier.threat.random import uniform
 from advfrontier.threat.thresholds import descending
 
@@ -55,10 +55,11 @@ class SparseMin:
     def step(self, problem: Problem, state: SparseMinState, i: int, answer: Answer) -> None:
         """Keep what lowered the margin, go on with fewer features after a success, exchange some."""
         x, success = problem.inputs, answer.misclassified
-        better = answer.margin < state.margin
+        margin = margin_found(answer)
+        better = margin < state.margin
         state.kept = torch.where(better[:, None], state.point, state.kept)
         state.features = torch.where(success, self._fewer(problem, i, answer), self._more(problem, state, answer))
-        state.margin = torch.where(success, torch.inf, torch.minimum(answer.margin, state.margin))
+        state.margin = torch.where(success, torch.inf, torch.minimum(margin, state.margin))
 
         order, ends = _draws(problem, f"swap {i}")
         changed = state.kept != x

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine
+from advfrontier.solvers.protocol import Answer, Problem, cosine, margin_found
 from advfrontier.solvers.windows import DRAWS, corner, move, pour, tiles
 from advfrontier.threat.norms import TINY
 from advfrontier.threat.random import uniform
@@ -81,13 +81,14 @@ class SquareMin:
         if problem.norm.name != "Linf":  # what the box has left of it, of size 1 again where the radius follows
             size = torch.where(success, answer.distance, state.radius).clamp_(min=TINY)
             tried = (state.point - problem.inputs).div_(size[:, None])
-        rows = (answer.margin < state.margin).nonzero().squeeze(1)
+        margin = margin_found(answer)
+        rows = (margin < state.margin).nonzero().squeeze(1)
         state.kept.index_copy_(0, rows, tried.index_select(0, rows))
         γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
         # Without any success yet the radius grows; after one, failing at this radius only means to go on searching.
         grown = torch.where(answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest))
         state.radius = torch.where(success, (1 - γ) * answer.best_distance, grown)
-        state.margin = torch.where(success, torch.inf, torch.minimum(answer.margin, state.margin))
+        state.margin = torch.where(success, torch.inf, torch.minimum(margin, state.margin))
         changed = self._changed(problem, state, i)
         state.trial = torch.where(success[:, None], state.kept, changed)
         state.point = torch.addcmul(problem.inputs, state.trial, state.radius[:, None]).clamp_(0, 1)

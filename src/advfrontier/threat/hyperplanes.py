@@ -57,12 +57,11 @@ def _together(steepness: Tensor, room: Tensor, gap: Tensor, speed: Tensor) -> Te
     """
     rate, gains = steepness * speed, steepness * room
     ends = room / speed.clamp(min=TINY)  # the λ at which a feature has no room left
-    most = gains.sum(-1)
     level = gap / rate.sum(-1).clamp(min=TINY)
     for _ in range(_PASSES):
-        free = (ends > level[..., None]).to(room)
-        spent = most - torch.einsum("...d,...d->...", free, gains)
-        ahead = (gap - spent) / torch.einsum("...d,...d->...", free, rate.expand_as(free))
+        stopped = (ends <= level[..., None]).to(room)
+        spent = torch.linalg.vecdot(stopped, gains)
+        ahead = (gap - spent) / torch.linalg.vecdot(1 - stopped, rate)
         moving = ahead > level * (1 + 4 * torch.finfo(room.dtype).eps)
         if not moving.any():
             break
