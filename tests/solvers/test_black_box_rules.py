@@ -10,7 +10,7 @@ from support.runs import Bench, small
 
 from advfrontier.solvers.protocol import cosine
 from advfrontier.solvers.square_min import _image
-from advfrontier.solvers.windows import move, pour, tiles
+from advfrontier.solvers.windows import _windows, move, pour, tiles
 
 SHAPE = (3, 12, 12)
 
@@ -119,6 +119,11 @@ def test_moves_keep_the_size_and_touch_two_windows_only(shape):
         unit = kept / kept.norm(dim=1, keepdim=True)
         moved = move(shape, unit, side, draw)
         torch.testing.assert_close(moved.norm(dim=1), torch.ones(6))
+        less = move(shape, 0.6 * unit, side, draw)  # what is missing goes into the window, and not everywhere
+        torch.testing.assert_close(less.norm(dim=1), torch.ones(6))
+        windows = torch.cat(_windows(shape, min(side, shape[1]), min(side, shape[2]), draw), 1)
+        outside = torch.ones_like(unit).scatter(1, windows, 0) > 0
+        torch.testing.assert_close(less[outside], 0.6 * unit[outside])
         small = kept / kept.abs().sum(1, keepdim=True)
         poured = pour(shape, small, side, draw, inputs=x, radius=radius)
         assert (poured.abs().sum(1) <= 1 + 1e-5).all()
