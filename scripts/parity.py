@@ -5,6 +5,7 @@ The reference folder holds, for the first 64 test images of four nets, the dista
 distances for every solver that adv-lib has, and how APGD_min compares with the best of them. With --pool it traces the
 whole extended pool on two nets (half an hour on one core, continued where it was stopped) and compares what is left.
 With --published the solvers are those of their papers: what the departures are worth is the ratio of the two tables.
+With --autoattack fab_min is compared with FAB-T at equal iterations, and square_min with Square at 1000 queries.
 """
 
 from __future__ import annotations
@@ -140,12 +141,67 @@ def pool_table(nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any]]], c
     return held
 
 
+def fab_t(model: Any, images: torch.Tensor, labels: torch.Tensor, norm: str, steps: int) -> NDArray[np.float64]:
+    """The distances that AutoAttack's FAB-T reaches with all nine targets, from the input."""
+    from pyautoattack.fab_pt import FABAttack_PT  # noqa: PLC0415  # an extra
+
+    attack = FABAttack_PT(
+        model, norm=norm, n_iter=steps, eps=1e6, targeted=True, n_target_classes=9, verbose=False, device="cpu", seed=0
+    )
+    order = {"L1": 1, "L2": 2, "Linf": torch.inf}[norm]
+    best = torch.full((len(images),), torch.inf, dtype=torch.float64)
+    for target in range(2, 11):
+        attack.target_class = target
+        points = attack.attack_single_run(images, labels, is_targeted=True)
+        with torch.no_grad():
+            wrong = model(points).argmax(1) != labels
+        distance = (points.double() - images.double()).flatten(1).norm(order, dim=1)
+        best = torch.where(wrong, torch.minimum(best, distance), best)
+    return best.numpy()
+
+
+def autoattack_table(nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any]]], count: int, steps: int) -> bool:
+    """Print fab_min over FAB-T, and what square_min and Square leave robust; return whether every bar holds."""
+    from pyautoattack.square import SquareAttack  # noqa: PLC0415
+
+    held = True
+    targets = [f"fab_min:target{k}" for k in range(1, 10)]
+    for net, recorded in reference.items():
+        model, (images, labels) = nets.load(net), nets.images(nets.NETS[net][0], count)
+        correct = recorded["clean"][:count]
+        for norm in ("L1", "L2", "Linf"):
+            ours = (
+                trace(model, images, labels, norm=norm, runs=targets, queries=2 * steps, batch_size=count)
+                .distances[:, -1]
+                .min(0)[correct]
+            )
+            theirs = fab_t(model, images[correct], labels[correct], norm, steps)
+            held &= float(ours.mean() / theirs.mean()) <= 1.02
+            print(
+                f"{net} {norm}: fab_min {ours.mean():.4f}, FAB-T {theirs.mean():.4f}: {ours.mean() / theirs.mean():.4f}"
+            )
+            if not net.startswith("mnist") or norm == "Linf":
+                continue
+            found = trace(model, images, labels, norm=norm, runs=["square_min"], batch_size=count).distances[0, -1]
+            for quantile in ("0.35", "0.7"):
+                radius = float(recorded[f"AA/{norm}/{quantile}/eps"])
+                attack = SquareAttack(model, norm=norm, n_queries=1000, eps=radius, seed=0, verbose=False, device="cpu")
+                with torch.no_grad():
+                    robust = int((model(attack.perturb(images, labels)).argmax(1) == labels).sum())
+                held &= int((found > radius).sum()) <= robust
+                print(f"{net} {norm} at {radius:.4g}: square_min leaves {(found > radius).sum()}, Square {robust}")
+    return held
+
+
 def main() -> int:
     """Print the tables; exit with 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shared", type=Path, default=HERE.parent / "shared", help="folder with nets/ and reference/")
     parser.add_argument("--pool", action="store_true", help="the extended pool against AutoAttack")
     parser.add_argument("--published", action="store_true", help="the solvers of their papers; without --pool")
+    parser.add_argument("--autoattack", action="store_true", help="FAB and Square against AutoAttack's")
+    parser.add_argument("--images", type=int, default=24, help="with --autoattack")
+    parser.add_argument("--steps", type=int, default=100, help="of FAB, with --autoattack")
     parser.add_argument("--only", nargs="+", help="base runs to compare, such as fmn; without --pool")
     parser.add_argument("--nets", nargs="+", help="nets to compare on, of those in the reference")
     parser.add_argument("--cache", type=Path, default=HERE / "build" / "parity", help="where --pool keeps what is done")
@@ -159,6 +215,8 @@ def main() -> int:
     if options.pool:
         return 0 if pool_table(nets, reference, options.cache) else 1
     reference = {net: recorded for net, recorded in reference.items() if options.nets is None or net in options.nets}
+    if options.autoattack:
+        return 0 if autoattack_table(nets, reference, options.images, options.steps) else 1
     return 0 if base_table(nets, reference, options.only, published=options.published) else 1
 
 

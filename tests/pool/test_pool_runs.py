@@ -46,10 +46,15 @@ def test_targets_are_the_wrong_classes_up_to_nine(norm, classes):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_the_extended_pool_adds_square_search_in_linf(norm):
+def test_the_extended_pool_adds_fab_and_black_box_searches(norm):
     added = [str(run) for run in pool(norm, name="extended") if run not in pool(norm)]
-    square = ["square_min", *(f"square_min:restart{k}" for k in range(1, 6))]
-    assert added == (square if norm == "Linf" else [])
+    search = "sparse_min" if norm == "L0" else "square_min"
+    expected = {search, *(f"{search}:restart{k}" for k in range(1, 6))}
+    if norm != "L0":
+        expected |= {"fab_min", *(f"fab_min:restart{k}" for k in range(1, 6))}
+        expected |= {f"fab_min:target{k}" for k in range(1, 10)}
+    assert len(added) == len(expected)
+    assert set(added) == expected
     assert set(pool(norm)) <= set(pool(norm, name="extended"))
 
 
@@ -85,7 +90,9 @@ def test_names_that_cannot_be_read(name):
     [
         ("pgd", "L2", 10, "unknown solver in run pgd: expected one of sigma_zero, pdpgd"),
         ("ddn", "L1", 10, "ddn does not run in L1: ddn takes L2"),
-        ("square_min", "L2", 10, "square_min takes Linf"),
+        ("square_min", "L0", 10, "square_min takes L1, L2, Linf"),
+        ("sparse_min", "L2", 10, "sparse_min takes L0"),
+        ("fab_min", "L0", 10, "fab_min takes L1, L2, Linf"),
         ("apgd_min", "L2", 10, "expected apgd_min-ce, apgd_min-dlr"),
         ("apgd_min-hinge", "L2", 10, "expected apgd_min-ce, apgd_min-dlr"),
         ("fmn-ce", "L2", 10, "fmn-ce does not name a loss of fmn: expected fmn"),

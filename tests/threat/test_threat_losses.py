@@ -28,6 +28,8 @@ def formula(name, z, y, t):
     gap = z[y] - max(others) if t is None else max(others) - z[t]
     if name == "margin":
         return gap
+    if name == "difference":
+        return gap if t is None else z[y] - z[t]
     if name == "plain_ce":
         total = np.log(np.exp(z - np.max(z)).sum()) + np.max(z)
         return z[y] - total if t is None else total - z[t]

@@ -39,7 +39,9 @@ CATALOGUE: dict[str, SolverFacts] = {
         SolverFacts("apgd_min", ("L1", "L2", "Linf"), losses=("ce", "dlr")),
         SolverFacts("alma", ("L1", "L2"), restarts=False),
         SolverFacts("ddn", ("L2",), restarts=False),
-        SolverFacts("square_min", ("Linf",), targets=False, step_queries=1, pools=("extended",)),
+        SolverFacts("fab_min", ("L1", "L2", "Linf"), pools=("extended",)),
+        SolverFacts("square_min", ("L1", "L2", "Linf"), targets=False, step_queries=1, pools=("extended",)),
+        SolverFacts("sparse_min", ("L0",), targets=False, step_queries=1, pools=("extended",)),
     )
 }
 

@@ -8,12 +8,14 @@ from advfrontier.pool.plugins import discover
 from advfrontier.solvers.alma import Alma
 from advfrontier.solvers.apgd_min import ApgdMin
 from advfrontier.solvers.ddn import Ddn
+from advfrontier.solvers.fab_min import FabMin
 from advfrontier.solvers.fmn import Fmn
 from advfrontier.solvers.pdgd import Pdgd
 from advfrontier.solvers.pdpgd import Pdpgd
 from advfrontier.solvers.protocol import Answer, Problem, Solver
 from advfrontier.solvers.published import PUBLISHED
 from advfrontier.solvers.sigma_zero import SigmaZero
+from advfrontier.solvers.sparse_min import SparseMin
 from advfrontier.solvers.square_min import SquareMin
 
 if TYPE_CHECKING:
@@ -25,18 +27,21 @@ __all__ = [
     "Answer",
     "ApgdMin",
     "Ddn",
+    "FabMin",
     "Fmn",
     "Pdgd",
     "Pdpgd",
     "Problem",
     "SigmaZero",
     "Solver",
+    "SparseMin",
     "SquareMin",
     "solver_of",
 ]
 
 _BY_NAME: dict[str, Solver] = {
-    solver.facts.name: solver for solver in (Alma(), Ddn(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SquareMin())
+    solver.facts.name: solver
+    for solver in (Alma(), Ddn(), FabMin(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SparseMin(), SquareMin())
 }
 _BY_NAME |= {f"apgd_min-{loss}": ApgdMin(loss_name=loss) for loss in ApgdMin.facts.losses}
 

@@ -115,6 +115,11 @@ def random_where_lost(problem: Problem, answer: Answer, i: int) -> None:
         answer.length[lost] = 1
 
 
+def margin_found(answer: Answer) -> Tensor:
+    """The margin, and inf where the model failed: a search must not take such a point for one on the boundary."""
+    return torch.where(answer.logits.isfinite().all(1), answer.margin, torch.inf)
+
+
 @dataclass
 class Adam:
     """Adam as part of a state: torch.optim would keep its moments elsewhere, and could not be cut by row."""

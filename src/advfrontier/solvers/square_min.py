@@ -1,101 +1,116 @@
-"""Square search with a shrinking radius, ℓ∞, black box: only logits are asked for.
+"""Square search with a shrinking radius, ℓ1, ℓ2 and ℓ∞, black box: only logits are asked for.
 
-After the Square Attack (Andriushchenko et al., 2020): the perturbation is ± the radius everywhere, a random square
-gets new signs, and the change stays if it lowers the margin. A success shrinks the radius, as in FMN; the same signs
-are then tried at the new radius, which either succeeds again or gives the margin to improve on.
+After the Square Attack (Andriushchenko et al., 2020): the perturbation changes on a random square, and the change stays
+if it lowers the margin. In ℓ∞ it is ± the radius everywhere, and the square gets new signs; `windows` has the moves of
+ℓ1 and ℓ2. A success shrinks the radius, as in FMN; the same perturbation is then tried at the new radius, which either
+succeeds again or gives the margin to improve on.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine
+from advfrontier.solvers.protocol import Answer, Problem, cosine, margin_found
+from advfrontier.solvers.windows import DRAWS, corner, move, pour, tiles
+from advfrontier.threat.norms import TINY
 from advfrontier.threat.random import uniform
 
-# When the patch's area halves, in ten-thousandths of the horizon. The Square Attack also halves it at 10: with a fifth
-# of its queries, larger patches for longer reach smaller distances.
-_HALVINGS = (50, 200, 500, 1000, 2000, 4000, 6000, 8000)
+# When the square's area halves, in ten-thousandths of the horizon. The Square Attack's own times are those of ten times
+# as many queries: with fewer, larger squares for longer reach smaller distances.
+_HALVINGS: dict[str, tuple[int, ...]] = {
+    "Linf": (50, 200, 500, 1000, 2000, 4000, 6000, 8000),
+    "L2": (100, 500, 2000, 5000),
+    "L1": (100, 500, 2000, 5000),
+}
 
 
 @dataclass
 class SquareMinState:
-    """The signs kept so far with their margin at this radius, and the signs being tried."""
+    """The perturbation kept so far with its margin at this radius, and the one being tried; both over the radius."""
 
     point: Tensor
     radius: Tensor
-    signs: Tensor
-    margin: Tensor  # inf where the signs have not been tried at this radius
+    kept: Tensor
+    margin: Tensor  # inf where the perturbation has not been tried at this radius
     trial: Tensor
-    draws: Tensor  # (n, steps, 2 + channels) in (0, 1): where each step's patch goes, and its signs
+    draws: Tensor  # (n, steps, numbers a step takes) in (0, 1)
 
 
 @dataclass(frozen=True)
 class SquareMin:
-    """γ is the relative shrinking of the radius; `area` the share of the image that the first patches cover."""
+    """γ is the relative shrinking of the radius; `area` the share of the image that the first squares cover."""
 
     facts: ClassVar[SolverFacts] = CATALOGUE["square_min"]
 
-    reach: float = 2.0  # the first radius, over the first-order estimate of the boundary
+    reach: float | None = None  # the first radius, over the first-order estimate of the boundary: 2 in ℓ∞, 1 elsewhere
     gamma: float = 0.015
     gamma_final: float = 0.001
     area: float = 0.8
 
     def start(self, problem: Problem) -> SquareMinState:
-        """Vertical stripes of random sign, at a radius that should succeed, but at most half the box."""
-        channels, height, width = _image(problem.shape)
-        stripes = _signs(problem, "stripes", channels * width).view(-1, channels, 1, width)
-        signs = stripes.expand(-1, channels, height, width).flatten(1).contiguous()
-        radius = (self.reach * problem.boundary).clamp_(max=0.5)
-        point = (problem.inputs + signs * radius[:, None]).clamp_(0, 1)
-        drawn = uniform(problem.seed, problem.ids, "patches", problem.steps * (2 + channels))
-        draws = torch.from_numpy(drawn).to(point).view(-1, problem.steps, 2 + channels)
-        return SquareMinState(point, radius, signs, torch.full_like(radius, torch.inf), signs.clone(), draws)
+        """Stripes (ℓ∞) or tiles of random sign, at most half as far as the box goes."""
+        channels, height, width = shape = _image(problem.shape)
+        if problem.norm.name == "Linf":
+            stripes = _draws(problem, "stripes", channels * width).sub_(0.5).sign_().view(-1, channels, 1, width)
+            kept = stripes.expand(-1, channels, height, width).flatten(1).contiguous()
+            radius = ((self.reach or 2.0) * problem.boundary).clamp_(max=0.5)
+            numbers = 2 + channels
+        else:
+            kept = tiles(shape, _draws(problem, "tiles", channels * height * width))
+            kept = kept.div_(problem.norm.size(kept)[:, None])
+            radius = torch.minimum((self.reach or 1.0) * problem.boundary, problem.largest / 2)
+            numbers = DRAWS + channels
+        point = torch.addcmul(problem.inputs, kept, radius[:, None]).clamp_(0, 1)
+        draws = _draws(problem, "patches", problem.steps * numbers).view(-1, problem.steps, numbers)
+        return SquareMinState(point, radius, kept, torch.full_like(radius, torch.inf), kept.clone(), draws)
 
     def loss(self, i: int) -> None:  # noqa: ARG002
         """None: this solver needs no gradient."""
         return
 
     def step(self, problem: Problem, state: SquareMinState, i: int, answer: Answer) -> None:
-        """Keep what lowered the margin, shrink the radius on success, try the next patch."""
-        better = answer.margin < state.margin
-        rows = better.nonzero().squeeze(1)
-        state.signs.index_copy_(0, rows, state.trial.index_select(0, rows))
-        γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
+        """Keep what lowered the margin, shrink the radius on success, try the next square."""
         success = answer.misclassified
+        tried = state.trial
+        if problem.norm.name != "Linf":  # what the box has left of it, of size 1 again where the radius follows
+            size = torch.where(success, answer.distance, state.radius).clamp_(min=TINY)
+            tried = (state.point - problem.inputs).div_(size[:, None])
+        margin = margin_found(answer)
+        rows = (margin < state.margin).nonzero().squeeze(1)
+        state.kept.index_copy_(0, rows, tried.index_select(0, rows))
+        γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
         # Without any success yet the radius grows; after one, failing at this radius only means to go on searching.
         grown = torch.where(answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest))
         state.radius = torch.where(success, (1 - γ) * answer.best_distance, grown)
-        state.margin = torch.where(success, torch.inf, torch.minimum(answer.margin, state.margin))
-        state.trial = self._patched(problem, state, i, ~success)
+        state.margin = torch.where(success, torch.inf, torch.minimum(margin, state.margin))
+        changed = self._changed(problem, state, i)
+        state.trial = torch.where(success[:, None], state.kept, changed)
         state.point = torch.addcmul(problem.inputs, state.trial, state.radius[:, None]).clamp_(0, 1)
 
-    def _patched(self, problem: Problem, state: SquareMinState, i: int, chosen: Tensor) -> Tensor:
-        """The signs kept so far, with new ones on a random square in the chosen rows: one sign per channel."""
-        channels, height, width = _image(problem.shape)
-        progress = 10_000 * i / problem.steps
-        share = self.area / 2 ** sum(progress > limit for limit in _HALVINGS)
-        side = max(round(math.sqrt(share * height * width)), 1)
-        rows, columns = min(side, height), min(side, width)
+    def _changed(self, problem: Problem, state: SquareMinState, i: int) -> Tensor:
+        """The perturbation kept so far with a random square changed; in ℓ∞ to one new sign per channel."""
+        _channels, height, width = shape = _image(problem.shape)
+        side = self._side(problem, i, height * width)
         draw = state.draws[:, i]
+        if problem.norm.name == "L1":
+            return pour(shape, state.kept, side, draw, inputs=problem.inputs, radius=state.radius)
+        if problem.norm.name == "L2":
+            return move(shape, state.kept, max(side, 3) // 2 * 2 + 1, draw)  # odd, so that there is a middle
+        rows, columns = min(side, height), min(side, width)
         top, left = (draw[:, :1] * (height - rows + 1)).long(), (draw[:, 1:2] * (width - columns + 1)).long()
-        square = _square(channels, height, width, rows, columns).to(draw.device)
-        places = (top * width + left) + square
-        new = (draw[:, 2:] - 0.5).sign().repeat_interleave(rows * columns, dim=1)
-        return state.signs.scatter(1, places, torch.where(chosen[:, None], new, state.signs.gather(1, places)))
+        places = (top * width + left) + corner(shape, rows, columns).to(draw.device)
+        return state.kept.scatter(1, places, (draw[:, 2:] - 0.5).sign().repeat_interleave(rows * columns, dim=1))
 
-
-@cache
-def _square(channels: int, height: int, width: int, rows: int, columns: int) -> Tensor:
-    """Where the entries of a square in the top left corner are in a flattened image, channel by channel."""
-    image = torch.arange(channels * height * width).view(channels, height, width)
-    return image[:, :rows, :columns].flatten()
+    def _side(self, problem: Problem, i: int, pixels: int) -> int:
+        progress = 10_000 * i / problem.steps
+        share = self.area / 2 ** sum(progress > limit for limit in _HALVINGS[problem.norm.name])
+        return max(round(math.sqrt(share * pixels)), 1)
 
 
 def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -105,5 +120,5 @@ def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return 1, 1, math.prod(shape)
 
 
-def _signs(problem: Problem, stream: str, count: int) -> Tensor:
-    return (torch.from_numpy(uniform(problem.seed, problem.ids, stream, count)) - 0.5).sign().to(problem.inputs)
+def _draws(problem: Problem, stream: str, count: int) -> Tensor:
+    return torch.from_numpy(uniform(problem.seed, problem.ids, stream, count)).to(problem.inputs)

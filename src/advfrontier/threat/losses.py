@@ -58,10 +58,19 @@ def ce(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_marg
     return odds if targets is None else -odds
 
 
+def difference(
+    logits: Tensor,
+    labels: Tensor,
+    targets: Tensor | None = None,
+    input_margin: Tensor | None = None,  # noqa: ARG001
+) -> Tensor:
+    """The margin; with targets, label's minus target's logit, whatever the others are."""
+    return margin(logits, labels) if targets is None else _logit(logits, labels) - _logit(logits, targets)
+
+
 def dlr(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None) -> Tensor:
     """Difference of logits ratio: the margin (with targets: label minus target), free of the logits' scale."""
-    difference = margin(logits, labels) if targets is None else _logit(logits, labels) - _logit(logits, targets)
-    return difference / _spread(logits, input_margin, targeted=targets is not None)
+    return difference(logits, labels, targets) / _spread(logits, input_margin, targeted=targets is not None)
 
 
 def dlr_plus(
@@ -93,4 +102,11 @@ def _spread(logits: Tensor, input_margin: Tensor | None, *, targeted: bool) -> T
     return ranked[:, 0] - lower + 1e-12
 
 
-LOSSES: dict[str, Loss] = {"margin": margin, "ce": ce, "plain_ce": plain_ce, "dlr": dlr, "dlr_plus": dlr_plus}
+LOSSES: dict[str, Loss] = {
+    "margin": margin,
+    "difference": difference,
+    "ce": ce,
+    "plain_ce": plain_ce,
+    "dlr": dlr,
+    "dlr_plus": dlr_plus,
+}
