@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.evaluated import Evaluated
+from advfrontier.frontier.measure import Evaluated
 
 if TYPE_CHECKING:
     import numpy as np
