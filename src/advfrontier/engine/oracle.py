@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -24,10 +24,6 @@ class Counts:
     setup: int = 0
     attack: int = 0
     verification: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """By name."""
-        return asdict(self)
 
 
 def find_device(name: str | torch.device) -> torch.device:

@@ -7,7 +7,7 @@ time. One that changes the order of rows but keeps their number cannot be notice
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,13 +15,11 @@ import numpy as np
 from advfrontier.attacks.callable import Watched, watched_batches
 from advfrontier.engine import Oracle, check_data, clean_pass
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.samples import sample_names
 from advfrontier.evaluation.trace import Traces
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run
 from advfrontier.progress import Progress, Silent
 from advfrontier.threat.norms import get_norm
-from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +63,7 @@ def run_callable(
     Run.parse(name)
     if queries % CHECKPOINT or queries < CHECKPOINT:
         raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}")
-    threat, ids = get_norm(norm), sample_ids(images.numpy())
+    threat = get_norm(norm)
     distances = np.zeros((queries // CHECKPOINT, len(images)))
     points, doubts = images.clone(), Counter[tuple[Kind, str]]()
     with Oracle(model, device=device) as oracle:
@@ -88,8 +86,8 @@ def run_callable(
         runs=(name,),
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
         distances=distances[None],
-        samples=sample_names(ids),
+        samples=clean.names,
         flags=flags,
-        counts=oracle.counts.as_dict(),
+        counts=asdict(oracle.counts),
     )
     return Found(traces, points)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluated import evaluated, reached
+from advfrontier.evaluation.compare import evaluated, reached
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import chosen_radii
 from advfrontier.evaluation.reference import embedded_pool

@@ -12,7 +12,6 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import record_folder
 from advfrontier.evaluation.evaluation import PURPOSES
 from advfrontier.evaluation.inputs import as_data, as_model, as_terms
-from advfrontier.evaluation.samples import sample_names
 from advfrontier.execution import as_machine
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
@@ -96,27 +95,14 @@ def trace(
     named = None if runs is None or isinstance(runs, str) or callable(runs) else list(runs)
     _check(named, queries, solvers)
     subject, samples = as_model(model), as_data(images, labels)
+    terms = as_terms(threat, seed=seed, batch_size=batch_size, machine=machine)
+    gradients = named is None or needs_gradients(named, threat)
     with record_folder(out) as (place, keep):
-        record = prepare(
-            place,
-            subject,
-            samples,
-            as_terms(threat, seed=seed, batch_size=batch_size, machine=machine),
-            kind="trace",
-            gradients=named is None or needs_gradients(named, threat),
-            solvers=solvers,
-        )
+        record = prepare(place, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers)
         keep(record)
         members = named or _members(runs, threat, record.clean.classes)
-        job = UnitJob(
-            subject,
-            samples,
-            dict.fromkeys(members, queries),
-            solvers,
-            machine.pack,
-            keep_points=False,
-            keep_state=False,
-        )
+        wanted = dict.fromkeys(members, queries)
+        job = UnitJob(subject, samples, wanted, solvers, machine.pack, keep_points=False, keep_state=False)
         ready = drive(record, job, machine, progress=progress)
         return read_traces(record, runs=members, heal=lambda unit, far: ready(UnitTask((UnitPart(unit, far),))))
 
@@ -148,7 +134,7 @@ def read_traces(
         runs=tuple(wanted),
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
         distances=distances,
-        samples=sample_names(record.clean.ids),
+        samples=record.clean.names,
         flags=(*record.header.flags, *unit_flags(doubts), *several_versions(record.header)),
         counts={key: spent[key] for key in PURPOSES},
     )
