@@ -250,8 +250,8 @@ class Evaluation:
             return
         done, units = self.record.finished(self.ensemble.queries)
         raise FrontierError(
-            f"the evaluation in {self.place} with {self.ensemble.name} ({tier_label(self.ensemble.total)} queries per sample) "
-            f"is not finished: {done} of {units} units are done; {self.record.header.how_to_go_on}"
+            f"the evaluation in {self.place} with {self.ensemble.name} ({tier_label(self.ensemble.total)} queries per "
+            f"sample) is not finished: {done} of {units} units are done; {self.record.header.how_to_go_on}"
         )
 
     def _heal(self, unit: UnitName, queries: int) -> None:

@@ -57,6 +57,6 @@ class Recipe:
             f"to {self.rate:g} over the first quarter and down to 0, weight decay {self.decay:g}, seed {self.seed}."
         )
 
-    def model_digest(self) -> str:
+    def text(self) -> str:
         """The recipe as text, the same for the same recipe."""
         return json.dumps(asdict(self), sort_keys=True)

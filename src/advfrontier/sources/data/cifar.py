@@ -21,7 +21,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import refusing
 from advfrontier.sources.pixels import check_unit
 from advfrontier.sources.samples import Rows, as_labels
-from advfrontier.sources.spec import existing_file, existing_folder
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,10 +70,10 @@ _PUBLISHED = {
 def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (CIFAR is not fetched: its site says how to cite it)
     """Read the batches of one split."""
     kind = _KINDS[spec.kind]
-    folder = existing_folder(spec.place, spec.text)
+    folder = existing(spec.place, spec.text, folder=True)
     folder = folder / kind.folder if (folder / kind.folder).is_dir() else folder
     files = tuple(
-        existing_file(folder / name, spec.text).absolute()
+        existing(folder / name, spec.text).absolute()
         for name in kind.files[spec.option("split", choices=("test", "train"), default="test")]
     )
     batches = [read_batch(file) for file in files]

@@ -25,7 +25,7 @@ from torch._ops import OpOverload
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import connections, refusing, weights_only
 from advfrontier.sources.models.trial import try_batches
-from advfrontier.sources.spec import existing_file
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ class Exported(nn.Module):
 
 def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)
     """Load the program from a clean copy of its archive, and try it."""
-    path = existing_file(spec.place, spec.text)
+    path = existing(spec.place, spec.text)
     with refusing(f"{spec.text}: not an archive of torch.export.save", ": expected its output, of torch 2.9 or later"):
         entries = _entries(spec, path)
         shape = _input_shape(spec, json.loads(entries[_PROGRAM])["graph_module"])

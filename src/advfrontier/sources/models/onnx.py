@@ -8,7 +8,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import refusing
 from advfrontier.sources.models.trial import try_batches
-from advfrontier.sources.spec import existing_file
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing t
     onnx = need("onnx", extra="onnx", source=spec.text)
     helper = need("onnx.external_data_helper", extra="onnx", source=spec.text)
     convert = need("onnx2torch", extra="onnx", source=spec.text).convert
-    path = existing_file(spec.place, spec.text)
+    path = existing(spec.place, spec.text)
     with refusing(f"{spec.text}: not an ONNX file", ": expected what torch.onnx.export writes"):
         graph = onnx.load(str(path), load_external_data=False)
         for location in _external(graph):
@@ -64,4 +64,4 @@ def _check_inside(spec: Spec, folder: Path, location: str) -> None:
         raise FrontierError(
             f"{spec.text}: wants to read weights from {location!r}: expected a file in its own folder: refused"
         )
-    existing_file(folder / location, spec.text)
+    existing(folder / location, spec.text)

@@ -8,7 +8,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, refusing, weights_only
 from advfrontier.sources.normalise import Normalised
-from advfrontier.sources.spec import existing_file
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,7 +36,7 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
         arguments["num_classes"] = int(classes)
     checkpoint = spec.options.get("checkpoint")
     if checkpoint:
-        arguments["checkpoint_path"] = str(existing_file(checkpoint, spec.text))
+        arguments["checkpoint_path"] = str(existing(checkpoint, spec.text))
     hint = (
         "" if checkpoint else f"{download_hint(download=download)}, or name a file: timm:{spec.place}?checkpoint=FILE"
     )
