@@ -28,7 +28,7 @@ assert set(benchmark_names()) >= {"paper", "fashion-mnist"}
 assert set(reference_pool("L2", 12000).distances) == set(MODELS)
 from advfrontier.cli import main
 main(["evaluate", "zoo:F5", "-n", "5", "--norm", "L2", "--queries", "20", "--workers", "0"])
-assert Path("runs/zoo-F5/report.html").stat().st_size > 10**6
+assert Path("runs/zoo+F5/report.html").stat().st_size > 10**6
 """
 
 

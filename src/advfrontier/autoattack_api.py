@@ -26,6 +26,7 @@ from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.pool import MAX_QUERIES, Ensemble, check_run, pool
 from advfrontier.record import below
+from advfrontier.record.record import check_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,6 +77,8 @@ class AutoAttack:
         state_path: str | None = None,
     ) -> Any:
         """Attack all samples; `state_path` is a new or empty folder to go on from after a crash."""
+        if state_path is not None:
+            check_empty(state_path, but_for=("standard", "black-box"))
         found = self._evaluate(VERSIONS[self.version], "standard", x_orig, y_orig, bs, state_path)
         self.evaluation, self.black_box = found, None
         points, labels = _within(self.eps, found, found.distances, found.adversarials, found.predictions)

@@ -59,7 +59,7 @@ def test_many_tasks_errors_and_dead_workers(tmp_path, capfd):
 
 
 def test_the_overhead_is_small():
-    tasks = range(1200)
+    tasks = range(400)
     results, times = [], []
     for outcome in execute(threads, tasks, Machine(ray="local", workers=2, threads=2)):
         results.append(outcome.result)

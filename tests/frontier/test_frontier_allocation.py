@@ -121,11 +121,11 @@ def test_tiers_are_nested_with_ordered_restarts():
         ensemble.check(ordered_restarts=True)
 
 
-@pytest.fixture(scope="module")
-def solved():
+@pytest.fixture(scope="module", params=[50, pytest.param(200, marks=pytest.mark.slow)])
+def solved(request):
     """200 small instances with their greedy, swapped and exact allocations and the certificates."""
     rows = []
-    for seed in range(200):
+    for seed in range(request.param):
         p = problem(1000 + seed, samples=18)
         first = applied(p.none, greedy(p, p.none, BUDGET))
         better = improve(p, first, BUDGET, floor=p.none)

@@ -52,7 +52,7 @@ def test_intervals_of_a_mean_of_ratios_cover():
     assert 0.92 <= np.mean([i.low <= truth <= i.high for i in intervals]) <= 0.98
 
 
-@pytest.mark.parametrize("n", [100, 1000])
+@pytest.mark.parametrize("n", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_wilson_covers_wherever_an_interval_can(n):
     """Exact coverage, from sums of binomial probabilities, on a fine grid of p with both sides of every jump."""
     intervals = [wilson(count, n) for count in range(n + 1)]

@@ -9,7 +9,7 @@ import torch
 from odd_models import FLAGGED, IMAGES, LABELS, NET, REFUSED, RIGHT, Made, int8, scripted
 from torch import nn
 
-from advfrontier import FrontierError, trace
+from advfrontier import FrontierError, Machine, trace
 
 # TorchScript and quantised tensors are on their way out of PyTorch, and still in use.
 pytestmark = [
@@ -129,5 +129,5 @@ def test_clean_images_without_logits_are_refused_wherever_they_are():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
 def test_attacks_compute_in_float32_or_float64(dtype):
-    with pytest.raises(FrontierError, match=f"cannot attack in {dtype}: expected torch.float32"):
-        distances(NET, dtype=dtype)
+    with pytest.raises(FrontierError, match=f"dtype is {str(dtype)[6:]}: expected float32 or float64"):
+        distances(NET, machine=Machine(dtype=dtype))

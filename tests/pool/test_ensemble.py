@@ -212,3 +212,9 @@ def test_tiers_by_name():
             tier_queries(wrong)
     with pytest.raises(FrontierError, match="paper-4k"):
         paper_ensemble("paper-5k", "L2")
+
+
+def test_a_total_of_thousands_of_digits_is_one_message():
+    text = Ensemble.of("small", "L2", {"fmn": 20}).to_toml().replace("total = 20", f"total = 0x{'f' * 5000}")
+    with pytest.raises(FrontierError, match="total = a very large int: expected it to be less than 2147483648"):
+        Ensemble.from_toml(text)

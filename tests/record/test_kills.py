@@ -140,7 +140,7 @@ def killed_often(tmp_path, kind, workers, kills, seed):
     return done
 
 
-QUICK = [("evaluate", 0, 2), ("trace", 2, 2)]
+QUICK = [("evaluate", 0, 3)]
 SLOW = [("evaluate", 0, 35), ("evaluate", 2, 25), ("extend", 0, 35), ("extend", 2, 20), ("trace", 0, 25),
         ("trace", 2, 20), ("bench", 0, 20), ("bench", 2, 20)]  # fmt: skip
 

@@ -138,7 +138,7 @@ def test_real_nets_score_their_known_accuracy(name):
     samples = load_data(f"npz:{FOLDER}/{'cifar10' if name.startswith('cifar') else 'mnist'}_test_1000.npz")
     model = load_model(f"{FOLDER}/nets.py:{name}")
     with torch.no_grad():
-        predicted = model(samples.images(torch.arange(len(samples)))).argmax(1)
+        predicted = model(samples.read(torch.arange(len(samples)))).argmax(1)
     assert len(samples) == 1000
     assert round(float((predicted == samples.labels).float().mean()), 3) == KNOWN[name]
 

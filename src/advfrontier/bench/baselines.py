@@ -52,7 +52,7 @@ def run_autoattack(
     machine, subject = machine or Machine(), as_model(model)
     terms = as_terms(check_norm(norm), seed=seed, batch_size=batch_size, machine=machine)
     record = prepare(out, subject, samples, terms, kind="baseline")
-    job = AutoAttackJob(subject, samples, tuple(sorted({float(radius) for radius in radii})))
+    job = AutoAttackJob(model=subject, samples=samples, radii=tuple(sorted({float(radius) for radius in radii})))
     drive(record, job, machine, progress=progress)
     return read_points(record)
 

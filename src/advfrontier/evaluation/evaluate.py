@@ -132,9 +132,9 @@ def _reach(record: Record, model: Model, wanted: Ensemble, machine: Machine, *, 
         )
     stored = EnsembleFile.of(wanted)
     job = UnitJob(
-        model,
-        record.samples(),
-        wanted.queries,
+        model=model,
+        samples=record.samples(),
+        wanted=wanted.queries,
         pack=machine.pack,
         keep_state=machine.keep_state and header.keep_state,
         note={"ensemble": stored, "keep_state": machine.keep_state and header.keep_state},

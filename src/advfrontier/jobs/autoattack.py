@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,16 +12,14 @@ import torch
 
 from advfrontier.attacks.autoattack import KnownPoints, attack_at, check_norm
 from advfrontier.errors import FrontierError
+from advfrontier.jobs.driver import Job
 from advfrontier.jobs.setup import threads
-from advfrontier.record import Record, open_folder
 from advfrontier.record.identity import mark
-from advfrontier.record.images import VerifiedImages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from advfrontier.engine.data import Samples
-    from advfrontier.jobs.model import Model
+    from advfrontier.record import Record
     from advfrontier.record.folder import Folder
 
 
@@ -46,26 +44,12 @@ class RadiusTask:
         return f"AutoAttack at {self.radius:g} on samples {self.first}–{self.first + self.count - 1}"
 
 
-@dataclass(frozen=True, eq=False)
-class AutoAttackJob:
-    """All that a process needs to do any of them. Calling it does one."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AutoAttackJob(Job[RadiusTask]):
+    """Run AutoAttack at radii, shard by shard. Calling it does one radius on one shard."""
 
-    model: Model
-    samples: Samples
     radii: tuple[float, ...]
-    record: Record | None = None  # that it works on; set by `begin`, and opened anew in another process
-    tick: Callable[[int], object] | None = None  # told of every task, where the work is done in this process
-
     counted = "units of AutoAttack"
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = {each.name: getattr(self, each.name) for each in fields(self)}
-        assert self.record is not None  # noqa: S101  # a job is sent after `begin`
-        return state | {"record": None, "tick": None, "opened": (self.record.place, self.record.header)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        place, header = state.pop("opened")
-        self.__dict__.update(state, record=Record(open_folder(place), header))
 
     def check(self, record: Record) -> None:
         """Refuse norms that AutoAttack does not attack in."""
@@ -75,11 +59,9 @@ class AutoAttackJob:
         """What is still to be done, from the names of the files alone."""
         return missing_radii(record.folder, self.radii, record.shards)
 
-    def begin(self, record: Record) -> AutoAttackJob:
-        """Write down the radii; returns the job, ready to be called."""
-        radii = tuple(sorted({*record.header.radii, *self.radii}))
-        record.change(lambda header: {"radii": radii, "commands": header.with_command()})
-        return replace(self, record=record)
+    def changes(self, record: Record) -> Mapping[str, Any]:
+        """The radii, with those of earlier calls."""
+        return {"radii": tuple(sorted({*record.header.radii, *self.radii}))}
 
     def size(self, record: Record, task: RadiusTask) -> int:  # noqa: ARG002
         """Every task counts as one."""
@@ -89,25 +71,19 @@ class AutoAttackJob:
         """Which radius was just done."""
         return lambda task, _: f"{record.header.terms.norm} AutoAttack at {task.radius:g}"
 
-    def following(self, tick: Callable[[int], object]) -> AutoAttackJob:
-        """The same job, which says when a task is done."""
-        return replace(self, tick=tick)
-
     def __call__(self, task: RadiusTask) -> int:
         """Attack, write, and return the rows that went through the model."""
-        record = self.record
-        assert record is not None  # noqa: S101  # a job is called after `begin`
+        record = self.work
         terms, rows = record.header.terms, torch.arange(task.first, task.first + task.count)
         if self.model.digest != record.header.model.digest:
             raise FrontierError(
                 f"{self.model.source or self.model.name} is another model in this process than the one the record was "
                 "begun with: expected the same weights each time it is loaded"
             )
-        images = VerifiedImages(self.samples.read, record.clean.ids, terms.shard, self.samples.name)
         with threads(terms.threads):
             found = attack_at(
                 self.model.oracle(terms).model,
-                images(rows),
+                self.images(rows),
                 record.clean.labels[rows],
                 norm=terms.norm,
                 radius=task.radius,

@@ -2,47 +2,80 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from advfrontier.errors import FrontierError
 from advfrontier.execution import execute
 from advfrontier.progress import Progress, Silent
+from advfrontier.record import Record, open_folder
+from advfrontier.record.images import VerifiedImages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from advfrontier.engine.data import Samples
     from advfrontier.execution import Machine
-    from advfrontier.record import Record
+    from advfrontier.jobs.model import Model
 
 T = TypeVar("T")
 J = TypeVar("J", bound="Job[Any]")
 
 
-class Job(Protocol[T]):
-    """Work on a record. Calling it does one task, in this process or another."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Job(ABC, Generic[T]):
+    """Work on a record. Calling it does one task and stores what comes out of it, in this process or another."""
 
-    counted: str  # what progress is counted in, in the plural
+    model: Model
+    samples: Samples
+    record: Record | None = None  # that it works on; set when work begins, and opened anew in another process
+    tick: Callable[[int], object] | None = None  # told how the work gets on, where it is done in this process
+    counted: ClassVar[str]  # what progress is counted in, in the plural
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return state | {"record": None, "tick": None, "opened": (self.work.place, self.work.header)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        place, header = state.pop("opened")
+        self.__dict__.update(state, record=Record(open_folder(place), header), sent=True)
+
+    @property
+    def work(self) -> Record:
+        """The record, once work has begun."""
+        assert self.record is not None  # noqa: S101  # `drive` sets it before the first call
+        return self.record
+
+    @cached_property
+    def images(self) -> VerifiedImages:
+        """Reads the images, and refuses others than those of the record."""
+        return VerifiedImages(self.samples.read, self.work.clean.ids, self.work.header.terms.shard, self.samples.name)
+
+    @abstractmethod
     def check(self, record: Record) -> None:
         """Refuse what cannot be done."""
 
+    @abstractmethod
     def missing(self, record: Record) -> list[T]:
-        """The tasks that the record lacks."""
+        """The tasks that the record lacks, from the names of its files alone."""
 
-    def begin(self, record: Record) -> Self:
-        """Write down what the record is to hold; returns the job, ready to be called."""
+    @abstractmethod
+    def changes(self, record: Record) -> Mapping[str, Any]:
+        """What the header is to say once work begins."""
 
+    @abstractmethod
     def size(self, record: Record, task: T) -> int:
         """How much a task counts."""
 
+    @abstractmethod
     def labels(self, record: Record, tasks: Sequence[T]) -> Callable[[T, Any], str]:
         """What to say after each task."""
 
-    def following(self, tick: Callable[[int], object]) -> Self:
-        """The same job, which says how it gets on within a task."""
-
+    @abstractmethod
     def __call__(self, task: T) -> Any:
-        """Do a task and store what comes out of it."""
+        """Do a task."""
 
 
 def drive(record: Record, job: J, machine: Machine, *, progress: bool = False) -> J:
@@ -54,15 +87,15 @@ def drive(record: Record, job: J, machine: Machine, *, progress: bool = False) -
     tasks = job.missing(record)
     if tasks:
         record.check_code()
-    job = job.begin(record)
+    record.change(lambda header: {"commands": header.with_command(), **job.changes(record)})
+    job = _ready(job, record=record)
     if not tasks:
         return job
     failed: dict[str, str | None] = {}
-    label = job.labels(record, tasks)
-    total = sum(job.size(record, task) for task in tasks)
+    label, total = job.labels(record, tasks), sum(job.size(record, task) for task in tasks)
     with Progress(total, unit=job.counted) if progress else Silent() as bar:
         bar.show(f"{record.header.terms.norm} {tasks[0]}")
-        for outcome in execute(job.following(bar.advance) if machine.here else job, tasks, machine):
+        for outcome in execute(_ready(job, tick=bar.advance) if machine.here else job, tasks, machine):
             if outcome.error is not None or outcome.result is None:
                 failed[str(outcome.task)] = outcome.error
                 continue
@@ -76,3 +109,8 @@ def drive(record: Record, job: J, machine: Machine, *, progress: bool = False) -
             f"again. {first}: {failed[first]}" + (f"; also {', '.join(list(failed)[1:4])}" if len(failed) > 1 else "")
         )
     return job
+
+
+def _ready(job: J, **changes: Any) -> J:
+    ready: J = replace(job, **changes)
+    return ready

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +16,11 @@ import torch
 
 from advfrontier.engine import advance, classify, start_unit
 from advfrontier.errors import FrontierError
+from advfrontier.jobs.driver import Job
 from advfrontier.jobs.setup import check_answers, threads
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run, check_run
-from advfrontier.record import Record, UnitName, open_folder
+from advfrontier.record import UnitName
 from advfrontier.record.identity import code_digest, solver_words, solvers_of
-from advfrontier.record.images import VerifiedImages
 from advfrontier.record.units import SPENT
 from advfrontier.threat.norms import get_norm
 
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from advfrontier.engine import Oracle, Unit
-    from advfrontier.engine.data import Samples
-    from advfrontier.jobs.model import Model
-    from advfrontier.record import StoredUnit
+    from advfrontier.record import Record, StoredUnit
     from advfrontier.solvers import Solver
 
 _STATE_LIMIT = 2**30  # bytes of state that the units of one run may keep; beyond it extension replays
@@ -61,30 +58,17 @@ class UnitTask:
         return f"{UnitName(runs, *first.unit.shard)}, {first.queries} queries"
 
 
-@dataclass(frozen=True, eq=False)
-class UnitJob:
-    """All that a process needs to do any unit of a record. Calling it does one task."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UnitJob(Job[UnitTask]):
+    """Bring runs to their queries on every shard. Calling it advances the units of one task."""
 
-    model: Model
-    samples: Samples
     wanted: Mapping[str, int]  # run → queries
     solvers: Mapping[str, Solver] = field(default_factory=dict)
     pack: int = 1
     keep_points: bool = True
     keep_state: bool = True
     note: Mapping[str, Any] = field(default_factory=dict)  # what else the header is to say once work begins
-    record: Record | None = None  # that it works on; set by `begin`, and opened anew in another process
-    tick: Callable[[int], object] | None = None  # told of every step, where the work is done in this process
-
-    counted = "queries"  # what its progress is counted in
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = {each.name: getattr(self, each.name) for each in fields(self)}
-        return state | {"record": None, "tick": None, "opened": (self._record.place, self._record.header)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        place, header = state.pop("opened")
-        self.__dict__.update(state, record=Record(open_folder(place), header), unknown=True)
+    counted = "queries"
 
     # What is to be done
 
@@ -103,18 +87,12 @@ class UnitJob:
                 "folder for runs that use gradients"
             )
 
-    def begin(self, record: Record) -> UnitJob:
-        """Write down which runs the record is to hold, and with which solvers; returns the job, ready to be called."""
+    def changes(self, record: Record) -> Mapping[str, Any]:
+        """Which runs the record is to hold, and with which solvers."""
+        header = record.header
         attacks = solvers_of({Run.parse(run).attack: None for run in self.wanted}, self.solvers)
-        record.change(
-            lambda header: {
-                "runs": header.runs | {run: max(q, header.runs.get(run, 0)) for run, q in self.wanted.items()},
-                "solvers": header.solvers | attacks,
-                "commands": header.with_command(),
-                **self.note,
-            }
-        )
-        return replace(self, record=record)
+        runs = {run: max(queries, header.runs.get(run, 0)) for run, queries in self.wanted.items()}
+        return {"runs": header.runs | runs, "solvers": header.solvers | attacks, **self.note}
 
     def missing(self, record: Record) -> list[UnitTask]:
         """The units still to be done, in the order of the runs."""
@@ -140,10 +118,6 @@ class UnitJob:
         rows = len(record.clean.attacked(*task.parts[0].unit.shard))
         return sum((part.queries - part.reached) * rows for part in task.parts)
 
-    def following(self, tick: Callable[[int], object]) -> UnitJob:
-        """The same job, which says how it gets on."""
-        return replace(self, tick=tick)
-
     def labels(self, record: Record, tasks: Sequence[UnitTask]) -> Callable[[UnitTask, Mapping[str, Any]], str]:
         """What to say after each task: which run, how many are finished, and how near the points are by now."""
         left = Counter(part.unit.run for task in tasks for part in task.parts)
@@ -165,12 +139,12 @@ class UnitJob:
 
     def __call__(self, task: UnitTask) -> dict[str, NDArray[np.float64]]:
         """Bring units further and store them; returns the distances of each run on the rows it attacked."""
-        began, record = time.perf_counter(), self._record
+        began, record = time.perf_counter(), self.work
         rows = record.clean.attacked(*task.parts[0].unit.shard)
         with threads(record.header.terms.threads), self.model.oracle(record.header.terms) as oracle:
-            if self.__dict__.get("unknown", False):
+            if self.__dict__.get("sent"):
                 self._recognise(oracle)
-                self.__dict__["unknown"] = False
+                self.__dict__["sent"] = False
             units = [self._unit(oracle, part, rows) for part in task.parts]
             before = [self._restored(part, unit) for part, unit in zip(task.parts, units, strict=True)]
             started = [unit.queries for unit in units]
@@ -188,33 +162,23 @@ class UnitJob:
             for part, unit in zip(task.parts, units, strict=True)
         }
 
-    @property
-    def _record(self) -> Record:
-        assert self.record is not None  # noqa: S101  # a job is called after `begin`
-        return self.record
-
-    @cached_property
-    def _images(self) -> VerifiedImages:
-        terms = self._record.header.terms
-        return VerifiedImages(self.samples.read, self._record.clean.ids, terms.shard, self.samples.name)
-
     def _unit(self, oracle: Oracle, part: UnitPart, rows: Tensor) -> Unit:
-        run, clean = Run.parse(part.unit.run), self._record.clean
+        run, clean = Run.parse(part.unit.run), self.work.clean
         return start_unit(
             oracle,
             run,
-            self._images(rows),
+            self.images(rows),
             clean.labels[rows],
             clean.rows(rows),
-            norm=get_norm(self._record.header.terms.norm),
-            seed=self._record.header.terms.seed,
+            norm=get_norm(self.work.header.terms.norm),
+            seed=self.work.header.terms.seed,
             ids=clean.ids[rows.numpy()],
             solver=self.solvers.get(run.attack),
         )
 
     def _restored(self, part: UnitPart, unit: Unit) -> StoredUnit | None:
         """Let a fresh unit go on where the stored one stopped, if its state was kept; returns what was stored."""
-        stored = self._record.read_unit(part.unit, part.reached) if part.reached else None
+        stored = self.work.read_unit(part.unit, part.reached) if part.reached else None
         if stored is not None and "state.point" in stored.tensors:
             whole: dict[str, Any] = dict(stored.tensors)
             rest = unit.trajectory[stored.queries // CHECKPOINT :]
@@ -227,12 +191,12 @@ class UnitJob:
         looked = oracle.counts.verification
         classes = classify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
         spent["verification"] += oracle.counts.verification - looked
-        words = {"run": part.unit.run, "norm": self._record.header.terms.norm, "seconds": f"{seconds:.3f}"}
+        words = {"run": part.unit.run, "norm": self.work.header.terms.norm, "seconds": f"{seconds:.3f}"}
         words |= {key: str(spent[key]) for key in SPENT}
-        belongs = self._record.unit_mark(part.unit, solver_words(unit.solver))
-        self._record.write_file(part.unit.file(part.queries), self._tensors(unit, classes), words, belongs)
+        belongs = self.work.unit_mark(part.unit, solver_words(unit.solver))
+        self.work.write_file(part.unit.file(part.queries), self._tensors(unit, classes), words, belongs)
         if part.reached not in {0, part.queries}:
-            self._record.folder.remove(part.unit.file(part.reached))
+            self.work.folder.remove(part.unit.file(part.reached))
 
     def _tensors(self, unit: Unit, classes: Tensor) -> dict[str, Tensor]:
         tensors = unit.tensors()
@@ -240,7 +204,7 @@ class UnitJob:
         tensors["classes"] = classes
         tensors["held"] = classes != unit.problem.labels.cpu()
         size = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("state."))
-        size = size * self._record.header.data.samples // max(unit.rows, 1)
+        size = size * self.work.header.data.samples // max(unit.rows, 1)
         if not self.keep_state or unit.queries >= MAX_QUERIES or size > _STATE_LIMIT:
             tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("state.")}
         if not self.keep_points and "state.point" not in tensors:
@@ -249,15 +213,15 @@ class UnitJob:
 
     def _recognise(self, oracle: Oracle) -> None:
         """Once per process that loaded the model itself: is it the record's model, and the record's code?"""
-        if code_digest() != self._record.header.code:
+        if code_digest() != self.work.header.code:
             raise FrontierError(
                 f"this worker process runs other code of advfrontier ({code_digest()[:8]}, not "
-                f"{self._record.header.code[:8]}): install the same version on every machine, and leave its "
+                f"{self.work.header.code[:8]}): install the same version on every machine, and leave its "
                 "files alone while units are done"
             )
         try:
-            same = self.model.digest == self._record.header.model.digest
-            check_answers(self._record, oracle, self._images, self._record.clean)
+            same = self.model.digest == self.work.header.model.digest
+            check_answers(self.work, oracle, self.images, self.work.clean)
         except FrontierError:
             same = False
         if not same:

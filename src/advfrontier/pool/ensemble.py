@@ -224,7 +224,7 @@ class _File(TomlTable):
 
     name: str
     norm: str
-    total: Annotated[int, Field(strict=True)] | None = None
+    total: Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None = None
     aoi: _Share | None = None
     bound: _Share | None = None
     flags: tuple[str, ...] = ()

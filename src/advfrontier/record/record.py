@@ -275,10 +275,10 @@ class Record:
         self.folder.write(name, pack(tensors, {**words, "belongs": belongs}))
 
 
-def check_empty(place: str | PathLike[str]) -> Folder:
-    """A folder that a record may be started in: one that is not there, or is empty."""
+def check_empty(place: str | PathLike[str], *, but_for: Collection[str] = ()) -> Folder:
+    """A folder that a record may be started in: one that is not there, or holds nothing but these."""
     folder = open_folder(place)
-    if entries := folder.entries():
+    if entries := [name for name in folder.entries() if name not in but_for]:
         others = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
         raise FrontierError(
             f"{folder.place} holds {entries[0]}{others}, but no {FILE}: expected an empty folder or a new name, "

@@ -27,7 +27,7 @@ _NAMED = 3  # runs that a flag names before it counts them
 _REASONS = {
     Kind.FLIPPED: "kept points were classified correctly in another batch",
     Kind.ZERO_GRADIENTS: "samples had no gradient on most steps",
-    Kind.BAD_GRADIENTS: "samples had gradients that are not finite",
+    Kind.BAD_GRADIENTS: "samples had logits or gradients that are not finite",
 }
 
 
