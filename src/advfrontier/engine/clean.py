@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CleanPass:
-    """Per sample, on the CPU."""
+    """What one pass over the unperturbed samples tells, per sample, on the CPU."""
 
     labels: Tensor
     ids: NDArray[np.uint64]  # of the images' contents
@@ -55,7 +55,7 @@ class CleanPass:
         return tuple(names)
 
     def rows(self, rows: Tensor) -> CleanPass:
-        """Of these samples only."""
+        """The clean pass of these samples only."""
         columns = (self.logits, self.correct, self.targets, self.boundary)
         return CleanPass(self.labels[rows], self.ids[rows.numpy()], *(column[rows] for column in columns))
 

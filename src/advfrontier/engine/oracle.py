@@ -97,7 +97,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         return _usable(images.to(self.device, self.dtype))
 
     def labels(self, labels: Tensor) -> Tensor:
-        """Labels beside them."""
+        """Labels on the same device, as int64."""
         return _usable(labels.to(self.device).long())
 
     def logits(self, images: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.found import Found
+from advfrontier.evaluation.outcome import Outcome
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
 from advfrontier.jobs.units import UnitPart, UnitTask
@@ -131,12 +131,12 @@ class Evaluation:
     @property
     def distances(self) -> NDArray[np.float64]:
         """Per sample: 0 where it is misclassified anyway, inf where it was never broken."""
-        return self._found.distances
+        return self._outcome.distances
 
     @property
     def winners(self) -> tuple[str | None, ...]:
         """The run that found each sample's point; None where there is none to find, or none was found."""
-        return self._found.winners
+        return self._outcome.winners
 
     def images(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """The unperturbed images of these samples, or of all; only the shards they lie in are read."""
@@ -188,7 +188,7 @@ class Evaluation:
     @property
     def trajectories(self) -> dict[str, NDArray[np.float64]]:
         """Run → (checkpoint, sample): the best distance after 10, 20, … queries of that run."""
-        return self._found.trajectories
+        return self._outcome.trajectories
 
     def distances_at(self, budget: int) -> NDArray[np.float64]:
         """What the first `budget` queries of the ensemble found."""
@@ -224,20 +224,20 @@ class Evaluation:
     @property
     def counts(self) -> dict[str, int]:
         """Rows passed through the model, forward plus backward, by purpose."""
-        spent = self.record.spent() + self._found.spent
+        spent = self.record.spent() + self._outcome.spent
         return {key: spent[key] for key in PURPOSES}
 
     @property
     def seconds(self) -> float:
         """Time that the units took, all processes together."""
-        return self._found.seconds
+        return self._outcome.seconds
 
     @cached_property
     def flags(self) -> tuple[Flag, ...]:
         """What may make these distances too large, or too good."""
         header = self.record.header
-        flags = [*header.flags, *unit_flags(self._found.doubts), *several_versions(header), *self._interrupted]
-        flags += self._found.beaten()
+        flags = [*header.flags, *unit_flags(self._outcome.doubts), *several_versions(header), *self._interrupted]
+        flags += self._outcome.beaten()
         if unbroken := int(np.isinf(self.distances).sum()):
             flags.append(Flag(Kind.UNBROKEN, f"{unbroken} samples were never broken by any run"))
         return tuple(flags)
@@ -285,9 +285,9 @@ class Evaluation:
             yield where, torch.searchsorted(rows, chosen[where]), stored.tensors[name]
 
     @cached_property
-    def _found(self) -> Found:
+    def _outcome(self) -> Outcome:
         units = self._units(("trajectory", *DOUBTS))
-        return Found.of(units, self.ensemble.queries, self.record.clean.correct.numpy())
+        return Outcome.of(units, self.ensemble.queries, self.record.clean.correct.numpy())
 
     def _rows(self, rows: Sequence[int] | Tensor | None) -> Tensor:
         return torch.arange(len(self.labels)) if rows is None else torch.as_tensor(rows, dtype=torch.int64)

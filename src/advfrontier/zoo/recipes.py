@@ -39,7 +39,7 @@ class Recipe:
         object.__setattr__(self, "radii", {norm_name(norm): float(r) for norm, r in self.radii.items()})
 
     def words(self) -> str:
-        """One sentence or two."""
+        """The recipe in one or two sentences."""
         balls = ", ".join(f"{norm} radius {radius:g}" for norm, radius in self.radii.items())
         how = {
             "plain": "Cross-entropy on clean images",

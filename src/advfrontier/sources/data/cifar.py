@@ -18,7 +18,7 @@ import torch
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 from advfrontier.sources.pixels import check_unit
 from advfrontier.sources.samples import Rows, as_labels
 from advfrontier.sources.spec import existing
@@ -77,7 +77,7 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (CIFAR is no
         for name in kind.files[spec.option("split", choices=("test", "train"), default="test")]
     )
     batches = [read_batch(file) for file in files]
-    with refusing(f"{spec.text}: not CIFAR batches", ": get the published files"):
+    with explaining(f"{spec.text}: not CIFAR batches", ": get the published files"):
         parts = [_pixels(batch, file) for batch, file in zip(batches, files, strict=True)]
     for file, part in zip(files, parts, strict=True):
         _compare(file, len(part))
@@ -123,7 +123,7 @@ def _pixels(batch: dict[str, Any], path: Path) -> Tensor:
 
 def read_batch(path: Path) -> dict[str, Any]:
     """Read a batch file. Texts of old and new pickles, and bytes but those of the array, become str."""
-    with refusing(f"{path}: not a CIFAR batch", ": get the published files"):
+    with explaining(f"{path}: not a CIFAR batch", ": get the published files"):
         found = _read(path.read_bytes())
         if not isinstance(found, dict):
             raise FrontierError(f"{path}: holds a {type(found).__name__}: expected a dictionary, as published")

@@ -17,7 +17,7 @@ from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.data.preprocessing import Preprocessing
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 from advfrontier.sources.samples import stack_images
 from advfrontier.sources.spec import existing
 
@@ -60,7 +60,7 @@ def _read(files: tuple[Path, ...], preprocessing: Preprocessing, name: str, rows
     image = need("PIL.Image", extra="images", source=name)
     images = []
     for row in rows.tolist():
-        with refusing(f"{name}: {files[row]} cannot be read as a picture"), image.open(files[row]) as picture:
+        with explaining(f"{name}: {files[row]} cannot be read as a picture"), image.open(files[row]) as picture:
             images.append(preprocessing(picture))
     return stack_images(images, name)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier import zoo
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 from advfrontier.sources.models import python
 from advfrontier.sources.spec import read_spec
 
@@ -46,7 +46,7 @@ def load_model(spec: str, *, download: bool = False) -> nn.Module:
     if read := read_spec(spec, _OPTIONS):
         if not read.place:
             raise FrontierError(f"{spec!r} names no model: expected {read.kind}:NAME")
-        with refusing(f"{spec}: cannot be loaded"):
+        with explaining(f"{spec}: cannot be loaded"):
             model = zoo.load(read.place) if read.kind == "zoo" else _module(read.kind).load(read, download=download)
     elif ":" in spec or spec.endswith(".py"):
         model = python.load(spec)
