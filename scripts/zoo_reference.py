@@ -6,12 +6,19 @@
 The records go to the folder; when all models of a norm are there, the packed file goes into the package.
 """
 
+import json
 import sys
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from advfrontier import Evaluation, FrontierError, Machine, evaluate
-from advfrontier.evaluation.reference import pack_reference
+from advfrontier.flags import doubts
+from advfrontier.jsonable import jsonable
+from advfrontier.pool import TIERS
+from advfrontier.record.tensors import pack
 from advfrontier.sources import load_data
 from advfrontier.threat.names import NORMS
 from advfrontier.zoo import MODELS
@@ -41,6 +48,20 @@ def main() -> None:
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(pack_reference(evaluations))
         print(f"{target}: {target.stat().st_size} bytes")
+
+
+def pack_reference(evaluations: list[Evaluation]) -> bytes:
+    """The file of one norm, as `evaluation/reference.py` reads it."""
+    samples = evaluations[0].samples
+    for evaluation in evaluations:
+        if evaluation.samples != samples or evaluation.ensemble.total != TIERS[-1]:
+            raise FrontierError(
+                f"{evaluation.model} has {len(evaluation.samples)} samples and {evaluation.ensemble.total} queries: "
+                f"expected the {len(samples)} samples of {evaluations[0].model} and {TIERS[-1]} queries"
+            )
+    tables = {e.model: torch.from_numpy(np.stack([e.distances_at(tier) for tier in TIERS])) for e in evaluations}
+    flags = {e.model: told for e in evaluations if (told := doubts(e.flags))}
+    return pack(tables, {"samples": json.dumps(samples), "flags": json.dumps(jsonable(flags))})
 
 
 if __name__ == "__main__":

@@ -49,10 +49,10 @@ def test_a_record_stands_at_the_largest_tier_it_went_through(queries, tier):
     ("evaluation", "why"),
     [
         (evaluated(4000, shared=200, others=800), r"first 200 samples .* 800 of the 1000 of mine .* --samples 200"),
-        (evaluated(3000), "with 4000, 8000, 12000 queries per sample, mine with 3000: expected tiers in common"),
+        (evaluated(3000), "with 4k, 8k, 12k queries per sample, mine with 3k: expected tiers in common"),
         (
             evaluated(200, ensemble=Ensemble.of("own", "Linf", {"fmn": 200})),
-            "mine with 200: expected tiers in common; type --tier 4000",
+            "mine with 200: expected tiers in common; type --tier 4k",
         ),
     ],
     ids=["samples", "queries", "ensemble"],

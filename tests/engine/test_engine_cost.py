@@ -6,7 +6,7 @@ from support.models import Watch, samples, tanh_mlp
 from support.runs import Bench, catalogue, complete, same, small
 
 from advfrontier import Machine, trace
-from advfrontier.engine import Oracle, advance, check_model, clean_pass, verify
+from advfrontier.engine import Oracle, advance, check_model, classify, clean_pass
 from advfrontier.pool import CATALOGUE, Run
 from advfrontier.threat.norms import get_norm
 
@@ -73,9 +73,10 @@ def test_verification():
     unit.best_distance[[1, 4]] = torch.inf  # nothing kept there
     before = watch.total
     with bench.oracle:
-        held = verify(bench.oracle, unit, batch_size=3)
+        classes = classify(bench.oracle, unit, batch_size=3)
     assert watch.total - before == bench.oracle.counts.verification == 4
-    assert held.all()
+    assert (classes != labels).all()
+    assert (classes[[1, 4]] == -1).all()
 
 
 @pytest.mark.parametrize("pack", [1, 3])

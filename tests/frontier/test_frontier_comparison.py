@@ -7,6 +7,7 @@ from hypothesis.extra import numpy as hnp
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Curve, Evaluated, compare, crossings, lies_below
+from advfrontier.pool import tier_label
 
 values = st.one_of(st.integers(0, 6).map(float), st.floats(0, 6), st.just(np.inf))
 pairs = hnp.arrays(np.float64, st.tuples(st.just(2), st.integers(1, 20)), elements=values)
@@ -32,7 +33,6 @@ def test_below_and_crossings_follow_from_the_curves(d):
 def test_a_lower_curve_is_rejected_at_the_cheapest_tier():
     result = compare(evaluated("A", [0, 2, 3, 4], 12000), evaluated("B", [1, 0, 3, 3.5], 4000), E=4.0)
     assert (result.lower, result.rejected) == ("B", "B")
-    assert result.decided
     assert result.run_next == {}
     assert result.verdict.startswith("reject B")
     assert result.flags == ()
@@ -43,7 +43,7 @@ def test_a_lower_curve_is_rejected_at_the_cheapest_tier():
 def test_the_verdict_says_when_the_upper_record_may_still_fall():
     result = compare(evaluated("A", [2, 3], 4000), evaluated("B", [1, 2], 4000))
     assert result.lower == "B"
-    assert result.flags == ("A stands at 4000 queries only, and at 12000 its curve may be lower too",)
+    assert result.flags == ("A stands at 4k queries only, and at 12k its curve may be lower too",)
 
 
 @pytest.mark.parametrize("queries", [(12000, 4000), (12000, 8000), (8000, 4000)])
@@ -51,15 +51,14 @@ def test_a_model_that_may_still_fall_is_extended_before_the_lower_one_is_rejecte
     result = compare(evaluated("A", [1, 2], queries[0]), evaluated("B", [2, 3], queries[1]))
     assert result.lower == "A"
     assert result.rejected is None
-    assert not result.decided
     assert result.run_next == {"B": queries[0]}
-    assert result.verdict.startswith(f"extend B to {queries[0]} queries: ")
-    assert f"B has had {queries[1]} only and may still fall" in result.verdict
+    assert result.verdict.startswith(f"extend B to {tier_label(queries[0])} queries: ")
+    assert f"B has had {tier_label(queries[1])} only and may still fall" in result.verdict
 
 
 def test_what_more_queries_on_both_would_reverse_is_never_a_rejection():
     """The counterexample: B is above A's 12k at 4k, and far below it once it has had 12k as well."""
-    assert not compare(evaluated("A", [1, 2], 12000), evaluated("B", [2, 3], 4000)).decided
+    assert not compare(evaluated("A", [1, 2], 12000), evaluated("B", [2, 3], 4000)).rejected
     assert compare(evaluated("A", [1, 2], 12000), evaluated("B", [0.5, 1], 12000)).rejected == "B"
 
 
@@ -95,9 +94,8 @@ def test_where_curves_cross_a_clearly_smaller_area_is_rejected_unless_the_other_
     assert result.lower is None
     assert len(result.crossings) == 1
     assert result.rejected == rejected
-    assert result.decided == (rejected is not None)
     assert result.run_next == run_next
-    assert result.verdict.startswith("reject B: its area is smaller" if rejected else "extend A to 8000 queries: B at")
+    assert result.verdict.startswith("reject B: its area is smaller" if rejected else "extend A to 8k queries: B at")
     assert ("queries only" in " ".join(result.flags)) == (queries == (4000, 4000))
 
 
@@ -126,8 +124,8 @@ def test_an_infinite_distance_is_seen_beyond_every_radius():
 
 def test_where_no_run_broke_any_sample_there_is_no_order():
     result = compare(evaluated("A", [np.inf, np.inf, 0], 12000), evaluated("B", [1, 2, 0], 4000))
-    assert not result.decided
-    assert result.verdict.startswith("undecided: no run broke any sample of A; extend B to 8000")
+    assert result.rejected is None
+    assert result.verdict.startswith("undecided: no run broke any sample of A; extend B to 8k")
     assert np.isnan(result.aurec[0])
     assert result.aurec[1] == 1.0
     assert not result.difference.known

@@ -139,10 +139,10 @@ def test_tiers():
     low, high = record("low", tier="paper-4k"), record("high", tier="paper-12k", seed=1)
     table = rank([low, high]).norms[0]
     assert table.queries == 4000  # the other record holds its own 4k
-    with pytest.raises(FrontierError, match=r"low was evaluated in Linf with 4000 queries.*--tier 12000"):
+    with pytest.raises(FrontierError, match=r"low was evaluated in Linf with 4k queries.*--tier 12k"):
         rank([low], reference={"Linf": pool()})
     high.ensemble = type(high.ensemble).of("own", "Linf", {"fmn": 900, "alma": 800})
-    with pytest.raises(FrontierError, match=r"with 4000 queries, the others with 1700.*no such stage"):
+    with pytest.raises(FrontierError, match=r"with 4k queries, the others with 1700.*no such stage"):
         rank([low, high])
 
 

@@ -90,7 +90,7 @@ def test_flags_missing_standings_and_falling_areas_are_said():
     late.first[:] = 4000
     text = text_of([summarise(late, radii=RADII["Linf"], reference=pool())])
     assert "flag in Linf: 2 of 60 samples were never broken" in text
-    assert "no DOI in Linf: zoo:F3 was evaluated in Linf with 4000 queries" in text
+    assert "no DOI in Linf: zoo:F3 was evaluated in Linf with 4k queries" in text
     assert "not settled in Linf: the last quarter of the queries lowered AUREC by" in text
     assert " DOI  " not in text.split("\n\n")[1]  # no column for what no norm has
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from advfrontier.errors import FrontierError
 from advfrontier.progress import Silent
 from advfrontier.zoo import training
 from advfrontier.zoo.architectures import ARCHITECTURES
-from advfrontier.zoo.cards import read_recipes
 from advfrontier.zoo.recipes import Recipe
 
 RECIPES = {
@@ -153,7 +153,7 @@ def test_progress_is_shown(data, tmp_path, capsys, monkeypatch):
 
 def test_weights_go_where_they_are_wanted(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("advfrontier.zoo.read_recipes", lambda: {"F1": RECIPES["plain"]})
+    monkeypatch.setitem(zoo.MODELS, "F1", replace(zoo.MODELS["F1"], recipe=RECIPES["plain"]))
     assert zoo.train("F1", data[0], progress=False) == Path("F1.safetensors")
     assert (tmp_path / "F1.safetensors").is_file()
 
@@ -165,7 +165,7 @@ def test_recipes_that_make_no_sense_are_refused(bad):
 
 
 def test_recipes_in_words_name_their_numbers():
-    words = read_recipes()["F3"].words()
-    recipe = read_recipes()["F3"]
+    words = zoo.MODELS["F3"].recipe.words()
+    recipe = zoo.MODELS["F3"].recipe
     for part in ("Linf radius 0.06", f"{recipe.epochs} epochs", f"{recipe.steps}-step PGD", "seed 3"):
         assert part in words

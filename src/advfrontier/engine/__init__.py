@@ -6,7 +6,7 @@ from advfrontier.engine.digest import model_digest
 from advfrontier.engine.evidence import accuracy_flag, beaten, noise_check
 from advfrontier.engine.margins import robustly_misclassified
 from advfrontier.engine.oracle import Counts, Oracle, find_device
-from advfrontier.engine.unit import Unit, advance, classify, start_unit, verify
+from advfrontier.engine.unit import Unit, advance, classify, start_unit
 
 __all__ = [
     "CleanPass",
@@ -25,5 +25,4 @@ __all__ = [
     "noise_check",
     "robustly_misclassified",
     "start_unit",
-    "verify",
 ]

@@ -31,29 +31,36 @@ RANDOM = Flag(Kind.RANDOM, "the model is random: two passes over the same images
 BATCH_DEPENDENT = Flag(Kind.BATCH, "the model's answer for an image depends on the other images of the batch")
 
 
+def check_images(images: Tensor, source: str = "") -> Tensor:
+    """Return the images, clamped to [0, 1] where rounding took them outside; a message begins with their source."""
+    which = f"{source}: images" if source else "images"
+    if not images.is_floating_point():
+        raise FrontierError(f"{which} are {images.dtype}: expected floats in [0, 1]; divide 8-bit images by 255")
+    if images.ndim < 2 or not images.numel():
+        raise FrontierError(
+            f"{which} have shape {tuple(images.shape)}: expected at least one, as (samples, channels, height, width)"
+        )
+    low, high = float(images.min()), float(images.max())
+    if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):
+        cause = "divide by 255" if high > 2 else "put the normalisation inside the model"
+        raise FrontierError(f"{which} range from {low:g} to {high:g}: expected [0, 1]; {cause}")
+    return images.clamp(0, 1) if low < 0 or high > 1 else images
+
+
 def check_data(images: Tensor, labels: Tensor) -> Tensor:
-    """Return the images, clamped to [0, 1] where rounding took them outside; refuse what cannot be evaluated."""
+    """Return the images as `check_images` does; refuse labels that do not belong to them."""
     if not isinstance(images, Tensor) or not isinstance(labels, Tensor):
         raise FrontierError(
             f"images and labels must be tensors: found {type(images).__name__}, {type(labels).__name__}"
         )
-    if not images.is_floating_point():
-        raise FrontierError(f"images are {images.dtype}: expected floats in [0, 1]; divide 8-bit images by 255")
-    if images.ndim < 2 or len(images) == 0:
-        raise FrontierError(
-            f"images have shape {tuple(images.shape)}: expected at least one, as (samples, channels, height, width)"
-        )
+    images = check_images(images)
     if labels.shape != images.shape[:1]:
         raise FrontierError(
             f"{len(images)} images but labels of shape {tuple(labels.shape)}: expected one label per image"
         )
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise FrontierError(f"labels are {labels.dtype}: expected class numbers as integers")
-    low, high = float(images.min()), float(images.max())
-    if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):
-        cause = "divide by 255" if high > 2 else "put the normalisation inside the model"
-        raise FrontierError(f"images range from {low:g} to {high:g}: expected [0, 1]; {cause}")
-    return images.clamp(0, 1) if low < 0 or high > 1 else images
+    return images
 
 
 def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool = True) -> list[Flag]:

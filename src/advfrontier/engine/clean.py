@@ -5,6 +5,7 @@ It tells which samples are classified correctly, the likeliest wrong classes, an
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CleanPass:
-    """Per sample, on the CPU."""
+    """What one pass over the unperturbed samples tells, per sample, on the CPU."""
 
     labels: Tensor
     ids: NDArray[np.uint64]  # of the images' contents
@@ -43,8 +44,18 @@ class CleanPass:
         """How many classes the model tells apart."""
         return int(self.logits.shape[1])
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ids in hexadecimal, by which records know that they are of the same samples; copies get a number."""
+        seen: Counter[int] = Counter()
+        names = []
+        for key in self.ids.tolist():
+            seen[key] += 1
+            names.append(f"{key:016x}" if seen[key] == 1 else f"{key:016x}-{seen[key]}")
+        return tuple(names)
+
     def rows(self, rows: Tensor) -> CleanPass:
-        """Of these samples only."""
+        """The clean pass of these samples only."""
         columns = (self.logits, self.correct, self.targets, self.boundary)
         return CleanPass(self.labels[rows], self.ids[rows.numpy()], *(column[rows] for column in columns))
 

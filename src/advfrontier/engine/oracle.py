@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import torch
@@ -24,10 +24,6 @@ class Counts:
     setup: int = 0
     attack: int = 0
     verification: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """By name."""
-        return asdict(self)
 
 
 def find_device(name: str | torch.device) -> torch.device:
@@ -101,7 +97,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         return _usable(images.to(self.device, self.dtype))
 
     def labels(self, labels: Tensor) -> Tensor:
-        """Labels beside them."""
+        """Labels on the same device, as int64."""
         return _usable(labels.to(self.device).long())
 
     def logits(self, images: Tensor) -> Tensor:

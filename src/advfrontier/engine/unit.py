@@ -241,8 +241,3 @@ def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
         logits = oracle.logits(unit.best_point[rows].view(-1, *unit.problem.shape))
         classes[rows.cpu()] = logits.argmax(1).cpu()
     return classes
-
-
-def verify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
-    """Whether each kept point stays misclassified in other batches; True where there is none. Costs as `classify`."""
-    return classify(oracle, unit, batch_size=batch_size) != unit.problem.labels.cpu()

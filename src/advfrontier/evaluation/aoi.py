@@ -43,12 +43,12 @@ class EvaluationAoi:
     flags: tuple[str, ...]
 
     def facts(self) -> dict[str, Any]:
-        """For programs."""
+        """Everything as JSON can hold it."""
         facts: dict[str, Any] = jsonable({**vars(self), "runs": self.runs.records()})
         return facts
 
     def table(self) -> Table:
-        """For people, without the runs."""
+        """The figures as a table, without those of single runs."""
         before = dict(list(self.tiers.items())[:-1])  # the last tier is the whole
         columns = (
             Column("model", folds=True),

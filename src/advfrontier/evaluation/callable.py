@@ -7,21 +7,18 @@ time. One that changes the order of rows but keeps their number cannot be notice
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from advfrontier.attacks.callable import Watched, watched_batches
 from advfrontier.engine import Oracle, check_data, clean_pass
-from advfrontier.errors import FrontierError
-from advfrontier.evaluation.samples import sample_names
-from advfrontier.evaluation.trace import Traces
+from advfrontier.evaluation.trace import Traces, check_queries
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run
 from advfrontier.progress import Progress, Silent
 from advfrontier.threat.norms import get_norm
-from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,12 +57,10 @@ def run_callable(
     The attack sees the samples that are classified correctly, `batch_size` at a time. `name` is what its run is called.
     PyTorch's random state is `seed` at the start of every batch.
     """
-    images, labels, seed = images.detach().cpu(), labels.detach().cpu(), int(seed)
-    images = check_data(images, labels).float()
     Run.parse(name)
-    if queries % CHECKPOINT or queries < CHECKPOINT:
-        raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}")
-    threat, ids = get_norm(norm), sample_ids(images.numpy())
+    check_queries(queries)
+    images, labels = images.detach().cpu(), labels.detach().cpu()
+    images, threat = check_data(images, labels).float(), get_norm(norm)
     distances = np.zeros((queries // CHECKPOINT, len(images)))
     points, doubts = images.clone(), Counter[tuple[Kind, str]]()
     with Oracle(model, device=device) as oracle:
@@ -77,19 +72,18 @@ def run_callable(
 
         with Progress(len(attacked), unit="samples") if progress else Silent() as bar:
             bar.show(name)
-            for rows, watch in watched_batches(attack, attacked, 1 if alone else batch_size, watched, seed):
+            for rows, watch in watched_batches(attack, attacked, 1 if alone else batch_size, watched, int(seed)):
                 distances[:, rows.numpy()] = watch.trajectory()
                 points[rows] = watch.points.cpu()
                 doubts += watch.doubts()
                 bar.advance(len(rows))
-    flags = tuple(Flag(kind, f"{name}: {count} {what}") for (kind, what), count in doubts.items())
     traces = Traces(
         norm=threat.name,
         runs=(name,),
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
         distances=distances[None],
-        samples=sample_names(ids),
-        flags=flags,
-        counts=oracle.counts.as_dict(),
+        samples=clean.names,
+        flags=tuple(Flag(kind, f"{name}: {count} {what}") for (kind, what), count in doubts.items()),
+        counts=asdict(oracle.counts),
     )
     return Found(traces, points)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advfrontier.evaluation.evaluated import evaluated
+from advfrontier.errors import FrontierError
 from advfrontier.frontier import comparison
+from advfrontier.frontier.measure import Evaluated
+from advfrontier.pool import tier_label
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.frontier.comparison import Comparison
 
@@ -17,3 +22,39 @@ def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) ->
     both = (first, second)
     names = [one.place if first.model == second.model else one.model for one in both]
     return comparison.compare(*(evaluated(one, name=name) for one, name in zip(both, names, strict=True)), E=E)
+
+
+def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str | None = None) -> Evaluated:
+    """One evaluation at the tier it stands at, or at an earlier one: every tier is a prefix of the next."""
+    tier = reached(evaluation) if queries is None else queries
+    return Evaluated(
+        model=evaluation.model if name is None else name,
+        norm=evaluation.norm,
+        samples=tuple(evaluation.samples),
+        distances=_distances_at(evaluation, tier),
+        queries=tier,
+        flags=evaluation.flags,
+        data=evaluation.data,
+    )
+
+
+def reached(evaluation: Evaluation) -> int:
+    """The tier an evaluation stands at: the budget its ensemble was made for."""
+    return evaluation.ensemble.tiers[-1] if evaluation.ensemble.tiers else 0
+
+
+def _distances_at(evaluation: Evaluation, queries: int) -> NDArray[np.float64]:
+    found = reached(evaluation)
+    if found == queries:
+        return evaluation.distances
+    if queries in evaluation.ensemble.tiers:
+        return evaluation.distances_at(queries)
+    if found < queries:
+        cure = f"type `advfrontier extend` with its folder and --tier {tier_label(queries)}"
+    else:
+        tiers = ", ".join(tier_label(tier) for tier in evaluation.ensemble.tiers)
+        cure = f"its ensemble {evaluation.ensemble.name} has no such stage ({tiers} only): evaluate it with another"
+    raise FrontierError(
+        f"{evaluation.model} was evaluated in {evaluation.norm} with {tier_label(found)} queries, the others with "
+        f"{tier_label(queries)}: expected equal tiers; {cure}"
+    )

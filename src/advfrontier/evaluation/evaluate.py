@@ -18,7 +18,7 @@ from advfrontier.execution import as_machine
 from advfrontier.flags import Kind
 from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
 from advfrontier.jobs.setup import threads
-from advfrontier.pool import TARGETS, find_ensemble
+from advfrontier.pool import TARGETS, find_ensemble, tier_label
 from advfrontier.record.header import EnsembleFile
 from advfrontier.sources import runs_code
 from advfrontier.threat.names import norm_name
@@ -71,16 +71,10 @@ def evaluate(
     machine, threat = as_machine(machine), norm_name(norm)
     first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
     samples, subject = as_data(images, labels), as_model(model, name)
+    terms = as_terms(threat, seed=seed, batch_size=batch_size, machine=machine)
+    gradients = needs_gradients(first.runs, threat)
     with record_folder(out) as (place, keep):
-        record = prepare(
-            place,
-            subject,
-            samples,
-            as_terms(threat, seed=seed, batch_size=batch_size, machine=machine),
-            kind="evaluation",
-            gradients=needs_gradients(first.runs, threat),
-            store_images=True,
-        )
+        record = prepare(place, subject, samples, terms, kind="evaluation", gradients=gradients, store_images=True)
         keep(record)
         wanted = find_ensemble(ensemble, threat, record.clean.classes)
         return _reach(record, subject, wanted, machine, progress=progress)
@@ -99,14 +93,8 @@ def extend(
     subject = _own_model(evaluation) if model is None else as_model(model, header.model.name)
     record = evaluation.record
     if subject is not evaluation.worked_with:
-        record = prepare(
-            record.place,
-            subject,
-            record.samples(),
-            header.terms,
-            kind="evaluation",
-            gradients=header.gradients,
-        )
+        old = record.samples()
+        record = prepare(record.place, subject, old, header.terms, kind="evaluation", gradients=header.gradients)
     wanted = find_ensemble(ensemble, header.terms.norm, record.clean.classes)
     return _reach(record, subject, wanted, as_machine(machine), progress=progress)
 
@@ -138,8 +126,9 @@ def _reach(record: Record, model: Model, wanted: Ensemble, machine: Machine, *, 
         done, units = record.finished(before.queries)
         state = "" if done == units else f", unfinished ({header.how_to_go_on})"
         raise FrontierError(
-            f"{record.place} holds {before.total} queries per sample{state}, which the {wanted.total} asked for do not "
-            "contain: expected an ensemble that goes further, or another folder"
+            f"{record.place} holds {tier_label(before.total)} queries per sample{state}, which the "
+            f"{tier_label(wanted.total)} asked for do not contain: expected an ensemble that goes further, or another "
+            "folder"
         )
     stored = EnsembleFile.of(wanted)
     job = UnitJob(

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.found import Found
-from advfrontier.evaluation.samples import sample_names
+from advfrontier.evaluation.outcome import Outcome
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
 from advfrontier.jobs.units import UnitPart, UnitTask
-from advfrontier.pool import CHECKPOINT
+from advfrontier.pool import CHECKPOINT, tier_label
 from advfrontier.record import Record, below, open_folder
 from advfrontier.record.identity import several_versions
 from advfrontier.record.units import DOUBTS, unit_flags
@@ -43,9 +42,18 @@ class Evaluation:
     """
 
     def __init__(self, record: Record, job: UnitJob | None = None) -> None:
-        self.record = record
-        self._job = job
         header = record.header
+        self.record = record
+        self.place = record.place  # the folder of the record
+        self.model = header.model.name
+        self.data = header.data.name
+        self.class_names = header.data.class_names or None  # where the data source knows them
+        self.norm = header.terms.norm
+        self.seed = header.terms.seed  # of the base runs; restart k has k more
+        self.versions = header.versions.model_dump()  # of what the record was made with
+        self.commands = header.commands  # all that was typed to make the record, in order
+        self.worked_with = None if job is None else job.model  # the model that this evaluation was just made with
+        self._job = job
         if header.ensemble is None:
             raise FrontierError(
                 f"the evaluation in {record.place} is not finished: no unit is done; {header.how_to_go_on}"
@@ -58,8 +66,9 @@ class Evaluation:
         if not self.finished and header.finished is not None:
             self.ensemble = header.finished.ensemble()
             text = (
-                f"an extension to {working_towards.total} queries was interrupted ({done} of {units} units are done): "
-                f"these are the figures of the {self.ensemble.total} before; {header.how_to_go_on}"
+                f"an extension to {tier_label(working_towards.total)} queries was interrupted ({done} of {units} units "
+                f"are done): these are the figures of the {tier_label(self.ensemble.total)} before; "
+                f"{header.how_to_go_on}"
             )
             self._interrupted = (Flag(Kind.INTERRUPTED, text),)
 
@@ -102,42 +111,10 @@ class Evaluation:
 
         return extend(self, ensemble, model=model, machine=machine, progress=progress)
 
-    @property
-    def worked_with(self) -> Model | None:
-        """The model this evaluation was just made with."""
-        return None if self._job is None else self._job.model
-
-    # What it is of
-
-    @property
-    def place(self) -> str:
-        """The folder of its record."""
-        return self.record.place
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self.record.header.model.name
-
-    @property
-    def data(self) -> str:
-        """The data's name."""
-        return self.record.header.data.name
-
-    @property
-    def norm(self) -> str:
-        """The norm distances are measured in."""
-        return self.record.header.terms.norm
-
-    @property
-    def seed(self) -> int:
-        """The seed of the base runs; restart k has k more."""
-        return self.record.header.terms.seed
-
     @cached_property
     def samples(self) -> tuple[str, ...]:
         """Content ids."""
-        return sample_names(self.record.clean.ids)
+        return self.record.clean.names
 
     @property
     def labels(self) -> Tensor:
@@ -145,36 +122,21 @@ class Evaluation:
         return self.record.clean.labels
 
     @property
-    def class_names(self) -> tuple[str, ...] | None:
-        """Where the data source knows them."""
-        return self.record.header.data.class_names or None
-
-    @property
     def clean_logits(self) -> Tensor:
         """Of the unperturbed images."""
         return self.record.clean.logits
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """What the record was made with."""
-        return self.record.header.versions.model_dump()
-
-    @property
-    def commands(self) -> tuple[str, ...]:
-        """All that was typed to make the record, in order."""
-        return self.record.header.commands
 
     # What was found
 
     @property
     def distances(self) -> NDArray[np.float64]:
         """Per sample: 0 where it is misclassified anyway, inf where it was never broken."""
-        return self._found.distances
+        return self._outcome.distances
 
     @property
     def winners(self) -> tuple[str | None, ...]:
         """The run that found each sample's point; None where there is none to find, or none was found."""
-        return self._found.winners
+        return self._outcome.winners
 
     def images(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """The unperturbed images of these samples, or of all; only the shards they lie in are read."""
@@ -226,7 +188,7 @@ class Evaluation:
     @property
     def trajectories(self) -> dict[str, NDArray[np.float64]]:
         """Run → (checkpoint, sample): the best distance after 10, 20, … queries of that run."""
-        return self._found.trajectories
+        return self._outcome.trajectories
 
     def distances_at(self, budget: int) -> NDArray[np.float64]:
         """What the first `budget` queries of the ensemble found."""
@@ -240,7 +202,7 @@ class Evaluation:
         return robust_accuracy(self.distances, epsilon)
 
     def __repr__(self) -> str:
-        spent = f"{self.ensemble.total} queries{'' if self.finished else ', unfinished'}"
+        spent = f"{tier_label(self.ensemble.total)} queries{'' if self.finished else ', unfinished'}"
         return f"<Evaluation of {self.model} in {self.norm}, {len(self.samples)} samples, {spent}>"
 
     def curve(self) -> Curve:
@@ -262,20 +224,20 @@ class Evaluation:
     @property
     def counts(self) -> dict[str, int]:
         """Rows passed through the model, forward plus backward, by purpose."""
-        spent = self.record.spent() + self._found.spent
+        spent = self.record.spent() + self._outcome.spent
         return {key: spent[key] for key in PURPOSES}
 
     @property
     def seconds(self) -> float:
         """Time that the units took, all processes together."""
-        return self._found.seconds
+        return self._outcome.seconds
 
     @cached_property
     def flags(self) -> tuple[Flag, ...]:
         """What may make these distances too large, or too good."""
         header = self.record.header
-        flags = [*header.flags, *unit_flags(self._found.doubts), *several_versions(header), *self._interrupted]
-        flags += self._found.beaten()
+        flags = [*header.flags, *unit_flags(self._outcome.doubts), *several_versions(header), *self._interrupted]
+        flags += self._outcome.beaten()
         if unbroken := int(np.isinf(self.distances).sum()):
             flags.append(Flag(Kind.UNBROKEN, f"{unbroken} samples were never broken by any run"))
         return tuple(flags)
@@ -288,14 +250,14 @@ class Evaluation:
             return
         done, units = self.record.finished(self.ensemble.queries)
         raise FrontierError(
-            f"the evaluation in {self.place} with {self.ensemble.name} ({self.ensemble.total} queries per sample) is "
-            f"not finished: {done} of {units} units are done; {self.record.header.how_to_go_on}"
+            f"the evaluation in {self.place} with {self.ensemble.name} ({tier_label(self.ensemble.total)} queries per "
+            f"sample) is not finished: {done} of {units} units are done; {self.record.header.how_to_go_on}"
         )
 
     def _heal(self, unit: UnitName, queries: int) -> None:
         """Do a unit again from the start: its file was lost or damaged, or is of another record."""
-        assert self._job is not None  # noqa: S101  # only given where there is one
-        self._job(UnitTask((UnitPart(unit, queries),)))
+        if self._job is not None:
+            self._job(UnitTask((UnitPart(unit, queries),)))
 
     def _units(
         self, names: Sequence[str], only: Callable[[UnitName, Tensor], bool] | None = None
@@ -323,9 +285,9 @@ class Evaluation:
             yield where, torch.searchsorted(rows, chosen[where]), stored.tensors[name]
 
     @cached_property
-    def _found(self) -> Found:
+    def _outcome(self) -> Outcome:
         units = self._units(("trajectory", *DOUBTS))
-        return Found.of(units, self.ensemble.queries, self.record.clean.correct.numpy())
+        return Outcome.of(units, self.ensemble.queries, self.record.clean.correct.numpy())
 
     def _rows(self, rows: Sequence[int] | Tensor | None) -> Tensor:
         return torch.arange(len(self.labels)) if rows is None else torch.as_tensor(rows, dtype=torch.int64)

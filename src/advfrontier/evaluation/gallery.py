@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch.nn.functional import avg_pool2d, max_pool2d
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from advfrontier.evaluation.evaluation import Evaluation
 
@@ -44,21 +47,21 @@ def pictures(evaluation: Evaluation, d: NDArray[np.float64], count: int) -> tupl
     originals = evaluation.images(rows)
     if originals.ndim != 4 or originals.shape[1] not in (1, 3):
         return ()  # not pictures
+    points = evaluation.points(rows)
     return tuple(
-        _item(evaluation, row, float(d[row]), (_pixels(original), _pixels(point)))
-        for row, original, point in zip(rows, originals, evaluation.points(rows), strict=True)
+        _item(evaluation, row, original.double(), point.double())
+        for row, original, point in zip(rows, originals, points, strict=True)
     )
 
 
-def _item(
-    evaluation: Evaluation, row: int, distance: float, pair: tuple[NDArray[np.float64], NDArray[np.float64]]
-) -> GalleryItem:
-    original, adversarial = pair
+def _item(evaluation: Evaluation, row: int, original: Tensor, adversarial: Tensor) -> GalleryItem:
     difference = adversarial - original
-    largest = float(np.abs(difference).max())
-    factor = -(-max(original.shape[:2]) // _SIDE)
+    largest = float(difference.abs().max())
+    factor = -(-max(original.shape[1:]) // _SIDE)
     label, prediction = int(evaluation.labels[row]), int(evaluation.predictions[row])
     magnified = difference / (2 * largest) if largest else difference
+    # Of several pixels drawn as one, the value farthest from 0: a mean would hide single pixels.
+    highest, lowest = max_pool2d(magnified, factor), -max_pool2d(-magnified, factor)
     return GalleryItem(
         sample=evaluation.samples[row],
         row=row,
@@ -66,13 +69,13 @@ def _item(
         label_name=_class_name(evaluation, label),
         prediction=prediction,
         prediction_name=_class_name(evaluation, prediction),
-        distance=distance,
+        distance=float(evaluation.distances[row]),
         run=evaluation.winners[row],
         magnification=0.5 / largest if largest else 0.0,
         reduced=factor,
-        original=_bytes(_reduce(original, factor)),
-        adversarial=_bytes(_reduce(adversarial, factor)),
-        difference=_bytes(0.5 + _reduce(magnified, factor, strongest=True)),
+        original=_bytes(avg_pool2d(original, factor)),
+        adversarial=_bytes(avg_pool2d(adversarial, factor)),
+        difference=_bytes(0.5 + torch.where(highest >= -lowest, highest, lowest)),
     )
 
 
@@ -81,24 +84,6 @@ def _class_name(evaluation: Evaluation, number: int) -> str | None:
     return names[number] if names is not None and number < len(names) else None
 
 
-def _pixels(image: Any) -> NDArray[np.float64]:
-    """An image (channels, height, width) as an array (height, width, channels)."""
-    return np.asarray(image, dtype=np.float64).transpose(1, 2, 0)
-
-
-def _reduce(image: NDArray[np.float64], factor: int, *, strongest: bool = False) -> NDArray[np.float64]:
-    """Blocks of factor × factor pixels as one: their mean, or the value farthest from 0, which a mean would hide."""
-    if factor == 1:
-        return image
-    height, width, channels = (size // factor for size in (*image.shape[:2], image.shape[2] * factor))
-    kept = image[: height * factor, : width * factor]
-    blocks = kept.reshape(height, factor, width, factor, channels).transpose(0, 2, 4, 1, 3)
-    blocks = blocks.reshape(height, width, channels, factor * factor)
-    if not strongest:
-        return np.asarray(blocks.mean(axis=-1))
-    where = np.abs(blocks).argmax(axis=-1, keepdims=True)
-    return np.asarray(np.take_along_axis(blocks, where, axis=-1)[..., 0])
-
-
-def _bytes(image: NDArray[np.float64]) -> NDArray[np.uint8]:
-    return np.asarray(np.clip(np.round(image * 255), 0, 255), dtype=np.uint8)
+def _bytes(image: Tensor) -> NDArray[np.uint8]:
+    """An image (channels, height, width) in [0, 1] as an array (height, width, channels)."""
+    return (image * 255).round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).numpy()

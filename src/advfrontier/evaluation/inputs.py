@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.jobs import Model
 from advfrontier.record import Terms
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from advfrontier.engine.data import Samples
     from advfrontier.execution import Machine
 
 
@@ -32,24 +32,19 @@ def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None =
 
 def as_data(images: Tensor | Samples | Iterable[Any] | str, labels: Tensor | None) -> Samples:
     """Samples by their source, or of tensors, arrays, a DataLoader or batches."""
-    if isinstance(images, str):
-        return load_data(images)
-    if isinstance(images, Samples):
-        return images
-    return as_samples(cast("Tensor | Iterable[Any]", images), labels)
+    return load_data(images) if isinstance(images, str) else as_samples(images, labels)
 
 
 def as_terms(norm: str, *, seed: int, batch_size: int, machine: Machine) -> Terms:
     """What decides the bits of a record."""
     if batch_size < 1:
         raise FrontierError(f"a batch size of {batch_size}: expected at least 1")
-    return Terms.model_validate(
-        {
-            "norm": norm_name(norm),
-            "seed": int(seed),
-            "shard": int(batch_size),
-            "device": machine.device,
-            "dtype": machine.dtype,
-            "threads": int(machine.threads or torch.get_num_threads()),
-        }
-    )
+    values = {
+        "norm": norm_name(norm),
+        "seed": int(seed),
+        "shard": int(batch_size),
+        "device": machine.device,
+        "dtype": machine.dtype,
+        "threads": int(machine.threads or torch.get_num_threads()),
+    }
+    return Terms.model_validate(values)

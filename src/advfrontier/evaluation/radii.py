@@ -9,26 +9,24 @@ from advfrontier.errors import FrontierError
 Radius = tuple[str, float]  # as it is written, and its size
 
 # Those of the paper, and of RobustBench; in ℓ0, where neither has one, what the literature uses most.
-_KNOWN: dict[str, dict[str, tuple[str, ...]]] = {
-    "cifar": {"L0": ("24",), "L1": ("12",), "L2": ("0.5",), "Linf": ("8/255",)},
-    "imagenet": {"L0": ("150",), "L1": ("40",), "L2": ("3",), "Linf": ("4/255",)},
+_KNOWN = {
+    "cifar": {"L0": "24", "L1": "12", "L2": "0.5", "Linf": "8/255"},
+    "imagenet": {"L0": "150", "L1": "40", "L2": "3", "Linf": "4/255"},
 }
 
 
-def parse_radius(text: str) -> Radius:
-    """Read `8/255`, `0.5` or `12`."""
-    try:
-        size = float(Fraction(text.strip()))
-    except (ValueError, ZeroDivisionError) as error:
-        raise FrontierError(f"{text!r} is not a radius: expected a number such as 0.5 or 8/255") from error
-    if size < 0:
-        raise FrontierError(f"a radius of {text} is negative: expected a number such as 0.5 or 8/255")
-    return text.strip(), size
-
-
 def parse_radii(text: str) -> tuple[Radius, ...]:
-    """Read `4/255,8/255`."""
-    return tuple(parse_radius(part) for part in text.split(",") if part.strip())
+    """Read sizes such as `8/255`, `0.5` or `12`, with commas between them."""
+    radii = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        try:
+            size = float(Fraction(part))
+        except (ValueError, ZeroDivisionError) as error:
+            raise FrontierError(f"{part!r} is not a radius: expected a number such as 0.5 or 8/255") from error
+        if size < 0:
+            raise FrontierError(f"a radius of {part} is negative: expected a number such as 0.5 or 8/255")
+        radii.append((part, size))
+    return tuple(radii)
 
 
 def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
@@ -38,7 +36,7 @@ def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
 
         return tuple((f"{size:g}", size) for size in REFERENCE_RADII[norm])
     family = next((family for family in _KNOWN if family in data.lower()), "")
-    return tuple(parse_radius(text) for text in _KNOWN.get(family, {}).get(norm, ()))
+    return parse_radii(_KNOWN.get(family, {}).get(norm, ""))
 
 
 def chosen_radii(data: str, norm: str, text: str | None) -> tuple[Radius, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advfrontier.evaluation.evaluated import evaluated, reached
+from advfrontier.evaluation.compare import evaluated, reached
 from advfrontier.frontier import ranking
 from advfrontier.frontier.confidence import RESAMPLES
 from advfrontier.frontier.defence import ReferencePool

@@ -7,23 +7,23 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluated import reached
-from advfrontier.flags import Flag, Kind, doubts
+from advfrontier.evaluation.compare import reached
+from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.defence import ReferencePool
-from advfrontier.jsonable import jsonable
-from advfrontier.pool import TIERS
-from advfrontier.record.tensors import pack, unpack
+from advfrontier.pool import TIERS, tier_label
+from advfrontier.record.tensors import unpack
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+
     from advfrontier.evaluation.evaluation import Evaluation
 
 REFERENCES = ("fashion-mnist",)
+_TIERS = ", ".join(map(tier_label, TIERS))
 
 
 def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> ReferencePool:
@@ -32,8 +32,8 @@ def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> Ref
         raise FrontierError(f"no reference pool {name!r}: expected one of {', '.join(REFERENCES)}")
     if queries not in TIERS:
         raise FrontierError(
-            f"the reference pool has no distances at {queries} queries: expected one of {', '.join(map(str, TIERS))}; "
-            "type `advfrontier extend RECORD --tier 4k`, 8k or 12k"
+            f"the reference pool has no distances at {tier_label(queries)} queries: expected one of {_TIERS}; type "
+            f"`advfrontier extend RECORD --tier {tier_label(TIERS[0])}`"
         )
     tables, words = _shipped(norm_name(norm))
     flags: dict[str, list[dict[str, str]]] = json.loads(words["flags"])
@@ -59,10 +59,10 @@ def common_pool(evaluations: Sequence[Evaluation], norm: str, *, name: str = REF
                 f"--samples {len(pool.samples)}"
             )
     if not tiers:
-        found = ", ".join(f"{evaluation.model} with {reached(evaluation)}" for evaluation in evaluations)
+        found = ", ".join(f"{evaluation.model} with {tier_label(reached(evaluation))}" for evaluation in evaluations)
         raise FrontierError(
-            f"the reference models were run with {', '.join(map(str, TIERS))} queries per sample, {found}: expected "
-            f"tiers in common; type --tier {TIERS[0]}"
+            f"the reference models were run with {_TIERS} queries per sample, {found}: expected tiers in common; type "
+            f"--tier {tier_label(TIERS[0])}"
         )
     return pool
 
@@ -74,22 +74,6 @@ def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | N
     except FrontierError as error:
         near = set(evaluation.samples) & set(reference_pool(evaluation.norm, TIERS[0]).samples)
         return None, str(error) if near else None
-
-
-def pack_reference(evaluations: Sequence[Evaluation]) -> bytes:
-    """The file of one norm out of evaluations with the largest tier, all on the same samples."""
-    import torch  # noqa: PLC0415
-
-    samples = evaluations[0].samples
-    for evaluation in evaluations:
-        if evaluation.samples != samples or evaluation.ensemble.total != TIERS[-1]:
-            raise FrontierError(
-                f"{evaluation.model} has {len(evaluation.samples)} samples and {evaluation.ensemble.total} queries: "
-                f"expected the {len(samples)} samples of {evaluations[0].model} and {TIERS[-1]} queries"
-            )
-    tables = {e.model: torch.from_numpy(np.stack([e.distances_at(tier) for tier in TIERS])) for e in evaluations}
-    flags = {e.model: told for e in evaluations if (told := doubts(e.flags))}
-    return pack(tables, {"samples": json.dumps(samples), "flags": json.dumps(jsonable(flags))})
 
 
 @lru_cache(maxsize=4)

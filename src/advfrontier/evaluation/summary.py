@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluated import evaluated, reached
+from advfrontier.evaluation.compare import evaluated, reached
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import chosen_radii
 from advfrontier.evaluation.reference import embedded_pool
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.confidence import (
     Interval,
-    RobustAt,
     aurec_interval,
     curve_band,
     robust_accuracy_interval,
@@ -41,6 +40,15 @@ if TYPE_CHECKING:
 SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
 SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share
 _BUDGETS = 36  # points of AUREC against queries, beside the tiers
+
+
+@dataclass(frozen=True)
+class RobustAt:
+    """Robust accuracy at one radius."""
+
+    label: str  # as the radius was asked for, such as 8/255
+    epsilon: float
+    accuracy: Interval
 
 
 @dataclass(frozen=True)

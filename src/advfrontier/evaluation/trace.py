@@ -12,7 +12,6 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import record_folder
 from advfrontier.evaluation.evaluation import PURPOSES
 from advfrontier.evaluation.inputs import as_data, as_model, as_terms
-from advfrontier.evaluation.samples import sample_names
 from advfrontier.execution import as_machine
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
@@ -94,18 +93,13 @@ def trace(
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
     named = None if runs is None or isinstance(runs, str) or callable(runs) else list(runs)
-    _check(named, queries, solvers)
+    check_queries(queries, MAX_QUERIES)
+    _check(named, solvers)
     subject, samples = as_model(model), as_data(images, labels)
+    terms = as_terms(threat, seed=seed, batch_size=batch_size, machine=machine)
+    gradients = named is None or needs_gradients(named, threat)
     with record_folder(out) as (place, keep):
-        record = prepare(
-            place,
-            subject,
-            samples,
-            as_terms(threat, seed=seed, batch_size=batch_size, machine=machine),
-            kind="trace",
-            gradients=named is None or needs_gradients(named, threat),
-            solvers=solvers,
-        )
+        record = prepare(place, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers)
         keep(record)
         members = named or _members(runs, threat, record.clean.classes)
         job = UnitJob(
@@ -148,7 +142,7 @@ def read_traces(
         runs=tuple(wanted),
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
         distances=distances,
-        samples=sample_names(record.clean.ids),
+        samples=record.clean.names,
         flags=(*record.header.flags, *unit_flags(doubts), *several_versions(record.header)),
         counts={key: spent[key] for key in PURPOSES},
     )
@@ -182,12 +176,15 @@ def _members(runs: object, norm: str, classes: int) -> list[str]:
     return [str(run) for run in pool_of(norm, classes=classes, name="paper" if runs is None else str(runs))]
 
 
-def _check(named: Sequence[str] | None, queries: int, solvers: Mapping[str, Solver]) -> None:
-    """Refuse queries where no run can stop, and solvers for attacks that do not exist, before anything is computed."""
-    if queries % CHECKPOINT or not CHECKPOINT <= queries <= MAX_QUERIES:
-        raise FrontierError(
-            f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to {MAX_QUERIES}"
-        )
+def check_queries(queries: int, most: int | None = None) -> None:
+    """Refuse queries where no run can stop."""
+    if queries % CHECKPOINT or queries < CHECKPOINT or (most is not None and queries > most):
+        limit = "" if most is None else f" up to {most}"
+        raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}{limit}")
+
+
+def _check(named: Sequence[str] | None, solvers: Mapping[str, Solver]) -> None:
+    """Refuse an empty list of runs, and solvers for attacks that do not exist, before anything is computed."""
     if named is not None and not named:
         raise FrontierError(f"no runs were named: expected some, or a pool ({', '.join(POOLS)})")
     for attack in solvers:

@@ -17,13 +17,11 @@
 """
 
 from advfrontier.frontier.allocation import allocate, staged
-from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
+from advfrontier.frontier.baseline import baseline_aoi, baseline_radii
 from advfrontier.frontier.certificate import certify
-from advfrontier.frontier.comparison import Comparison, compare, crossings, lies_below
+from advfrontier.frontier.comparison import compare, crossings, lies_below
 from advfrontier.frontier.confidence import (
-    Band,
     Interval,
-    RobustAt,
     aoi_interval,
     aurec_difference_interval,
     aurec_interval,
@@ -32,37 +30,24 @@ from advfrontier.frontier.confidence import (
     wilson,
 )
 from advfrontier.frontier.construction import greedy
-from advfrontier.frontier.contribution import Contribution, by_attack, contributions
+from advfrontier.frontier.contribution import by_attack, contributions
 from advfrontier.frontier.curve import Curve, aurec, distance_quantile, epsilon_min, robust_accuracy
 from advfrontier.frontier.defence import ReferencePool, defence_frontier, doi
-from advfrontier.frontier.evaluated import Evaluated
-from advfrontier.frontier.measure import Measure
-from advfrontier.frontier.optimality import aoi, attack_frontier, global_aoi, winsorised_aoi, winsorised_limit
+from advfrontier.frontier.measure import Evaluated, Measure
+from advfrontier.frontier.optimality import aoi, attack_frontier, global_aoi, winsorised_aoi
 from advfrontier.frontier.optimum import exact_optimum
-from advfrontier.frontier.problem import LEVELS, Problem, build_problem
-from advfrontier.frontier.ranking import Ranking, RankRow, RankTable, doi_intervals, rank, rank_ranges, rank_table
-from advfrontier.frontier.stability import RankStability, Reversal, rank_stability, reversals
+from advfrontier.frontier.problem import build_problem
+from advfrontier.frontier.ranking import doi_intervals, rank, rank_ranges, rank_table
+from advfrontier.frontier.stability import rank_stability, reversals
 from advfrontier.frontier.swaps import improve
 from advfrontier.frontier.trajectories import Trajectories
 
 __all__ = [
-    "LEVELS",
-    "Band",
-    "BaselineAOI",
-    "Comparison",
-    "Contribution",
     "Curve",
     "Evaluated",
     "Interval",
     "Measure",
-    "Problem",
-    "RankRow",
-    "RankStability",
-    "RankTable",
-    "Ranking",
     "ReferencePool",
-    "Reversal",
-    "RobustAt",
     "Trajectories",
     "allocate",
     "aoi",
@@ -100,5 +85,4 @@ __all__ = [
     "staged",
     "wilson",
     "winsorised_aoi",
-    "winsorised_limit",
 ]

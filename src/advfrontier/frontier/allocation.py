@@ -16,7 +16,7 @@ from advfrontier.frontier.certificate import certify
 from advfrontier.frontier.construction import applied, greedy
 from advfrontier.frontier.problem import build_problem
 from advfrontier.frontier.swaps import improve
-from advfrontier.pool import TIERS, Ensemble, Move
+from advfrontier.pool import TIERS, Ensemble, Move, tier_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,10 +50,12 @@ def allocate(
     ensembles: list[Ensemble] = []
     moves: tuple[Move, ...] = ()
     for budget, stage in stages.items():
-        moves += tuple(Move(_named(problem, raises), budget) for raises in stage)
+        for raises in stage:
+            named = tuple((problem.runs[run], int(problem.costs[level])) for run, level in raises)
+            moves += (Move(named, budget),)
         aoi = problem.aoi(reached[budget])
         bound = max(bounds[budget], aoi)  # where they are equal, rounding may put the bound a last digit below
-        ensembles.append(Ensemble(f"{name}-{_label(budget)}", problem.norm, moves, aoi, bound, problem.flags))
+        ensembles.append(Ensemble(f"{name}-{tier_label(budget)}", problem.norm, moves, aoi, bound, problem.flags))
     return tuple(ensembles)
 
 
@@ -88,11 +90,3 @@ def ordered(problem: Problem, start: Levels, end: Levels) -> list[Raises]:
             moves.append(raises)
             levels = applied(levels, [raises])
     return moves
-
-
-def _named(problem: Problem, raises: Raises) -> tuple[tuple[str, int], ...]:
-    return tuple((problem.runs[run], int(problem.costs[level])) for run, level in raises)
-
-
-def _label(budget: int) -> str:
-    return f"{budget // 1000}k" if budget % 1000 == 0 else str(budget)

@@ -19,14 +19,14 @@ from advfrontier.flags import doubts
 from advfrontier.frontier.confidence import Interval, aurec_difference_interval
 from advfrontier.frontier.curve import aurec, check_limit
 from advfrontier.frontier.measure import as_pair, check_same_samples, never_broken, unbroken_flag
-from advfrontier.pool import TIERS
+from advfrontier.pool import TIERS, tier_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from advfrontier.frontier.evaluated import Evaluated
+    from advfrontier.frontier.measure import Evaluated
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,6 @@ class Comparison:
     verdict: str
     flags: tuple[str, ...] = ()
 
-    @property
-    def decided(self) -> bool:
-        """Whether more queries on the rejected model could not change the order."""
-        return self.rejected is not None
-
 
 @dataclass(frozen=True)
 class _Order:
@@ -56,7 +51,7 @@ class _Order:
 
     below: Evaluated
     above: Evaluated
-    reason: str  # such as "its curve lies below that of A at 12000 queries everywhere"
+    reason: str  # such as "curve lies below that of A at 12k queries everywhere"
 
     @property
     def sound(self) -> bool:
@@ -76,20 +71,20 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None, tier
     limit = float(np.max(both, initial=0.0, where=np.isfinite(both))) if E is None else check_limit(E)
     crossed = crossings(a, b)
     difference = aurec_difference_interval(a, b, E=limit)
-    unknown = [model for model in (first, second) if never_broken(model.distances)]
-    order = None if unknown else _by_curve(first, second) or _by_area(first, second, crossed, difference)
+    unknown = [model.model for model in (first, second) if never_broken(model.distances)]
+    order = None if unknown else _order(first, second, crossed, difference)
     run_next = _next(first, second, order, tiers)
-    if order is None:
-        state = _never_broken(unknown) if unknown else _state(first, second, crossed, difference)
-        verdict = f"undecided: {state}; {_todo(run_next)}"
-    else:
+    if order is not None:
         verdict = _rejection(order, tiers) if order.sound else _extension(order)
+    else:
+        state = f"no run broke any sample of {' or of '.join(unknown)}" if unknown else None
+        verdict = f"undecided: {state or _state(first, second, crossed, difference)}; {_todo(run_next)}"
     return Comparison(
         names=(first.model, second.model),
         E=limit,
         aurec=(aurec(a, E=limit).value, aurec(b, E=limit).value),
         difference=difference,
-        lower=next((low.model for low, high in ((first, second), (second, first)) if _is_below(low, high)), None),
+        lower=first.model if lies_below(a, b) else second.model if lies_below(b, a) else None,
         rejected=order.below.model if order and order.sound else None,
         crossings=crossed,
         run_next=run_next,
@@ -119,25 +114,17 @@ def _both_sorted(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float6
     return np.sort(a), np.sort(b)
 
 
-def _is_below(low: Evaluated, high: Evaluated) -> bool:
-    return lies_below(low.distances, high.distances)
-
-
-def _by_curve(first: Evaluated, second: Evaluated) -> _Order | None:
+def _order(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval) -> _Order | None:
+    """The order of the curves; where they cross that of the areas, if other samples would not change it."""
     for low, high in ((first, second), (second, first)):
-        if _is_below(low, high):
-            return _Order(low, high, f"curve lies below that of {high.model} at {high.queries} queries everywhere")
-    return None
-
-
-def _by_area(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval) -> _Order | None:
-    """The order of the areas, if other samples would not change it."""
+        if lies_below(low.distances, high.distances):
+            return _Order(low, high, f"curve lies below that of {high.model} at {_spent(high)} everywhere")
     if not crossed or difference.low <= 0 <= difference.high:
         return None
     small, large = (second, first) if difference.estimate > 0 else (first, second)
     by = sorted(abs(end) for end in (difference.low, difference.high))
     reason = (
-        f"area is smaller than that of {large.model} at {large.queries} queries by {abs(difference.estimate):.4g} "
+        f"area is smaller than that of {large.model} at {_spent(large)} by {abs(difference.estimate):.4g} "
         f"({by[0]:.4g} to {by[1]:.4g} on other samples), although the curves cross ({_places(crossed)})"
     )
     return _Order(small, large, reason)
@@ -155,21 +142,17 @@ def _next(first: Evaluated, second: Evaluated, order: _Order | None, tiers: Sequ
 def _rejection(order: _Order, tiers: Sequence[int]) -> str:
     model, saved = order.below.model, tiers[-1] - order.below.queries
     return (
-        f"reject {model}: its {order.reason}, and more queries on {model} (now {order.below.queries}) can only lower it"
-        + (f"; {saved} queries per sample saved" if saved > 0 else "")
+        f"reject {model}: its {order.reason}, and more queries on {model} (now {tier_label(order.below.queries)}) can "
+        f"only lower it{f'; {tier_label(saved)} queries per sample saved' if saved > 0 else ''}"
     )
 
 
 def _extension(order: _Order) -> str:
     above, below = order.above, order.below
     return (
-        f"extend {above.model} to {below.queries} queries: {below.model} at {below.queries} queries stands lower (its "
-        f"{order.reason}), but {above.model} has had {above.queries} only and may still fall"
+        f"extend {above.model} to {_spent(below)}: {below.model} at {_spent(below)} stands lower (its {order.reason}), "
+        f"but {above.model} has had {tier_label(above.queries)} only and may still fall"
     )
-
-
-def _never_broken(models: Sequence[Evaluated]) -> str:
-    return f"no run broke any sample of {' or of '.join(model.model for model in models)}"
 
 
 def _state(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval) -> str:
@@ -185,7 +168,11 @@ def _state(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], diff
 def _todo(run_next: dict[str, int]) -> str:
     if not run_next:
         return "no further tier is left to run"
-    return "extend " + " and ".join(f"{name} to {queries} queries" for name, queries in run_next.items())
+    return "extend " + " and ".join(f"{name} to {tier_label(queries)} queries" for name, queries in run_next.items())
+
+
+def _spent(model: Evaluated) -> str:
+    return f"{tier_label(model.queries)} queries"
 
 
 def _places(crossed: tuple[float, ...]) -> str:
@@ -202,6 +189,6 @@ def _flags(first: Evaluated, second: Evaluated, order: _Order | None, tiers: Seq
     if order is not None and order.sound and order.above.queries < tiers[-1]:
         kept = order.above
         flags.append(
-            f"{kept.model} stands at {kept.queries} queries only, and at {tiers[-1]} its curve may be lower too"
+            f"{kept.model} stands at {_spent(kept)} only, and at {tier_label(tiers[-1])} its curve may be lower too"
         )
     return tuple(flags)

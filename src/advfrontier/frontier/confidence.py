@@ -55,15 +55,6 @@ class Interval:
         return not math.isnan(self.estimate)
 
 
-@dataclass(frozen=True)
-class RobustAt:
-    """Robust accuracy at one radius."""
-
-    label: str  # as the radius was asked for, such as 8/255
-    epsilon: float
-    accuracy: Interval
-
-
 @dataclass(frozen=True, eq=False)
 class Band:
     """A curve and a band that holds the whole true curve with the stated probability: all ε at once."""

@@ -20,7 +20,16 @@ import numpy as np
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.frontier.curve import aurec, check_limit, epsilon_min
-from advfrontier.frontier.measure import Measure, as_distances, as_pair, as_table, never_broken, unbroken_flag
+from advfrontier.frontier.measure import (
+    Measure,
+    as_distances,
+    as_pair,
+    as_table,
+    check_same_samples,
+    never_broken,
+    unbroken_flag,
+)
+from advfrontier.pool import tier_label
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from advfrontier.frontier.evaluated import Evaluated
+    from advfrontier.frontier.measure import Evaluated
 
 
 def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[str] = ()) -> NDArray[np.float64]:
@@ -62,11 +71,6 @@ def doi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) ->
     if above := int((np.minimum(d, limit) > best).sum()):
         flags += (f"the model is above the frontier on {above} samples, which it is no part of: the DOI may pass 1",)
     return Measure(aurec(d, E=limit).value / float(np.minimum(best, limit).mean()), flags)
-
-
-def same_model(first: str, second: str) -> bool:
-    """Whether two names mean one model: `zoo:F3` is `F3`."""
-    return first.removeprefix("zoo:") == second.removeprefix("zoo:")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +110,7 @@ class ReferencePool:
                 "and norm; leave the others out"
             )
         for model in models[1:]:
-            _check_same_set(model, first)
+            check_same_samples(model.samples, first.samples, names=(model.model, first.model), in_order=False)
         pool = reference or cls(first.norm, first.data, first.queries, first.samples, {first.model: first.distances})
         for model in models:
             pool = pool.add(model)
@@ -177,29 +181,17 @@ class ReferencePool:
             )
         if newcomer.queries != self.queries:
             raise FrontierError(
-                f"{newcomer.model} was evaluated with {newcomer.queries} queries, the pool with {self.queries}: "
-                "expected equal tiers; type `advfrontier extend` to bring the smaller one to "
-                f"{max(newcomer.queries, self.queries)}"
+                f"{newcomer.model} was evaluated with {tier_label(newcomer.queries)} queries, the pool with "
+                f"{tier_label(self.queries)}: expected equal tiers; type `advfrontier extend` to bring the smaller one "
+                f"to {tier_label(max(newcomer.queries, self.queries))}"
             )
         held = self.on(newcomer.samples)
-        others = [model for model in held.distances if not same_model(model, newcomer.model)]
-        flags = {model: held.flags[model] for model in others if model in held.flags}
-        return replace(
-            held,
-            distances={**{model: held.distances[model] for model in others}, newcomer.model: newcomer.distances},
-            flags={**flags, newcomer.model: newcomer.flags} if newcomer.flags else flags,
-        )
+        name = newcomer.model.removeprefix("zoo:")
+        distances = {model: d for model, d in held.distances.items() if model.removeprefix("zoo:") != name}
+        flags = {model: told for model, told in held.flags.items() if model in distances}
+        distances[newcomer.model], flags[newcomer.model] = newcomer.distances, newcomer.flags
+        return replace(held, distances=distances, flags=flags)
 
     def _check(self, *models: str) -> None:
         if unknown := [model for model in models if model not in self.distances]:
             raise FrontierError(f"no model {unknown[0]} in the pool: expected one of {', '.join(self.distances)}")
-
-
-def _check_same_set(model: Evaluated, first: Evaluated) -> None:
-    extra, missing = (len(set(a.samples) - set(b.samples)) for a, b in ((model, first), (first, model)))
-    if extra or missing:
-        raise FrontierError(
-            f"{model.model} and {first.model} were evaluated in {first.norm} on different samples ({extra} only in the "
-            f"former, {missing} only in the latter): expected the same; evaluate both with the same --data, --samples "
-            "and --sample-seed"
-        )

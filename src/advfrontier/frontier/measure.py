@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
+from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
+
+    from advfrontier.flags import Flag
 
     Distances = NDArray[np.float64]
 
@@ -24,8 +27,26 @@ class Measure:
     value: float
     flags: tuple[str, ...] = ()
 
-    def __float__(self) -> float:
-        return self.value
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """One model in one norm, as far as comparing and ranking ask: its distances, and what they were found with."""
+
+    model: str
+    norm: str
+    samples: tuple[str, ...]
+    distances: Distances
+    queries: int  # the tier they were found with
+    flags: tuple[Flag, ...] = ()
+    data: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "norm", norm_name(self.norm))
+        object.__setattr__(self, "distances", as_distances(self.distances, what=f"distances of {self.model}"))
+        if self.distances.size != len(self.samples):
+            raise FrontierError(
+                f"{self.distances.size} distances of {self.model} for {len(self.samples)} samples: expected one each"
+            )
 
 
 def as_distances(distances: ArrayLike, *, what: str = "distances") -> Distances:
@@ -74,29 +95,18 @@ def check_epsilon(epsilon: ArrayLike) -> Distances:
     return ε
 
 
-def ranks_among(scores: Distances, trusted: Sequence[bool]) -> NDArray[np.int64]:
-    """Ranks along the last axis, largest score first: 1 + the trusted ones that score more. Equal scores share one."""
-    rounded = np.round(scores, 12)  # equal figures whose sums were rounded differently stay equal
-    above = rounded[..., np.asarray(trusted)][..., None, :] > rounded[..., :, None]
-    return np.asarray(1 + above.sum(axis=-1), dtype=np.int64)
-
-
 def check_same_samples(
-    first: Sequence[str], second: Sequence[str], *, names: tuple[str, str] = ("first", "second")
+    first: Sequence[str], second: Sequence[str], *, names: tuple[str, str], in_order: bool = True
 ) -> None:
-    """Refuse two records whose samples differ or stand in another order."""
-    if tuple(first) == tuple(second):
-        return
-    a, b = names
-    if set(first) == set(second):
+    """Refuse two records whose samples differ or, unless the order does not matter, stand in another one."""
+    (a, b), extra, missing = names, len(set(first) - set(second)), len(set(second) - set(first))
+    if extra or missing:
         raise FrontierError(
-            f"{a} and {b} hold the same {len(set(first))} samples in another order: align them by sample id"
+            f"{a} and {b} hold different samples ({extra} only in the former, {missing} only in the latter): expected "
+            "the same ones; evaluate both with the same --data, --samples and --sample-seed"
         )
-    raise FrontierError(
-        f"{a} and {b} hold different samples ({len(set(first) - set(second))} only in {a}, "
-        f"{len(set(second) - set(first))} only in {b}): expected the same ones; evaluate both on the same "
-        "data, as many samples, and with the same sample seed"
-    )
+    if in_order and tuple(first) != tuple(second):
+        raise FrontierError(f"{a} and {b} hold the same {len(first)} samples in another order: align them by sample id")
 
 
 def never_broken(distances: Distances) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import check_limit, distance_quantile, epsilon_min
-from advfrontier.frontier.measure import Measure, as_distances, as_pair, unbroken_flag
+from advfrontier.frontier.measure import Measure, as_distances, as_pair, as_table, unbroken_flag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 
 def attack_frontier(distances: Sequence[ArrayLike] | NDArray[np.float64]) -> NDArray[np.float64]:
     """d*: the least distance any attack found, per sample. One row per attack."""
-    rows = [as_distances(row, what=f"distances of attack {i}") for i, row in enumerate(distances)]
-    if not rows or len({row.size for row in rows}) > 1:
-        raise FrontierError(
-            f"attacks have {[row.size for row in rows]} samples: expected at least one attack, all on the same samples"
-        )
-    return np.asarray(np.min(rows, axis=0), dtype=np.float64)
+    _, table = as_table({f"attack {i}": row for i, row in enumerate(distances)})
+    return np.asarray(table.min(axis=0), dtype=np.float64)
 
 
 def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> Measure:
@@ -65,13 +61,8 @@ def global_aoi(values: Mapping[str, Measure]) -> Measure:
     return Measure(float(np.mean([measure.value for measure in values.values()])), flags)
 
 
-def winsorised_limit(frontier: ArrayLike, *, share: float = 0.95) -> float:
-    """An E that one outlier cannot set: this quantile of d* over the samples classified correctly and broken."""
+def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike, *, share: float = 0.95) -> Measure:
+    """AOI up to a quantile of d* over the samples classified correctly and broken: an E that one outlier cannot set."""
     best = as_distances(frontier, what="frontier distances")
     broken = best[(best > 0) & np.isfinite(best)]
-    return distance_quantile(broken, share) if broken.size else 0.0
-
-
-def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike, *, share: float = 0.95) -> Measure:
-    """AOI up to the 95th percentile of the frontier: what the attack is worth on all but the most robust samples."""
-    return aoi(distances, frontier, E=winsorised_limit(frontier, share=share))
+    return aoi(distances, best, E=distance_quantile(broken, share) if broken.size else 0.0)

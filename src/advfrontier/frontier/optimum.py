@@ -11,6 +11,8 @@ from scipy.sparse import coo_array
 from advfrontier.errors import FrontierError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from advfrontier.frontier.problem import Levels, Problem
 
 LARGEST = 200_000  # (run, level, sample) triples beyond which the solver would not come back in reasonable time
@@ -30,33 +32,11 @@ def exact_optimum(problem: Problem, budget: int, *, seconds: float = 60.0) -> Le
     pairs = runs * levels
     worth = problem.values.reshape(pairs, samples)
     pair, sample = np.nonzero(worth)
-    count = pairs + pair.size
-    rows: list[tuple[list[int], list[float], float]] = []  # columns, coefficients, right-hand side: each row is ≤
-
-    def x(run: int, level: int) -> int:
-        return int(run * levels + level - 1)
-
-    for run in range(runs):
-        for level in range(1, levels + 1):
-            if level > 1:
-                rows.append(([x(run, level), x(run, level - 1)], [1, -1], 0))
-            rows += [([x(run, level), x(other, least)], [1, -1], 0) for other, least in problem.needs[run][level]]
-    steps = np.diff(problem.costs)
-    rows.append(([x(a, j) for a in range(runs) for j in range(1, levels + 1)], np.tile(steps, runs).tolist(), budget))
-    rows += [([pairs + k, int(p)], [1, -1], 0) for k, p in enumerate(pair)]
-    rows += [
-        ((pairs + np.flatnonzero(sample == i)).tolist(), [1.0] * int((sample == i).sum()), 1) for i in range(samples)
-    ]
-
-    columns = np.concatenate([np.asarray(row[0], dtype=np.int64) for row in rows])
-    coefficients = np.concatenate([np.asarray(row[1], dtype=np.float64) for row in rows])
-    places = np.repeat(np.arange(len(rows)), [len(row[0]) for row in rows])
-    matrix = coo_array((coefficients, (places, columns)), shape=(len(rows), count)).tocsr()
     solution = milp(
         np.concatenate((np.zeros(pairs), -worth[pair, sample])),
         integrality=np.concatenate((np.ones(pairs), np.zeros(pair.size))),
         bounds=Bounds(0, 1),
-        constraints=LinearConstraint(matrix, ub=np.array([row[2] for row in rows])),
+        constraints=_constraints(problem, budget, pair, sample),
         options={"mip_rel_gap": 0.0, "time_limit": seconds},
     )
     if solution.x is None or solution.status != 0:
@@ -65,3 +45,24 @@ def exact_optimum(problem: Problem, budget: int, *, seconds: float = 60.0) -> Le
         )
     chosen = np.round(solution.x[:pairs]).reshape(runs, levels)
     return np.asarray(chosen.sum(axis=1), dtype=np.int64)
+
+
+def _constraints(problem: Problem, budget: int, pair: NDArray[np.intp], sample: NDArray[np.intp]) -> LinearConstraint:
+    """Levels in their order and with what they require, the budget, and at most one level that serves a sample."""
+    runs, levels, samples = problem.values.shape
+    pairs = runs * levels
+    rows: list[tuple[dict[int, float], float]] = []  # coefficient by column, and what their sum may not pass
+    for run in range(runs):
+        for level in range(1, levels + 1):
+            x = run * levels + level - 1
+            if level > 1:
+                rows.append(({x: 1, x - 1: -1}, 0))
+            rows += [({x: 1, other * levels + least - 1: -1}, 0) for other, least in problem.needs[run][level]]
+    rows.append((dict(enumerate(np.tile(np.diff(problem.costs), runs).tolist())), budget))
+    rows += [({pairs + k: 1, int(p): -1}, 0) for k, p in enumerate(pair)]
+    rows += [(dict.fromkeys((pairs + np.flatnonzero(sample == i)).tolist(), 1), 1) for i in range(samples)]
+    columns = np.array([column for row, _ in rows for column in row], dtype=np.int64)
+    coefficients = np.array([value for row, _ in rows for value in row.values()], dtype=np.float64)
+    places = np.repeat(np.arange(len(rows)), [len(row) for row, _ in rows])
+    matrix = coo_array((coefficients, (places, columns)), shape=(len(rows), pairs + pair.size))
+    return LinearConstraint(matrix.tocsr(), ub=np.array([most for _, most in rows]))

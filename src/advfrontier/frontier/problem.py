@@ -95,10 +95,6 @@ class Problem:
             levels[other] >= least for run in np.flatnonzero(levels) for other, least in self.needs[run][levels[run]]
         )
 
-    def queries(self, levels: Levels) -> dict[str, int]:
-        """Queries per run name."""
-        return {self.runs[run]: int(self.costs[levels[run]]) for run in np.flatnonzero(levels)}
-
 
 def levels_of(queries: int) -> tuple[int, ...]:
     """The paper's levels for whole runs, tenths of what was traced for shorter ones."""

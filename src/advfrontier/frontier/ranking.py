@@ -15,7 +15,6 @@ import numpy as np
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.confidence import RESAMPLES, Interval, ratio_intervals, resampled
 from advfrontier.frontier.curve import Curve, aurec, distance_quantile
-from advfrontier.frontier.measure import ranks_among
 from advfrontier.jsonable import jsonable
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ def rank_ranges(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, 
             scores = np.mean(
                 [(weights @ mine.T) / (weights @ most)[:, None] for mine, most in zip(own, best, strict=True)], 0
             )
-        ranks = ranks_among(scores, trusted)
+        ranks = _ranks(scores, trusted)
         counts += (ranks[:, :, None] == np.arange(1, len(names) + 1)).sum(axis=0)
     return {name: rank_range(shares) for name, shares in zip(names, counts / resamples, strict=True)}
 
@@ -205,10 +204,17 @@ def _columns(
     return names, own, best, [name not in flagged for name in names]
 
 
+def _ranks(scores: NDArray[np.float64], trusted: Sequence[bool]) -> NDArray[np.int64]:
+    """Ranks along the last axis, largest score first: 1 + the trusted ones that score more. Equal scores share one."""
+    rounded = np.round(scores, 12)  # equal figures whose sums were rounded differently stay equal
+    above = rounded[..., np.asarray(trusted)][..., None, :] > rounded[..., :, None]
+    return np.asarray(1 + above.sum(axis=-1), dtype=np.int64)
+
+
 def _ordered(rows: Sequence[RankRow]) -> tuple[RankRow, ...]:
     """The rows with their ranks: those in doubt below the others, and below these those without a DOI."""
     scores = np.array([row.doi.estimate for row in rows])
-    ranks = ranks_among(scores, [not row.bracketed for row in rows]).tolist()
+    ranks = _ranks(scores, [not row.bracketed for row in rows]).tolist()
     known = [replace(row, rank=rank if row.doi.known else None) for row, rank in zip(rows, ranks, strict=True)]
     return tuple(
         sorted(known, key=lambda row: (row.bracketed, not row.doi.known, -np.nan_to_num(row.doi.estimate), row.model))

@@ -60,7 +60,7 @@ def rank_stability(distances: Mapping[str, ArrayLike], *, epsilons: ArrayLike | 
 
 
 def rank_accuracies(accuracies: Mapping[str, ArrayLike], *, epsilons: ArrayLike) -> RankStability:
-    """The same of models known by their robust accuracy at rising radii, such as AutoAttack's, not by distances."""
+    """Rank models of which only the robust accuracy at rising radii is known, as of AutoAttack, and no distances."""
     grid = check_epsilon(epsilons)
     rows = {name: np.asarray(row, dtype=np.float64) for name, row in accuracies.items()}
     if (

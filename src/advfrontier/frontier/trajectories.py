@@ -131,8 +131,7 @@ class Trajectories:
         """Add another's runs, traced in the same norm on the same samples (in any order) with the same checkpoints."""
         if self.norm != other.norm:
             raise FrontierError(f"trajectories in {self.norm} and in {other.norm}: expected the same norm")
-        if set(self.samples) != set(other.samples):
-            check_same_samples(self.samples, other.samples, names=("these trajectories", "the others"))
+        check_same_samples(self.samples, other.samples, names=("these trajectories", "the others"), in_order=False)
         if not np.array_equal(self.queries, other.queries):
             raise FrontierError("checkpoints differ: expected the same; type .thin(…) on both to keep the common ones")
         same = other.select(samples=self.samples)

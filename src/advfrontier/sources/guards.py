@@ -29,8 +29,8 @@ class NoConnectionError(OSError):
 
 
 @contextmanager
-def refusing(what: str, hint: str = "") -> Iterator[None]:
-    """Turn whatever a reader raises into a FrontierError: what is wrong, the reader's own words, what to do."""
+def explaining(what: str, hint: str = "") -> Iterator[None]:
+    """Turn whatever a reader raises into a FrontierError that says what is wrong, in whose words, and what to do."""
     try:
         yield
     except FrontierError:
@@ -54,12 +54,12 @@ def connections(*, allowed: bool) -> Iterator[None]:
     thread = threading.get_ident()
 
     def closed(original: Any) -> Any:
-        def door(*args: Any, **kwargs: Any) -> Any:
+        def guarded(*args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() == thread:
                 raise NoConnectionError("no download was asked for")
             return original(*args, **kwargs)
 
-        return door
+        return guarded
 
     with _TURN, ExitStack() as stack:
         stack.enter_context(patch.object(socket.socket, "connect", closed(socket.socket.connect)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from advfrontier.engine.checks import check_images
 from advfrontier.errors import FrontierError
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 LAYOUTS = ("NHWC", "NCHW")
 _CHANNELS = (1, 3)
-_TOLERANCE = 1e-6  # rounding, as in the engine's own check
 
 
 def check_unit(images: Tensor, name: str) -> Tensor:
@@ -24,22 +23,9 @@ def check_unit(images: Tensor, name: str) -> Tensor:
 
     A model may take any shape; what comes out of files is NCHW.
     """
-    if images.ndim < 2:
-        raise FrontierError(f"{name}: images have shape {tuple(images.shape)}: expected (samples, channels, h, w)")
-    if not images.numel():
-        raise FrontierError(f"{name}: no images, shape {tuple(images.shape)}: expected at least one")
     if images.dtype == torch.uint8:
-        return images.to(torch.float32) / 255
-    if not images.is_floating_point():
-        raise FrontierError(f"{name}: images are {images.dtype}: expected uint8, or floats in [0, 1]")
-    low, high = float(images.min()), float(images.max())
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise FrontierError(f"{name}: pixels are not all finite: expected numbers in [0, 1]")
-    if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):
-        cause = "divide them by 255" if high > 2 else "leave them as they are before normalisation"
-        raise FrontierError(f"{name}: images range from {low:g} to {high:g}: expected [0, 1]; {cause}")
-    images = images.to(torch.float32)
-    return images.clamp(0, 1) if low < 0 or high > 1 else images
+        images = images.to(torch.float32) / 255
+    return check_images(images, name).to(torch.float32)
 
 
 def layout_of(shape: tuple[int, ...], name: str, *, asked: str | None = None) -> str:

@@ -13,7 +13,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 from advfrontier.sources.pixels import check_unit
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def as_samples(
         )
     if isinstance(images, DataLoader) and _can_be_indexed(images):
         return _from_dataset(images, name)
-    with refusing(f"{name}: cannot be read", ": expected tensors, or batches of (images, labels)"):
+    with explaining(f"{name}: cannot be read", ": expected tensors, or batches of (images, labels)"):
         batches = list(images)
         if not batches or not all(isinstance(b, (tuple, list)) and len(b) >= 2 for b in batches):
             raise FrontierError(f"{name}: expected batches of (images, labels), at least one")

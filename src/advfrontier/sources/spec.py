@@ -45,19 +45,11 @@ def read_spec(text: str, options: Mapping[str, tuple[str, ...]]) -> Spec | None:
     return Spec(text, kind, place, found)
 
 
-def existing_file(path: str | Path, text: str) -> Path:
-    """Return the path of a file that must be there."""
-    return _existing(Path(path).expanduser(), text, folder=False)
-
-
-def existing_folder(path: str | Path, text: str) -> Path:
-    """Return the path of a folder that must be there."""
-    return _existing(Path(path).expanduser(), text, folder=True)
-
-
-def _existing(path: Path, text: str, *, folder: bool) -> Path:
-    if not (path.is_dir() if folder else path.is_file()):
-        found = "a folder" if path.is_dir() else "a file" if path.is_file() else "nothing"
+def existing(path: str | Path, text: str, *, folder: bool = False) -> Path:
+    """Return the path of a file, or of a folder, that must be there."""
+    place = Path(path).expanduser()
+    if not (place.is_dir() if folder else place.is_file()):
+        found = "a folder" if place.is_dir() else "a file" if place.is_file() else "nothing"
         wanted = "a folder" if folder else "a file"
-        raise FrontierError(f"{text}: found {found} at {path}: expected {wanted}; check the path")
-    return path
+        raise FrontierError(f"{text}: found {found} at {place}: expected {wanted}; check the path")
+    return place

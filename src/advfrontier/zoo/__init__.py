@@ -15,7 +15,7 @@ from advfrontier.progress import Progress, Silent
 from advfrontier.zoo import fashion
 from advfrontier.zoo.architectures import build
 from advfrontier.zoo.attacks import pgd, survivors
-from advfrontier.zoo.cards import Card, known, read_cards, read_recipes
+from advfrontier.zoo.cards import Card, read_cards
 from advfrontier.zoo.fashion import CLASS_NAMES, images_and_labels
 from advfrontier.zoo.training import fit, total_steps
 
@@ -45,9 +45,18 @@ REFERENCE_RADII: dict[str, tuple[float, ...]] = {
 }
 
 
+def find_card(name: str) -> Card:
+    """The card of a model, if there is such a one; `f3` is F3."""
+    key = name.strip().upper()
+    if key not in MODELS:
+        first, *_, last = MODELS
+        raise FrontierError(f"the zoo has no model {name!r}: expected one of {first} to {last}")
+    return MODELS[key]
+
+
 def load(name: str) -> nn.Module:
     """A model of the zoo in eval mode, its weights frozen: images (n, 1, 28, 28) in [0, 1] to logits (n, 10)."""
-    card = MODELS[known(name, MODELS)]
+    card = find_card(name)
     content = files("advfrontier.zoo").joinpath("weights", card.weights).read_bytes()
     if hashlib.sha256(content).hexdigest() != card.sha256:
         raise FrontierError(
@@ -67,18 +76,17 @@ def train(
     holds the four files of Fashion-MNIST; by default it is where the Debian package puts them. A training that was
     interrupted goes on from its checkpoint, which lies beside the weights until they are complete.
     """
-    recipes = read_recipes()
-    key = known(name, recipes)
+    card = find_card(name)
     path = Path() if out is None else Path(out)
     if path.suffix != ".safetensors":
-        path = path / f"{key}.safetensors"
+        path = path / card.weights
     images, labels = fashion.read_set("train", data_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
     checkpoint = path.with_suffix(".checkpoint")
-    total = total_steps(recipes[key], len(images))
+    total = total_steps(card.recipe, len(images))
     with Progress(total, unit="batches") if progress else Silent() as shown:
-        shown.show(f"training {key}")
-        model = fit(recipes[key], images, labels, checkpoint, shown)
-    save_file(model.state_dict(), path, metadata={"recipe": recipes[key].model_digest()})
+        shown.show(f"training {card.name}")
+        model = fit(card.recipe, images, labels, checkpoint, shown)
+    save_file(model.state_dict(), path, metadata={"recipe": card.recipe.text()})
     checkpoint.unlink(missing_ok=True)
     return path

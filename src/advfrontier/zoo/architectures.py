@@ -49,14 +49,13 @@ class Staircase(nn.Module):
 def mlp() -> nn.Module:
     """Two hidden layers of 160 and 96 units."""
     return nn.Sequential(
-        Normalise(),
-        nn.Flatten(),
-        nn.Linear(784, 160),
-        nn.ReLU(),
-        nn.Linear(160, 96),
-        nn.ReLU(),
-        nn.Linear(96, CLASSES),
+        Normalise(), nn.Flatten(), nn.Linear(784, 160), nn.ReLU(), nn.Linear(160, 96), nn.ReLU(), nn.Linear(96, CLASSES)
     )
+
+
+def _perceptron(features: int, hidden: int, activation: type[nn.Module]) -> tuple[nn.Module, ...]:
+    """The layers from features to logits, one of them hidden."""
+    return nn.Flatten(), nn.Linear(features, hidden), activation(), nn.Linear(hidden, CLASSES)
 
 
 def cnn() -> nn.Module:
@@ -67,10 +66,7 @@ def cnn() -> nn.Module:
         nn.ReLU(),
         nn.Conv2d(16, 32, 3, 2, 1),
         nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(32 * 7 * 7, 100),
-        nn.ReLU(),
-        nn.Linear(100, CLASSES),
+        *_perceptron(32 * 7 * 7, 100, nn.ReLU),
     )
 
 
@@ -83,10 +79,7 @@ def patch_cnn() -> nn.Module:
         nn.SiLU(),
         nn.Conv2d(32, 32, 3, 2, 1),
         nn.SiLU(),
-        nn.Flatten(),
-        nn.Linear(32 * 4 * 4, 200),
-        nn.SiLU(),
-        nn.Linear(200, CLASSES),
+        *_perceptron(32 * 4 * 4, 200, nn.SiLU),
     )
 
 

@@ -6,9 +6,7 @@ import math
 import tomllib
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
 
-from advfrontier.errors import FrontierError
 from advfrontier.zoo.recipes import Recipe
 
 FILE = "cards.toml"
@@ -58,27 +56,10 @@ class Card:
         return f"{self.name}.safetensors"
 
 
-def read_recipes() -> dict[str, Recipe]:
-    """The recipes alone: enough to train."""
-    return {name: Recipe(**entry["recipe"]) for name, entry in _table().items()}
-
-
 def read_cards() -> dict[str, Card]:
     """All cards, in order."""
+    table = tomllib.loads(files("advfrontier.zoo").joinpath(FILE).read_text(encoding="utf-8"))
     return {
         name: Card(name, entry["title"], entry["split"], Recipe(**entry["recipe"]), **entry.get("measured", {}))
-        for name, entry in _table().items()
+        for name, entry in table.items()
     }
-
-
-def known(name: str, names: dict[str, Any]) -> str:
-    """The name, if there is such a model; `f3` is F3."""
-    key = name.strip().upper()
-    if key not in names:
-        first, *_, last = names
-        raise FrontierError(f"the zoo has no model {name!r}: expected one of {first} to {last}")
-    return key
-
-
-def _table() -> dict[str, Any]:
-    return tomllib.loads(files("advfrontier.zoo").joinpath(FILE).read_text(encoding="utf-8"))

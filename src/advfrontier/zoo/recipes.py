@@ -39,7 +39,7 @@ class Recipe:
         object.__setattr__(self, "radii", {norm_name(norm): float(r) for norm, r in self.radii.items()})
 
     def words(self) -> str:
-        """One sentence or two."""
+        """The recipe in one or two sentences."""
         balls = ", ".join(f"{norm} radius {radius:g}" for norm, radius in self.radii.items())
         how = {
             "plain": "Cross-entropy on clean images",
@@ -57,6 +57,6 @@ class Recipe:
             f"to {self.rate:g} over the first quarter and down to 0, weight decay {self.decay:g}, seed {self.seed}."
         )
 
-    def model_digest(self) -> str:
+    def text(self) -> str:
         """The recipe as text, the same for the same recipe."""
         return json.dumps(asdict(self), sort_keys=True)

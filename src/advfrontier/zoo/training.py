@@ -125,7 +125,7 @@ def _save(recipe: Recipe, model: nn.Module, optimiser: torch.optim.Optimizer, pa
         tensors[f"square/{name}"] = state["exp_avg_sq"]
     # Renamed when complete: a training killed in the middle of writing finds the previous checkpoint.
     unfinished = path.with_suffix(".unfinished")
-    save_file(tensors, unfinished, metadata={"step": str(step), "recipe": recipe.model_digest()})
+    save_file(tensors, unfinished, metadata={"step": str(step), "recipe": recipe.text()})
     unfinished.replace(path)
 
 
@@ -136,7 +136,7 @@ def _restore(recipe: Recipe, model: nn.Module, optimiser: torch.optim.Optimizer,
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 (not a mapping)
     except SafetensorError as error:
         raise FrontierError(f"{path} is no checkpoint ({error}): delete it to train from the start") from error
-    if about.get("recipe") != recipe.model_digest():
+    if about.get("recipe") != recipe.text():
         raise FrontierError(f"{path} belongs to another recipe: delete it to train from the start")
     step = int(about["step"])
     for name, weight in model.named_parameters():

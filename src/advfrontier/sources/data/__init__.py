@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 from advfrontier.sources.samples import choose
 from advfrontier.sources.spec import read_spec
 
@@ -37,6 +37,6 @@ def load_data(spec: str, *, samples: int | None = None, seed: int | None = None,
             "npz:FILE or hf:NAME"
         )
     module = import_module(f"advfrontier.sources.data.{_MODULES.get(read.kind, read.kind)}")
-    with refusing(f"{spec}: cannot be read"):
+    with explaining(f"{spec}: cannot be read"):
         found: Samples = module.load(read, download=download)
     return choose(found, samples, seed)

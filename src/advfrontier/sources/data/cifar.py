@@ -18,10 +18,10 @@ import torch
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 from advfrontier.sources.pixels import check_unit
 from advfrontier.sources.samples import Rows, as_labels
-from advfrontier.sources.spec import existing_file, existing_folder
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,14 +70,14 @@ _PUBLISHED = {
 def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (CIFAR is not fetched: its site says how to cite it)
     """Read the batches of one split."""
     kind = _KINDS[spec.kind]
-    folder = existing_folder(spec.place, spec.text)
+    folder = existing(spec.place, spec.text, folder=True)
     folder = folder / kind.folder if (folder / kind.folder).is_dir() else folder
     files = tuple(
-        existing_file(folder / name, spec.text).absolute()
+        existing(folder / name, spec.text).absolute()
         for name in kind.files[spec.option("split", choices=("test", "train"), default="test")]
     )
     batches = [read_batch(file) for file in files]
-    with refusing(f"{spec.text}: not CIFAR batches", ": get the published files"):
+    with explaining(f"{spec.text}: not CIFAR batches", ": get the published files"):
         parts = [_pixels(batch, file) for batch, file in zip(batches, files, strict=True)]
     for file, part in zip(files, parts, strict=True):
         _compare(file, len(part))
@@ -123,7 +123,7 @@ def _pixels(batch: dict[str, Any], path: Path) -> Tensor:
 
 def read_batch(path: Path) -> dict[str, Any]:
     """Read a batch file. Texts of old and new pickles, and bytes but those of the array, become str."""
-    with refusing(f"{path}: not a CIFAR batch", ": get the published files"):
+    with explaining(f"{path}: not a CIFAR batch", ": get the published files"):
         found = _read(path.read_bytes())
         if not isinstance(found, dict):
             raise FrontierError(f"{path}: holds a {type(found).__name__}: expected a dictionary, as published")

@@ -17,7 +17,7 @@ from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.data.preprocessing import Preprocessing
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import connections, download_hint, refusing
+from advfrontier.sources.guards import connections, download_hint, explaining
 from advfrontier.sources.samples import as_labels, stack_images
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def load(spec: Spec, *, download: bool) -> Samples:
     datasets = need("datasets", extra="hf", source=spec.text)
     folder = Path(spec.place).expanduser()
     what = f"{spec.text}: the datasets library cannot load it"
-    with refusing(what, download_hint(download=download)), connections(allowed=download):
+    with explaining(what, download_hint(download=download)), connections(allowed=download):
         if any((folder / name).is_file() for name in ("dataset_info.json", "dataset_dict.json")):
             found = datasets.load_from_disk(str(folder))
         else:
@@ -55,7 +55,7 @@ def _read(table: Any, column: str, preprocessing: Preprocessing | None, name: st
     """Decode these pictures, which lie in a table on disk."""
     images = []
     for row in rows.tolist():
-        with refusing(f"{name}: row {row} cannot be read as a picture"):
+        with explaining(f"{name}: row {row} cannot be read as a picture"):
             images.append((preprocessing or _pixels)(table[row][column]))
     return stack_images(images, name)
 

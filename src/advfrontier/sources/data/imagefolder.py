@@ -17,9 +17,9 @@ from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.data.preprocessing import Preprocessing
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 from advfrontier.sources.samples import stack_images
-from advfrontier.sources.spec import existing_file, existing_folder
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +31,7 @@ _ENDINGS = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff",
 
 def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to fetch)
     """List the pictures and try the first."""
-    folder = existing_folder(spec.place, spec.text).resolve()
+    folder = existing(spec.place, spec.text, folder=True).resolve()
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not classes:
         raise FrontierError(f"{spec.text}: {folder} has no folders: expected one per class, with its pictures")
@@ -60,19 +60,19 @@ def _read(files: tuple[Path, ...], preprocessing: Preprocessing, name: str, rows
     image = need("PIL.Image", extra="images", source=name)
     images = []
     for row in rows.tolist():
-        with refusing(f"{name}: {files[row]} cannot be read as a picture"), image.open(files[row]) as picture:
+        with explaining(f"{name}: {files[row]} cannot be read as a picture"), image.open(files[row]) as picture:
             images.append(preprocessing(picture))
     return stack_images(images, name)
 
 
 def _list_file(spec: Spec) -> Path:
     if spec.options["list"] != "robustbench":
-        return existing_file(spec.options["list"], spec.text)
+        return existing(spec.options["list"], spec.text)
     found = find_spec("robustbench")
     if found is None or not found.submodule_search_locations:
         raise FrontierError(f"{spec.text}: RobustBench is not installed; pip install 'advfrontier[robustbench]'")
     folder = Path(found.submodule_search_locations[0])
-    return existing_file(folder / "helper_files" / "imagenet_test_image_ids.txt", spec.text)
+    return existing(folder / "helper_files" / "imagenet_test_image_ids.txt", spec.text)
 
 
 def _listed(spec: Spec, folder: Path, line: str) -> Path:

@@ -18,10 +18,10 @@ import torch
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 from advfrontier.sources.pixels import LAYOUTS, layout_of, to_unit
 from advfrontier.sources.samples import Rows, as_labels
-from advfrontier.sources.spec import existing_file
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,8 @@ _PIECE = 2**20  # bytes read at once to compare a checksum
 
 def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to fetch)
     """Open the archive, compare its checksums, read the labels and the first images."""
-    path = existing_file(spec.place, spec.text).resolve()
-    with refusing(f"{spec.text}: not an npz archive, or a damaged one", ": expected one written by np.savez"):
+    path = existing(spec.place, spec.text).resolve()
+    with explaining(f"{spec.text}: not an npz archive, or a damaged one", ": expected one written by np.savez"):
         found = _names(path)
         names = next((pair for pair in _NAMES if set(pair) <= found), None)
         if names is None:

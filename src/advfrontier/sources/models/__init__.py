@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from advfrontier import zoo
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 from advfrontier.sources.models import python
 from advfrontier.sources.spec import read_spec
 
@@ -22,7 +23,6 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "onnx": (),
     "export": (),
 }
-_MODULES = {"hf": "huggingface"}
 
 
 def runs_code(spec: str) -> bool:
@@ -34,6 +34,10 @@ def runs_code(spec: str) -> bool:
     return spec.partition(":")[0] not in _OPTIONS
 
 
+def _module(kind: str) -> Any:
+    return import_module(f"advfrontier.sources.models.{'huggingface' if kind == 'hf' else kind}")
+
+
 def load_model(spec: str, *, download: bool = False) -> nn.Module:
     """Load a model that takes NCHW images in [0, 1] and returns logits; normalisation is inside, mode is eval.
 
@@ -42,9 +46,8 @@ def load_model(spec: str, *, download: bool = False) -> nn.Module:
     if read := read_spec(spec, _OPTIONS):
         if not read.place:
             raise FrontierError(f"{spec!r} names no model: expected {read.kind}:NAME")
-        module = import_module(f"advfrontier.sources.models.{_MODULES.get(read.kind, read.kind)}")
-        with refusing(f"{spec}: cannot be loaded"):
-            model: nn.Module = module.load(read, download=download)
+        with explaining(f"{spec}: cannot be loaded"):
+            model = zoo.load(read.place) if read.kind == "zoo" else _module(read.kind).load(read, download=download)
     elif ":" in spec or spec.endswith(".py"):
         model = python.load(spec)
     else:

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch._ops import OpOverload
 
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import connections, refusing, weights_only
+from advfrontier.sources.guards import connections, explaining, weights_only
 from advfrontier.sources.models.trial import try_batches
-from advfrontier.sources.spec import existing_file
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,13 +88,15 @@ class Exported(nn.Module):
 
 def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)
     """Load the program from a clean copy of its archive, and try it."""
-    path = existing_file(spec.place, spec.text)
-    with refusing(f"{spec.text}: not an archive of torch.export.save", ": expected its output, of torch 2.9 or later"):
+    path = existing(spec.place, spec.text)
+    with explaining(
+        f"{spec.text}: not an archive of torch.export.save", ": expected its output, of torch 2.9 or later"
+    ):
         entries = _entries(spec, path)
         shape = _input_shape(spec, json.loads(entries[_PROGRAM])["graph_module"])
     what = f"{spec.text}: torch {torch.__version__} cannot load it"
     with (
-        refusing(what, "; export it again with this version"),
+        explaining(what, "; export it again with this version"),
         connections(allowed=False),
         weights_only(spec.text),
     ):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import connections, download_hint, refusing, weights_only
+from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
 from advfrontier.sources.normalise import Normalised
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
         _check_folder(spec, Path(place))
     fetch: dict[str, Any] = {"local_files_only": not download, "trust_remote_code": False}
     what = f"{spec.text}: could not be loaded as an image classifier with safetensors weights"
-    with refusing(what, download_hint(download=download)), connections(allowed=download), weights_only(spec.text):
+    with explaining(what, download_hint(download=download)), connections(allowed=download), weights_only(spec.text):
         processor = transformers.AutoImageProcessor.from_pretrained(place, **fetch)
         net, report = transformers.AutoModelForImageClassification.from_pretrained(
             place, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **fetch

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 from advfrontier.sources.models.trial import try_batches
-from advfrontier.sources.spec import existing_file
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,8 @@ def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing t
     onnx = need("onnx", extra="onnx", source=spec.text)
     helper = need("onnx.external_data_helper", extra="onnx", source=spec.text)
     convert = need("onnx2torch", extra="onnx", source=spec.text).convert
-    path = existing_file(spec.place, spec.text)
-    with refusing(f"{spec.text}: not an ONNX file", ": expected what torch.onnx.export writes"):
+    path = existing(spec.place, spec.text)
+    with explaining(f"{spec.text}: not an ONNX file", ": expected what torch.onnx.export writes"):
         graph = onnx.load(str(path), load_external_data=False)
         for location in _external(graph):
             _check_inside(spec, path.parent, location)
@@ -39,7 +39,7 @@ def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing t
             f"{spec.text}: has {len(inputs)} inputs and {len(graph.graph.output)} outputs: expected images and logits"
         )
     hint = "; build the model in Python instead, as file.py:factory"
-    with refusing(f"{spec.text}: onnx2torch cannot convert it", hint):
+    with explaining(f"{spec.text}: onnx2torch cannot convert it", hint):
         model: nn.Module = convert(graph)
     try_batches(
         spec, model, [dim.dim_value for dim in inputs[0].type.tensor_type.shape.dim], "dynamic_shapes or dynamic_axes"
@@ -64,4 +64,4 @@ def _check_inside(spec: Spec, folder: Path, location: str) -> None:
         raise FrontierError(
             f"{spec.text}: wants to read weights from {location!r}: expected a file in its own folder: refused"
         )
-    existing_file(folder / location, spec.text)
+    existing(folder / location, spec.text)

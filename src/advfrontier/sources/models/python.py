@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from advfrontier.errors import FrontierError
-from advfrontier.sources.spec import existing_file
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def load(spec: str) -> nn.Module:
     place, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
     is_file = place.endswith(".py") or "/" in place
     try:
-        module = _from_file(existing_file(place, spec)) if is_file else _from_package(place)
+        module = _from_file(existing(place, spec)) if is_file else _from_package(place)
     except FrontierError:
         raise
     except ModuleNotFoundError as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import connections, download_hint, refusing, weights_only
+from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,7 +38,7 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
     what = f"{spec.text}: RobustBench could not load it"
     # It prints what it downloads; results are what belongs on stdout.
     with (
-        refusing(what, download_hint(download=download)),
+        explaining(what, download_hint(download=download)),
         connections(allowed=download),
         weights_only(spec.text),
         redirect_stdout(sys.stderr),

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import connections, download_hint, refusing, weights_only
+from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
 from advfrontier.sources.normalise import Normalised
-from advfrontier.sources.spec import existing_file
+from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,12 +36,12 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
         arguments["num_classes"] = int(classes)
     checkpoint = spec.options.get("checkpoint")
     if checkpoint:
-        arguments["checkpoint_path"] = str(existing_file(checkpoint, spec.text))
+        arguments["checkpoint_path"] = str(existing(checkpoint, spec.text))
     hint = (
         "" if checkpoint else f"{download_hint(download=download)}, or name a file: timm:{spec.place}?checkpoint=FILE"
     )
     what = f"{spec.text}: timm could not load it"
-    with refusing(what, hint), connections(allowed=download), weights_only(spec.text):
+    with explaining(what, hint), connections(allowed=download), weights_only(spec.text):
         net = timm.create_model(spec.place, pretrained=not checkpoint, **arguments)
     config = timm.data.resolve_model_data_config(net)
     return Normalised(net, config["mean"], config["std"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import refusing
+from advfrontier.sources.guards import explaining
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ def try_batches(spec: Spec, model: nn.Module, shape: Sequence[int], option: str)
         return
     hint = f": expected any; export it with {option} for the first dimension"
     what = f"{spec.text}: works only with batches of {shape[0] or 'one size'}, or not at all"
-    with refusing(what, hint), torch.no_grad():
+    with explaining(what, hint), torch.no_grad():
         logits = model.eval()(torch.zeros(_BATCH, *shape[1:]))
         if logits.ndim != 2 or len(logits) != _BATCH or not logits.is_floating_point():
             kind = f"{logits.dtype} of shape {tuple(logits.shape)}"

@@ -1,4 +1,4 @@
-"""What one pass over the units of an evaluation gives: distances, who found them, and what may be wrong with them."""
+"""What one pass over the units of an evaluation gives: distances, the runs that found them, and doubts about them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """Per sample, over all runs."""
+class Outcome:
+    """What the runs of an evaluation found, per sample."""
 
     distances: NDArray[np.float64]
     winners: tuple[str | None, ...]
@@ -39,7 +39,7 @@ class Found:
         units: Iterable[tuple[UnitName, Tensor, StoredUnit]],
         queries: Mapping[str, int],
         correct: NDArray[np.bool_],
-    ) -> Found:
+    ) -> Outcome:
         """Read units, each with the rows it attacked, up to these queries per run."""
         distances = np.where(correct, np.inf, 0.0)
         winners: list[str | None] = [None] * len(correct)
