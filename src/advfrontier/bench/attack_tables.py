@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from advfrontier.bench.subject import Subject
     from advfrontier.pool import Ensemble
 
+_BASELINE = "AutoAttack"
 _VARIANTS = {"base": "base", "restart": "restarts", "target": "targets"}
 
 
@@ -66,46 +67,54 @@ def tiers(own: Mapping[int, Ensemble], subjects: Sequence[Subject], *, norm: str
 
 def aoi(subjects: Sequence[Subject], *, norm: str) -> Table:
     """AOI of every model: the baseline, every tier, and the tiers known like the baseline."""
-    paper, compared = _paper(subjects), _compared(subjects)
+    scores = _scores(subjects, subjects)
     rows = []
-    for subject in subjects:
+    for subject, *values in zip(subjects, *scores.values(), strict=True):
         least = subject.baseline.value if subject.baseline else None
-        values = [subject.aois[tier].value for tier in subject.tiers]
-        values += [subject.paper_aois[tier].value for tier in paper]
-        lines = [subject.straight_aois.get(tier) for tier in subject.tiers] if compared else []
-        cells = [strong(v, when=v is not None and least is not None and v >= least) for v in values + lines]
-        row = (subject.model, subject.split, *([subject.baseline] if compared else []), *cells)
-        rows.append((*row, *([subject.ceiling] if compared else [])))
-    columns = (Column(SYMBOLS[norm], key="model"), Column("split"), *_aoi_columns(subjects))
-    columns += (Column("frontier by lines", "fine"),) if compared else ()
+        cells = [strong(v, when=v is not None and least is not None and v >= least) for v in values]
+        if _BASELINE in scores:
+            cells = [subject.baseline, *cells[1:], subject.ceiling]
+        rows.append((subject.model, subject.split, *cells))
+    columns = (Column(SYMBOLS[norm], key="model"), Column("split"), *(Column(name, "fine") for name in scores))
+    columns += (Column("frontier by lines", "fine"),) if _BASELINE in scores else ()
     notes = tuple(f"{subject.model}: {'; '.join(flags)}" for subject in subjects if (flags := _aoi_flags(subject)))
     return Table(f"AOI in {SYMBOLS[norm]}", columns, tuple(rows), notes)
 
 
 def aoi_summary(subjects: Sequence[Subject], *, norm: str) -> Table:
     """Their spread over each split and over all models, and on how many a tier matches or passes the baseline."""
-    paper, compared = _paper(subjects), _compared(subjects)
     rows: list[tuple[Any, ...]] = []
     for split, group in grouped(subjects).items():
-        known = [subject for subject in group if subject.baseline is not None]
-        means: list[Any] = [spread([s.baseline.value for s in known if s.baseline])] if compared else []
-        means += [spread([subject.aois[tier].value for subject in group]) for tier in group[0].tiers]
-        means += [spread([subject.paper_aois[tier].value for subject in group]) for tier in paper]
-        means += [spread([s.straight_aois[tier] for s in known]) for tier in group[0].tiers] if compared else []
+        scores = _scores(group, subjects)
+        means = [spread([value for value in values if value is not None]) for values in scores.values()]
         rows.append(("mean", split, len(group), *means))
-        if known:
-            exact = [matched_aoi(known, tier) for tier in group[0].tiers]
-            straight = [matched_aoi(known, tier, straight=True) for tier in group[0].tiers]
-            rows.append(("at least AutoAttack", split, len(known), None, *exact, *([None] * len(paper)), *straight))
+        if known := sum(subject.baseline is not None for subject in group):
+            exact = [matched_aoi(group, tier) for tier in group[0].tiers]
+            straight = [matched_aoi(group, tier, straight=True) for tier in group[0].tiers]
+            paper = [None] * len(common_paper_tiers(subjects))
+            rows.append(("at least AutoAttack", split, known, None, *exact, *paper, *straight))
     columns = (Column(SYMBOLS[norm], key="what"), Column("split"), Column("models", "integer"))
-    return Table(f"AOI over models in {SYMBOLS[norm]}", (*columns, *_aoi_columns(subjects)), tuple(rows))
+    columns += tuple(Column(name, "fine") for name in _scores(subjects, subjects))
+    return Table(f"AOI over models in {SYMBOLS[norm]}", columns, tuple(rows))
 
 
-def _aoi_columns(subjects: Sequence[Subject]) -> tuple[Column, ...]:
-    own, paper = subjects[0].tiers, tier_columns(_paper(subjects), "fine", "paper {}")
-    if not _compared(subjects):
-        return (*tier_columns(own, "fine"), *paper)
-    return (Column("AutoAttack", "fine"), *tier_columns(own, "fine"), *paper, *tier_columns(own, "fine", "{} by lines"))
+def _scores(group: Sequence[Subject], everyone: Sequence[Subject]) -> dict[str, list[float | None]]:
+    """Name of a column → AOI of every model of the group; columns are those that `everyone` has."""
+    compared = any(subject.baseline is not None for subject in everyone)
+    tiers, paper = list(everyone[0].tiers), common_paper_tiers(everyone)
+    scores: dict[str, list[float | None]] = {}
+    if compared:
+        scores[_BASELINE] = [subject.baseline.value if subject.baseline else None for subject in group]
+    scores |= {tier_label(tier): [subject.aois[tier].value for subject in group] for tier in tiers}
+    scores |= {f"paper {tier_label(tier)}": [subject.paper_aois[tier].value for subject in group] for tier in paper}
+    if compared:
+        scores |= {f"{tier_label(tier)} by lines": [s.straight_aois.get(tier) for s in group] for tier in tiers}
+    return scores
+
+
+def common_paper_tiers(subjects: Sequence[Subject]) -> list[int]:
+    """The tiers at which every model has the paper's ensemble."""
+    return [tier for tier in subjects[0].paper if all(tier in subject.paper for subject in subjects)]
 
 
 def _aoi_flags(subject: Subject) -> tuple[str, ...]:
@@ -142,12 +151,3 @@ def growth_at_tiers(subjects: Sequence[Subject], *, norm: str) -> Table:
         rows.append(("difference", *(train[tier] - apart[tier] for tier in subjects[0].tiers)))
     columns = (Column("mean AOI of", key="split"), *tier_columns(subjects[0].tiers, "fine"))
     return Table(f"Mean AOI at the tiers in {SYMBOLS[norm]}", columns, tuple(rows))
-
-
-def _compared(subjects: Sequence[Subject]) -> bool:
-    return any(subject.baseline is not None for subject in subjects)
-
-
-def _paper(subjects: Sequence[Subject]) -> list[int]:
-    """The tiers at which every model has the paper's ensemble."""
-    return [tier for tier in subjects[0].paper if all(tier in subject.paper for subject in subjects)]

@@ -8,6 +8,7 @@ take minutes.
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
@@ -40,15 +41,13 @@ class Calibration:
     models: dict[str, float] = field(default_factory=dict)  # with the common run
     attacks: dict[str, dict[str, float]] = field(default_factory=dict)  # norm → attack, on the first model
     common: float = 0.0  # the common run on the first model
-    unit_bytes: float = 0.0  # of a unit's file, besides its trajectories
+    unit_bytes: float = math.nan  # of a unit's file, besides its trajectories
     sample_bytes: float = 0.0  # per sample of a unit, besides its trajectory
 
-    def seconds(self, model: str, norm: str, run: str) -> float | None:
-        """Estimated seconds per query and sample; None if the model was not calibrated."""
-        attack = self.attacks.get(norm, {}).get(Run.parse(run).attack)
-        if model not in self.models or attack is None:
-            return None
-        return max(self.models[model] + attack - self.common, _LEAST * attack)
+    def seconds(self, model: str, norm: str, run: str) -> float:
+        """Estimated seconds per query and sample; NaN if the model or the attack was not calibrated."""
+        attack = self.attacks.get(norm, {}).get(Run.parse(run).attack, math.nan)
+        return max(self.models.get(model, math.nan) + attack - self.common, _LEAST * attack)
 
     def bytes(self, samples: int, queries: int) -> float:
         """Estimated size of a unit's file."""

@@ -13,8 +13,6 @@ from advfrontier.table import Column, Share, Spread, Strong
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
-
     from advfrontier.bench.subject import Subject
     from advfrontier.table import Format
 
@@ -51,9 +49,3 @@ def strong(value: float | None, *, when: bool) -> Any:
 def spread(values: Sequence[float]) -> Spread | None:
     """Mean and standard deviation over all that there are; None if there are none."""
     return Spread(float(np.mean(values)), float(np.std(values))) if values else None
-
-
-def axis_end(rows: Iterable[NDArray[np.float64]]) -> float:
-    """Where the last of these models' curves has fallen to a hundredth: the rest is a long tail of single samples."""
-    finite = [row[np.isfinite(row)] for row in rows]
-    return float(max((np.quantile(row, 0.99) for row in finite if row.size), default=1.0)) or 1.0

@@ -71,15 +71,15 @@ class Results:
     def tables(self) -> dict[str, Table]:
         """The tables over all norms, by name."""
         every = {
-            "totals": baseline_tables.totals({norm: part.subjects for norm, part in self.norms.items()}, self.radii),
-            "cases": baseline_tables.cases({norm: part.subjects for norm, part in self.norms.items()}),
+            "totals": baseline_tables.totals(self.subjects, {norm: part.radii for norm, part in self.norms.items()}),
+            "cases": baseline_tables.cases(self.subjects),
         }
         return {name: table for name, table in every.items() if table.rows}
 
     @property
-    def radii(self) -> dict[str, dict[str, tuple[float, ...]]]:
-        """Norm → data set → the radii to read accuracy at."""
-        return {norm: part.radii for norm, part in self.norms.items()}
+    def subjects(self) -> dict[str, tuple[Subject, ...]]:
+        """Norm → its models."""
+        return {norm: part.subjects for norm, part in self.norms.items()}
 
     def mean_dois(self) -> dict[str, float]:
         """Model → mean DOI at the largest tier over the groups in which it can be trusted, the best first."""
@@ -94,14 +94,11 @@ class Results:
 
     def model_tables(self) -> dict[str, Table]:
         """Data set → its models, with their rank in every norm."""
-        sets = dict.fromkeys(model.data for model in self.models)
-        groups = {
-            data: {norm: part.groups[data] for norm, part in self.norms.items() if data in part.groups} for data in sets
-        }
-        return {
-            data: model_tables.models([model for model in self.models if model.data == data], groups[data])
-            for data in sets
-        }
+        tables = {}
+        for data in dict.fromkeys(model.data for model in self.models):
+            groups = {norm: part.groups[data] for norm, part in self.norms.items() if data in part.groups}
+            tables[data] = model_tables.models([model for model in self.models if model.data == data], groups)
+        return tables
 
 
 def norm_results(
@@ -119,13 +116,8 @@ def norm_results(
     ordered = tuple(sorted(subjects, key=lambda subject: (subject.split != SPLITS[0], bool(subject.doubts))))
     known = {data: tuple(own) for data, own in (radii or {}).items()}
     groups = {
-        data: ModelGroup(
-            norm,
-            data,
-            tuple(subject for subject in ordered if subject.data == data),
-            next(iter(known.get(data, ())), None),
-        )
+        data: ModelGroup(norm, data, tuple(s for s in ordered if s.data == data), next(iter(known.get(data, ())), None))
         for data in dict.fromkeys(subject.data for subject in ordered)
     }
-    fitting = {t: e for t, e in (paper or {}).items() if all(t in subject.paper for subject in ordered)}
+    fitting = {tier: paper[tier] for tier in attack_tables.common_paper_tiers(ordered)} if paper else {}
     return NormResults(norm, ordered, dict(ensembles), fitting, known, groups, tuple(notes))

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from advfrontier.bench.benchmark import SPLITS
-from advfrontier.errors import FrontierError
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.optimality import aoi
@@ -113,12 +111,15 @@ def reduce_traces(
         doubts: why its distances may be too large.
         samples: their names where content ids do not tell which are the same (models that want pictures cut otherwise).
     """
-    if split not in SPLITS:
-        raise FrontierError(f"{model} is in the split {split!r}: expected one of {', '.join(SPLITS)}")
     frontier = trajectories.frontier()
     last = ensembles[max(ensembles)]
     grid = growth_grid(tuple(ensembles))
-    fitting = {tier: ensemble for tier, ensemble in (paper or {}).items() if holds(trajectories, ensemble)}
+    longest = int(trajectories.queries[-1])
+    fitting = {
+        tier: ensemble.queries
+        for tier, ensemble in (paper or {}).items()
+        if set(ensemble.runs) <= set(trajectories.runs) and max(ensemble.queries.values()) <= longest
+    }
     return Subject(
         model=model,
         data=data,
@@ -126,17 +127,11 @@ def reduce_traces(
         samples=trajectories.samples if samples is None else tuple(samples),
         frontier=frontier,
         tiers={budget: trajectories.best(ensemble.queries) for budget, ensemble in ensembles.items()},
-        paper={tier: trajectories.best(ensemble.queries) for tier, ensemble in fitting.items()},
+        paper={tier: trajectories.best(queries) for tier, queries in fitting.items()},
         growth={budget: aoi(trajectories.best(last.at(budget).queries), frontier).value for budget in grid},
         known=known,
         doubts=tuple(doubts),
     )
-
-
-def holds(trajectories: Trajectories, ensemble: Ensemble) -> bool:
-    """Whether every run of an ensemble was traced as far as it goes."""
-    longest = int(trajectories.queries[-1])
-    return all(run in trajectories.runs and queries <= longest for run, queries in ensemble.queries.items())
 
 
 def growth_grid(budgets: Sequence[int]) -> tuple[int, ...]:

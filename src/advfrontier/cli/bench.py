@@ -10,7 +10,6 @@ from cyclopts import App, Parameter
 
 from advfrontier.bench import Bench, run_benchmark
 from advfrontier.bench.benchmark import load_benchmark
-from advfrontier.bench.stage_tables import status_facts, status_table
 from advfrontier.bench.status import estimated_status
 from advfrontier.cli.options import Device, Json, Machine, Threads, WorkerCount
 from advfrontier.cli.output import say_json
@@ -103,6 +102,6 @@ def status_command(
     many, each = Machine(workers, device=device, threads=threads).resolved()
     standing = estimated_status(target, device=device, threads=each, measure=calibration)
     if json:
-        say_json(status_facts(standing, workers=max(1, many)))
+        say_json(standing.facts(workers=max(1, many)))
     else:
-        print_tables(status_table(standing, workers=max(1, many)))
+        print_tables(standing.table(workers=max(1, many)))

@@ -9,7 +9,6 @@ import numpy as np
 
 from advfrontier.bench.attack_tables import mean_growth
 from advfrontier.bench.baseline_tables import extreme_cases
-from advfrontier.bench.cells import axis_end
 from advfrontier.bench.model_tables import crossing_pairs, rankings, rejection
 from advfrontier.frontier.curve import Curve
 from advfrontier.pool import tier_label
@@ -60,7 +59,7 @@ def draw_results(results: Results, folder: Path) -> dict[str, list[Path]]:
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
     groups = list(results.groups())
     yield from _drawn("growth", [(SYMBOLS[norm], part) for norm, part in results.norms.items()], _draw_growth)
-    cases = extreme_cases({norm: part.subjects for norm, part in results.norms.items()})
+    cases = extreme_cases(results.subjects)
     yield from _drawn(
         "cases",
         [(f"{case}: {s.model} in {SYMBOLS[n]} ({100 * g:+.2f} points)", (n, s)) for case, n, s, g in cases],
@@ -102,12 +101,14 @@ def _draw_growth(axes: Axes, part: NormResults) -> None:
 
 def _draw_case(axes: Axes, content: tuple[str, Subject]) -> None:
     norm, subject = content
-    for colour, (budget, distances) in zip(COLOURS, subject.tiers.items(), strict=False):
-        draw_steps(axes, Curve.of(distances), color=colour, label=tier_label(budget))
-    draw_steps(axes, Curve.of(subject.frontier), color=INK, linewidth=0.7, linestyle="--", label="frontier of the pool")
+    curves = {tier_label(budget): Curve.of(distances) for budget, distances in subject.tiers.items()}
+    frontier = Curve.of(subject.frontier)
+    for colour, (label, curve) in zip(COLOURS, curves.items(), strict=False):
+        draw_steps(axes, curve, color=colour, label=label)
+    draw_steps(axes, frontier, color=INK, linewidth=0.7, linestyle="--", label="frontier of the pool")
     if subject.known is not None:
         axes.plot(subject.known.radii, subject.known.accuracies, "x", color=RED, ms=4, label="AutoAttack", zorder=5)
-    curve_axes(axes, norm, axis_end([subject.frontier, *subject.tiers.values()]))
+    curve_axes(axes, norm, [frontier, *curves.values()])
 
 
 def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
@@ -117,11 +118,12 @@ def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, 
 
     def draw(axes: Axes, content: tuple[ModelGroup, Sequence[str]]) -> None:
         group, models = content
-        for model in models:
-            draw_steps(axes, Curve.of(group.distances[model]), color=lines[model]["color"], label=model)
+        curves = {model: Curve.of(group.distances[model]) for model in models}
+        for model, curve in curves.items():
+            draw_steps(axes, curve, color=lines[model]["color"], label=model)
         reference = group.reference or 0.0
         axes.axvline(reference, color=INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
-        curve_axes(axes, group.norm, max(axis_end(group.distances[model] for model in models), 1.3 * reference))
+        curve_axes(axes, group.norm, curves.values(), least=1.3 * reference)
 
     yield from _drawn("crossings", [(t, (g, pairs[t][0][:2])) for t, g in groups if pairs[t]], draw)
 
@@ -181,8 +183,9 @@ def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Itera
         for subject in (each for each in group.subjects if each.model not in trusted):
             line = {"color": GREY, "label": f"{subject.model} (in doubt)" if named else "in doubt"}
             draw_steps(axes, Curve.of(subject.last), linewidth=0.9, linestyle=":", **line)
-        draw_steps(axes, Curve.of(group.frontier), color=RED, linestyle="--", label="defence frontier")
-        curve_axes(axes, group.norm, axis_end([group.frontier]))
+        frontier = Curve.of(group.frontier)
+        draw_steps(axes, frontier, color=RED, linestyle="--", label="defence frontier")
+        curve_axes(axes, group.norm, [frontier])
 
     for name, figure in _drawn("curves", groups, draw):
         if scores:
@@ -199,12 +202,13 @@ def _rejections(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str,
     def draw(axes: Axes, content: tuple[ModelGroup, str, str]) -> None:
         group, reference, candidate = content
         first, last = min(group.tiers), max(group.tiers)
-        above = group.distances[reference]
-        below = next(subject for subject in group.trusted if subject.model == candidate).tiers[first]
-        draw_steps(axes, Curve.of(above), color=lines[reference]["color"], label=f"{reference} at {tier_label(last)}")
-        line = {"color": lines[candidate]["color"], "label": f"{candidate} at {tier_label(first)}"}
-        draw_steps(axes, Curve.of(below), linestyle="--", **line)
-        curve_axes(axes, group.norm, axis_end([above, below]))
+        above = Curve.of(group.distances[reference])
+        below = Curve.of(next(subject for subject in group.trusted if subject.model == candidate).tiers[first])
+        draw_steps(axes, above, color=lines[reference]["color"], label=f"{reference} at {tier_label(last)}")
+        draw_steps(
+            axes, below, color=lines[candidate]["color"], label=f"{candidate} at {tier_label(first)}", linestyle="--"
+        )
+        curve_axes(axes, group.norm, [above, below])
 
     entries = [(title, (g, decisions[title][0], decisions[title][1][0])) for title, g in groups if title in decisions]
     yield from _drawn("early-rejection", entries, draw)

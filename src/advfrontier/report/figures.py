@@ -89,9 +89,9 @@ def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> N
         line = lines[summary.model]
         axes.fill_between(ε, low, high, step="post", color=line["color"], alpha=0.13, linewidth=0)
         draw_steps(axes, summary.curve, label=summary.model, **line)
-    far = max([s.curve.falls_to(0.01) for s in summaries] + [1.2 * at.epsilon for at in first.robust])
-    _marks(axes, [(at.epsilon, at.label) for at in first.robust], far)
-    curve_axes(axes, first.norm, far)
+    beyond = 1.2 * max((at.epsilon for at in first.robust), default=0.0)
+    curve_axes(axes, first.norm, [summary.curve for summary in summaries], least=beyond)
+    _marks(axes, [(at.epsilon, at.label) for at in first.robust], axes.get_xlim()[1])
 
 
 def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> None:
@@ -121,8 +121,8 @@ def _marks(axes: Axes, items: Sequence[tuple[float, str]], far: float) -> None:
     end, raised = -wide, False
     for x, label in items:
         half = 1.9 * len(label) + 1
-        raised = bool(far) and x / far * wide - half < end and not raised
-        end = x / far * wide + half if far else end
+        raised = x / far * wide - half < end and not raised
+        end = x / far * wide + half
         axes.axvline(x, color=MUTED, linewidth=0.6, linestyle=":")
         axes.annotate(
             label, (x, 1.0), xytext=(0, 8 if raised else 1), xycoords=("data", "axes fraction"),

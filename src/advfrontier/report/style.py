@@ -89,9 +89,9 @@ def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
     axes.plot([*curve.epsilons, 1e9], [*curve.accuracies, curve.accuracies[-1]], drawstyle="steps-post", **line)
 
 
-def curve_axes(axes: Axes, norm: str, far: float) -> None:
-    """Robust accuracy against ε, up to where it ends."""
-    axes.set_xlim(0, far or 1.0)
+def curve_axes(axes: Axes, norm: str, curves: Iterable[Curve], *, least: float = 0.0) -> None:
+    """Robust accuracy against ε, up to where all of these curves have fallen to 1 %, and at least so far."""
+    axes.set_xlim(0, max(least, *(curve.falls_to(0.01) for curve in curves)) or 1.0)
     axes.set_ylim(0, 1)
     axes.set_xlabel(f"ε in {SYMBOLS[norm]}")
     axes.set_ylabel("robust accuracy")
