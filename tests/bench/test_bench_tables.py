@@ -6,9 +6,8 @@ import pytest
 from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench import attack_tables, baseline_tables, model_tables, norm_results
 from advfrontier.bench.benchmark import BenchmarkModel
-from advfrontier.bench.group import ModelGroup
-from advfrontier.bench.results import Results
-from advfrontier.bench.subject import Subject, growth_grid, reduce_traces
+from advfrontier.bench.results import ModelGroup, Results
+from advfrontier.bench.subject import Subject, growth_grid
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Curve, Trajectories, allocate, aoi, rank_stability
@@ -86,7 +85,7 @@ def pool_of_four():
     splits = {"A": "train", "B": "held-out", "C": "train", "D": "held-out"}
     training = [traces[model] for model in traces if splits[model] == "train"]
     ensembles = dict(zip(BUDGETS, allocate(training, budgets=BUDGETS, levels=LEVELS), strict=True))
-    subjects = [reduce_traces(model, "d", splits[model], traces[model], ensembles) for model in traces]
+    subjects = [Subject.of(traces[model], ensembles, model=model, data="d", split=splits[model]) for model in traces]
     return traces, ensembles, subjects
 
 
@@ -425,7 +424,7 @@ def test_paper_ensembles_stand_beside_only_where_all_their_runs_were_traced():
 def subject_of(trajectories):
     ensembles = dict(zip(BUDGETS, allocate([trajectories], budgets=BUDGETS, levels=LEVELS), strict=True))
     paper = {4000: paper_ensemble("paper-4k", "L2")}
-    return reduce_traces("a", "d", "train", trajectories, ensembles, paper=paper)
+    return Subject.of(trajectories, ensembles, paper=paper, model="a", data="d", split="train")
 
 
 def test_cases_are_the_extremes_of_held_out_models_over_all_norms():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advfrontier.bench.benchmark import SPLITS
-from advfrontier.bench.cells import grouped, matched_aoi, spread, strong, tier_columns
+from advfrontier.bench.subject import by_split, grouped, matched_aoi, spread, strong, tier_columns
 from advfrontier.pool import Run, tier_label
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
@@ -51,7 +51,7 @@ def _by_variant(ensemble: Ensemble) -> dict[tuple[str, str], int]:
 
 def tiers(own: Mapping[int, Ensemble], subjects: Sequence[Subject], *, norm: str) -> Table:
     """What each ensemble reaches on the models it was made from and on the others, and what no allocation can pass."""
-    apart = [subject for subject in subjects if subject.split == "held-out"]
+    apart = by_split(subjects).get("held-out")
     rows = [
         (tier_label(tier), ensemble.total, len(ensemble.runs), ensemble.aoi, ensemble.bound)
         + ((float(np.mean([subject.aois[tier].value for subject in apart])),) if apart else ())
@@ -93,9 +93,9 @@ def aoi_summary(subjects: Sequence[Subject], *, norm: str) -> Table:
             straight = [matched_aoi(group, tier, straight=True) for tier in group[0].tiers]
             paper = [None] * len(common_paper_tiers(subjects))
             rows.append(("at least AutoAttack", split, known, None, *exact, *paper, *straight))
-    columns = (Column(SYMBOLS[norm], key="what"), Column("split"), Column("models", "integer"))
-    columns += tuple(Column(name, "fine") for name in _scores(subjects, subjects))
-    return Table(f"AOI over models in {SYMBOLS[norm]}", columns, tuple(rows))
+    columns = [Column(SYMBOLS[norm], key="what"), Column("split"), Column("models", "integer")]
+    columns += [Column(name, "fine") for name in _scores(subjects, subjects)]
+    return Table(f"AOI over models in {SYMBOLS[norm]}", tuple(columns), tuple(rows))
 
 
 def _scores(group: Sequence[Subject], everyone: Sequence[Subject]) -> dict[str, list[float | None]]:
@@ -126,11 +126,9 @@ def _aoi_flags(subject: Subject) -> tuple[str, ...]:
 
 def mean_growth(subjects: Sequence[Subject]) -> dict[str, dict[int, float]]:
     """Split → queries → mean AOI of its models."""
-    splits = {split: [subject for subject in subjects if subject.split == split] for split in SPLITS}
     return {
         split: {queries: float(np.mean([subject.growth[queries] for subject in group])) for queries in group[0].growth}
-        for split, group in splits.items()
-        if group
+        for split, group in by_split(subjects).items()
     }
 
 

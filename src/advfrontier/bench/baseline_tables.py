@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.bench.benchmark import SPLITS
-from advfrontier.bench.cells import ALL, grouped, matched_aoi, spread, strong, tier_columns
+from advfrontier.bench.subject import ALL, grouped, matched_aoi, spread, strong, tier_columns
 from advfrontier.frontier.curve import robust_accuracy as accuracy_at
 from advfrontier.table import Column, Share, Table
 from advfrontier.threat.names import SYMBOLS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advfrontier.attacks.autoattack import KnownPoints, check_norm
 from advfrontier.errors import FrontierError
@@ -12,7 +12,10 @@ from advfrontier.execution import Machine
 from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.jobs import drive, prepare
 from advfrontier.jobs.autoattack import AutoAttackJob, read_points
+from advfrontier.jsonable import jsonable
 from advfrontier.record import Record
+from advfrontier.table import Column, Table
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from advfrontier.engine.data import Samples
+    from advfrontier.frontier.baseline import BaselineAOI
     from advfrontier.jobs import Model
 
 
@@ -64,7 +68,7 @@ def radii_of(place: str) -> tuple[float, ...] | None:
     true: they are kept, not run again elsewhere.
     """
     record = Record.find(place)
-    return None if record is None or not record.header.radii else record.header.radii
+    return record.header.radii or None if record is not None else None
 
 
 def radii_to_run(text: str | None, data: str, norm: str, frontier: NDArray[np.float64] | None) -> list[float]:
@@ -74,3 +78,25 @@ def radii_to_run(text: str | None, data: str, norm: str, frontier: NDArray[np.fl
     if not wanted:
         raise FrontierError("no radius to run AutoAttack at: expected --radii 4/255,8/255 or --trace traces/MODEL/NORM")
     return wanted
+
+
+def baseline_table(points: KnownPoints, judged: BaselineAOI | None, *, norm: str, folder: str) -> Table:
+    """Robust accuracy and queries at every radius, and the AOI where a frontier is known."""
+    columns = (
+        Column(f"ε in {SYMBOLS[norm]}", "size", key="epsilon"),
+        Column("robust accuracy (%)", "percent", key="robust accuracy"),
+        Column("queries per sample", "count"),
+    )
+    notes = []
+    if judged is not None:
+        notes.append(
+            f"AOI of AutoAttack: {100 * judged.value:.2f} % by straight lines between these points, which prove "
+            f"{100 * judged.low:.2f} to {100 * judged.high:.2f} %"
+        )
+    notes += [*points.flags, *(judged.flags if judged else ()), f"record: {folder}"]
+    return Table("", columns, tuple(zip(points.radii, points.accuracies, points.queries, strict=True)), tuple(notes))
+
+
+def baseline_facts(points: KnownPoints, judged: BaselineAOI | None, *, norm: str, folder: str) -> dict[str, Any]:
+    """The same for programs."""
+    return {"norm": norm, "record": folder, **jsonable(points), "aoi": jsonable(judged)}

@@ -16,7 +16,7 @@ from advfrontier.bench.allocation import allocate_into
 from advfrontier.bench.baselines import radii_of, run_autoattack
 from advfrontier.bench.layout import claim
 from advfrontier.bench.results import Results, norm_results
-from advfrontier.bench.subject import reduce_traces
+from advfrontier.bench.subject import Subject
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import read_traces, trace
 from advfrontier.execution import Machine
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.layout import Bench
     from advfrontier.bench.results import NormResults
-    from advfrontier.bench.subject import Subject
     from advfrontier.evaluation.trace import Traces
     from advfrontier.pool import Ensemble
 
@@ -147,7 +146,7 @@ class _Running:
         return Record.open(place, "trace"), traces.runs
 
     def _traces(self, model: BenchmarkModel, norm: str) -> Traces:
-        """What the benchmark asks for, and no more: a record may hold other runs, or longer ones, of an earlier file."""
+        """What the benchmark asks for and no more: a record may hold other or longer runs, of an earlier file."""
         record, runs = self.traced[model.id, norm]
         return read_traces(record, runs=runs).thin(range(CHECKPOINT, self.bench.queries + 1, CHECKPOINT))
 
@@ -210,16 +209,16 @@ class _Running:
         traces, classes = self._traces(model, norm), self.traced[model.id, norm][0].clean.classes
         # Where models want pictures cut differently the same picture has other contents, and rows tell which it is.
         apart = any(other.preprocessing for other in self.bench.benchmark.models if other.data == model.data)
-        return reduce_traces(
-            model.id,
-            model.data,
-            model.split,
+        return Subject.of(
             traces,
             {budget: ensemble.for_classes(classes) for budget, ensemble in ensembles.items()},
             paper={budget: ensemble.for_classes(classes) for budget, ensemble in self.bench.paper(norm).items()},
+            model=model.id,
+            data=model.data,
+            split=model.split,
             known=known,
             doubts=doubts(traces.flags),
-            samples=[f"row {row}" for row in range(len(traces.samples))] if apart else None,
+            samples=tuple(f"row {row}" for row in range(len(traces.samples))) if apart else traces.samples,
         )
 
 

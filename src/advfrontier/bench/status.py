@@ -15,6 +15,7 @@ from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.jobs.autoattack import missing_radii
 from advfrontier.jsonable import jsonable
+from advfrontier.pool import CHECKPOINT
 from advfrontier.record import Record, UnitName, open_folder
 from advfrontier.record.units import shards_of
 from advfrontier.table import Column, Share, Table
@@ -30,6 +31,7 @@ _RADII = 9  # percentiles of the frontier at which the baseline is run, beside t
 # AutoAttack's queries per sample, as the paper's table of costs has them: by far the most go to those it cannot break.
 _PER_ROBUST, _PER_BROKEN = 9600, 200
 _CLASSES = 10  # where neither a record nor the data says how many there are
+_HEAD, _SAMPLE, _POINT = 1100, 21, 8  # bytes of a unit's file: for itself, per sample, and at every checkpoint of it
 _SHOWN = 10  # failures written out
 
 
@@ -44,7 +46,7 @@ class Part:
     done: int
     queries: int  # of all samples together, of the units left
     seconds: float  # that the units left will take, on one process
-    bytes: float  # that they will fill
+    bytes: int  # that they will fill
 
     @property
     def left(self) -> int:
@@ -75,7 +77,7 @@ class Status:
         return sum(part.seconds for part in self.parts)
 
     @property
-    def bytes(self) -> float:
+    def bytes(self) -> int:
         """Disk that the units left will take."""
         return sum(part.bytes for part in self.parts)
 
@@ -174,7 +176,7 @@ def _trace_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibrati
         done=len(wanted) - len(left),
         queries=sum(rows * queries for _, rows, queries in left),
         seconds=sum(known.seconds(model.id, norm, run) * rows * queries for run, rows, queries in left),
-        bytes=sum(known.bytes(rows, bench.queries) for _, rows, _ in left),
+        bytes=sum(_HEAD + rows * (_SAMPLE + _POINT * bench.queries // CHECKPOINT) for _, rows, _ in left),
     )
 
 
@@ -219,7 +221,7 @@ def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibr
         done=units - len(tasks),
         queries=queries,
         seconds=known.models.get(model.id, math.nan) * queries if queries else 0.0,
-        bytes=known.unit_bytes * len(tasks) if tasks else 0.0,
+        bytes=_HEAD * len(tasks),
     )
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from advfrontier.bench.benchmark import SPLITS
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.optimality import aoi
-from advfrontier.pool import CHECKPOINT
+from advfrontier.pool import CHECKPOINT, tier_label
+from advfrontier.table import Column, Share, Spread, Strong
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from advfrontier.attacks.autoattack import KnownPoints
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
     from advfrontier.frontier.measure import Measure
     from advfrontier.frontier.trajectories import Trajectories
     from advfrontier.pool import Ensemble
+    from advfrontier.table import Format
 
 _STEPS = 48  # budgets at which the AOI is read along the way
+ALL = "all"  # in place of a split: the complete pool
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +49,41 @@ class Subject:
     growth: dict[int, float]  # queries → AOI of the allocated ensemble stopped there
     known: KnownPoints | None = None  # of the baseline
     doubts: tuple[Flag, ...] = ()  # why its distances may be too large
+
+    @classmethod
+    def of(
+        cls,
+        trajectories: Trajectories,
+        ensembles: Mapping[int, Ensemble],
+        *,
+        paper: Mapping[int, Ensemble] | None = None,
+        **about: Any,
+    ) -> Subject:
+        """Read off the trajectories what each budget's ensemble finds: its queries are prefixes of the traced runs.
+
+        Args:
+            trajectories: distances of every run at every checkpoint.
+            ensembles: the allocated ensemble of every budget.
+            paper: the paper's ensembles; those whose runs were all traced are read off as well.
+            about: the other fields; samples have the names of the trajectories unless they are given.
+        """
+        frontier, last = trajectories.frontier(), ensembles[max(ensembles)]
+        longest = int(trajectories.queries[-1])
+        fitting = {
+            tier: ensemble.queries
+            for tier, ensemble in (paper or {}).items()
+            if set(ensemble.runs) <= set(trajectories.runs) and max(ensemble.queries.values()) <= longest
+        }
+        return cls(
+            frontier=frontier,
+            tiers={budget: trajectories.best(ensemble.queries) for budget, ensemble in ensembles.items()},
+            paper={tier: trajectories.best(queries) for tier, queries in fitting.items()},
+            growth={
+                budget: aoi(trajectories.best(last.at(budget).queries), frontier).value
+                for budget in growth_grid(tuple(ensembles))
+            },
+            **{"samples": trajectories.samples, **about},
+        )
 
     @property
     def clean(self) -> float:
@@ -86,55 +126,44 @@ class Subject:
         return baseline_aoi(radii, Curve.of(distances).at(radii), self.frontier).value
 
 
-def reduce_traces(
-    model: str,
-    data: str,
-    split: str,
-    trajectories: Trajectories,
-    ensembles: Mapping[int, Ensemble],
-    *,
-    paper: Mapping[int, Ensemble] | None = None,
-    known: KnownPoints | None = None,
-    doubts: Sequence[Flag] = (),
-    samples: Sequence[str] | None = None,
-) -> Subject:
-    """Read off the trajectories what each budget's ensemble finds: its queries are prefixes of the traced runs.
-
-    Args:
-        model: its name.
-        data: the data set it is compared on.
-        split: "train" if the ensembles were allocated on it, else "held-out".
-        trajectories: distances of every run at every checkpoint.
-        ensembles: the allocated ensemble of every budget.
-        paper: the paper's ensembles; those whose runs were all traced are read off as well.
-        known: what the baseline found.
-        doubts: why its distances may be too large.
-        samples: their names where content ids do not tell which are the same (models that want pictures cut otherwise).
-    """
-    frontier = trajectories.frontier()
-    last = ensembles[max(ensembles)]
-    grid = growth_grid(tuple(ensembles))
-    longest = int(trajectories.queries[-1])
-    fitting = {
-        tier: ensemble.queries
-        for tier, ensemble in (paper or {}).items()
-        if set(ensemble.runs) <= set(trajectories.runs) and max(ensemble.queries.values()) <= longest
-    }
-    return Subject(
-        model=model,
-        data=data,
-        split=split,
-        samples=trajectories.samples if samples is None else tuple(samples),
-        frontier=frontier,
-        tiers={budget: trajectories.best(ensemble.queries) for budget, ensemble in ensembles.items()},
-        paper={tier: trajectories.best(queries) for tier, queries in fitting.items()},
-        growth={budget: aoi(trajectories.best(last.at(budget).queries), frontier).value for budget in grid},
-        known=known,
-        doubts=tuple(doubts),
-    )
-
-
 def growth_grid(budgets: Sequence[int]) -> tuple[int, ...]:
     """Where the AOI is read along the way: about fifty even steps, and the tiers themselves."""
     step = max(CHECKPOINT, max(budgets) // _STEPS // CHECKPOINT * CHECKPOINT)
     return tuple(sorted({*range(step, max(budgets) + 1, step), *budgets}))
+
+
+def by_split(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
+    """The models of every split that has any."""
+    every = {split: [subject for subject in subjects if subject.split == split] for split in SPLITS}
+    return {split: group for split, group in every.items() if group}
+
+
+def grouped(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
+    """By split, and all of them where there are several splits."""
+    splits = by_split(subjects)
+    return {**splits, ALL: list(subjects)} if len(splits) > 1 else splits
+
+
+def matched_aoi(subjects: Sequence[Subject], tier: int, *, straight: bool = False) -> Share:
+    """Of the models with a baseline, on how many a tier's AOI is at least the baseline's; or that by straight lines."""
+    pairs = [
+        (subject.straight_aois[tier] if straight else subject.aois[tier].value, subject.baseline.value)
+        for subject in subjects
+        if subject.baseline is not None
+    ]
+    return Share(sum(own >= least for own, least in pairs), len(pairs))
+
+
+def tier_columns(budgets: Iterable[int], how: Format, name: str = "{}") -> tuple[Column, ...]:
+    """A column for each budget, under its short name."""
+    return tuple(Column(name.format(tier_label(budget)), how) for budget in budgets)
+
+
+def strong(value: float | None, *, when: bool) -> Any:
+    """A cell that stands out if it is to."""
+    return Strong(value) if when else value
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Mean and standard deviation over all that there are; None if there are none."""
+    return Spread(float(np.mean(values)), float(np.std(values))) if values else None

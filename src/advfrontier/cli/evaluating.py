@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from cyclopts import Parameter
-
-from advfrontier.cli.options import Budget, Data, Machine, Norm, Output, Seed, Workers, norms
+from advfrontier.cli.options import OUT, Budget, Data, Machine, Model, Norm, Output, Seed, Workers, norms
 from advfrontier.cli.output import show_evaluations
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
@@ -21,13 +19,13 @@ _TIER = "4k"
 
 
 def evaluate_command(
-    model: str,
+    model: Model,
     /,
     *,
     data: Data = _DATA,
     norm: Norm = "Linf",
     budget: Budget = _BUDGET,
-    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
+    out: Annotated[str | None, OUT] = None,
     name: str | None = None,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
@@ -41,9 +39,6 @@ def evaluate_command(
 
     Parameters
     ----------
-    model
-        zoo:F3, file.py:factory, package.module:factory, robustbench:cifar10/Linf/NAME, timm:NAME, hf:NAME,
-        onnx:FILE, export:FILE.
     out
         Folder of the record, or an address such as s3://bucket/mine; by default runs/ and the model's name.
     name
@@ -52,11 +47,9 @@ def evaluate_command(
         Keep what is needed to extend without repeating queries.
     """
     ensemble = budget.chosen()
-    output.check()
     folder = out or below("runs", folder_name(name or model))
-    output.check_report(folder)
-    samples = data.load(model)
-    done_by = machine.machine(keep_state=state)
+    output.check(folder)
+    samples, done_by = data.load(model), machine.machine(keep_state=state)
     done = [
         evaluate(
             model,

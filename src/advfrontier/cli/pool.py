@@ -7,18 +7,18 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from advfrontier.bench import allocate_traces, find_traces, run_autoattack, write_ensembles
-from advfrontier.bench.baselines import radii_to_run
-from advfrontier.bench.stage_tables import (
+from advfrontier.bench.allocation import (
+    allocate_traces,
     allocation_facts,
     allocation_tables,
-    baseline_facts,
-    baseline_table,
+    find_traces,
     trace_facts,
     trace_table,
+    write_ensembles,
 )
-from advfrontier.cli.options import Data, Json, Machine, Norm, Seed, norms
-from advfrontier.cli.output import say_json
+from advfrontier.bench.baselines import baseline_facts, baseline_table, radii_to_run, run_autoattack
+from advfrontier.cli.options import OUT, Data, Json, Machine, Model, Norm, Seed, norms
+from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.aoi import evaluation_aoi
 from advfrontier.evaluation.find import find_evaluations
@@ -26,7 +26,6 @@ from advfrontier.evaluation.trace import load_traces, trace
 from advfrontier.frontier.baseline import baseline_aoi
 from advfrontier.pool import MAX_QUERIES, tier_queries
 from advfrontier.record import below, find_records, folder_name
-from advfrontier.report.render import print_tables
 from advfrontier.solvers import PUBLISHED
 
 
@@ -65,10 +64,10 @@ _DATA, _MACHINE, _ATTACKS, _AT = Data(), Machine(), Attacks(), At()
 
 
 def trace_command(
-    *models: str,
+    *models: Model,
     data: Data = _DATA,
     norm: Norm = "Linf",
-    out: Annotated[str, Parameter(name=("--out", "-o"))] = "traces",
+    out: Annotated[str, OUT] = "traces",
     attacks: Attacks = _ATTACKS,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
@@ -80,8 +79,6 @@ def trace_command(
 
     Parameters
     ----------
-    models
-        One or more: zoo:F3, file.py:factory, robustbench:cifar10/Linf/NAME, and so on.
     out
         Folder of the traces; each model gets a folder, and in it one per norm.
     """
@@ -104,16 +101,13 @@ def trace_command(
                 progress=True,
                 **settings,
             )
-    if json:
-        say_json(trace_facts(done))
-    else:
-        print_tables(trace_table(done))
+    show(trace_table(done), facts=trace_facts(done), as_json=json)
 
 
 def allocate_command(
     *traces: str,
     budget: str = "4k,8k,12k",
-    out: Annotated[str, Parameter(name=("--out", "-o"))] = "ensembles",
+    out: Annotated[str, OUT] = "ensembles",
     norm: Norm = "all",
     plain: bool = False,
     json: Json = False,
@@ -134,20 +128,17 @@ def allocate_command(
     budgets = tuple(sorted({tier_queries(part) for part in budget.split(",")}))
     for each, records in find_traces(traces, norms(norm)).items():
         ensembles = allocate_traces(records, budgets=budgets, plain=plain)
-        files, places = write_ensembles(out, ensembles), [record.place for record in records]
-        if json:
-            say_json(allocation_facts(each, places, ensembles, files))
-        else:
-            print_tables(*allocation_tables(each, places, ensembles, files))
+        made = each, [record.place for record in records], ensembles, write_ensembles(out, ensembles)
+        show(*allocation_tables(*made), facts=allocation_facts(*made), as_json=json)
 
 
 def baseline_command(
-    model: str,
+    model: Model,
     /,
     *,
     data: Data = _DATA,
     norm: str = "Linf",
-    out: Annotated[str, Parameter(name=("--out", "-o"))] = "baselines",
+    out: Annotated[str, OUT] = "baselines",
     at: At = _AT,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
@@ -157,8 +148,6 @@ def baseline_command(
 
     Parameters
     ----------
-    model
-        zoo:F3, file.py:factory, robustbench:cifar10/Linf/NAME, and so on.
     norm
         L1, L2 or Linf.
     out
@@ -181,10 +170,8 @@ def baseline_command(
         progress=True,
     )
     judged = baseline_aoi(points.radii, points.accuracies, frontier) if frontier is not None else None
-    if json:
-        say_json(baseline_facts(points, judged, norm=chosen[0], folder=folder))
-    else:
-        print_tables(baseline_table(points, judged, norm=chosen[0], folder=folder))
+    about = {"norm": chosen[0], "folder": folder}
+    show(baseline_table(points, judged, **about), facts=baseline_facts(points, judged, **about), as_json=json)
 
 
 def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
@@ -199,7 +186,5 @@ def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
     """
     records = find_records(trace, kind="trace")
     scores = [evaluation_aoi(evaluation, records) for evaluation in find_evaluations([record])]
-    if json:
-        say_json([each.facts() for each in scores])
-    else:
-        print_tables(*(table for each in scores for table in (each.table(), each.runs)))
+    tables = [table for each in scores for table in (each.table(), each.runs)]
+    show(*tables, facts=[each.facts() for each in scores], as_json=json)

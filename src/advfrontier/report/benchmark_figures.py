@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from advfrontier.bench.group import ModelGroup
-    from advfrontier.bench.results import NormResults, Results
+    from advfrontier.bench.results import ModelGroup, NormResults, Results
     from advfrontier.bench.subject import Subject
     from advfrontier.frontier.stability import RankStability
 
