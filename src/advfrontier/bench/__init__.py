@@ -3,8 +3,8 @@
 from advfrontier.bench.baselines import run_autoattack
 from advfrontier.bench.calibration import calibrate
 from advfrontier.bench.layout import Bench
-from advfrontier.bench.results import Results, norm_results
+from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.run import run_benchmark
 from advfrontier.bench.status import status
 
-__all__ = ["Bench", "Results", "calibrate", "norm_results", "run_autoattack", "run_benchmark", "status"]
+__all__ = ["Bench", "NormResults", "Results", "calibrate", "run_autoattack", "run_benchmark", "status"]

@@ -5,13 +5,13 @@ Ensembles are made and judged over all models of a norm; models are ranked among
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from advfrontier.bench import attack_tables, baseline_tables, model_tables
+from advfrontier.bench import attack_tables, model_tables
 from advfrontier.bench.benchmark import SPLITS
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.defence import ReferencePool, defence_frontier
@@ -145,24 +145,36 @@ class NormResults:
     """One norm: its models with their distances, the ensembles, and the models of each data set together."""
 
     norm: str
-    subjects: tuple[Subject, ...]  # training models first, those in doubt last of their split
-    ensembles: dict[int, Ensemble]
-    paper: dict[int, Ensemble]  # the paper's, where every model's pool holds all their runs
-    radii: dict[str, tuple[float, ...]]  # data set → the radii to read accuracy at, the reference first
-    groups: dict[str, ModelGroup]  # data set → its models
-    notes: tuple[str, ...] = ()  # what is missing, and why
+    subjects: Sequence[Subject]  # put in order: training models first, those in doubt last of their split
+    ensembles: Mapping[int, Ensemble]
+    radii: Mapping[str, Sequence[float]] = field(default_factory=dict)  # data set → where accuracy is read
+    paper: Mapping[int, Ensemble] = field(default_factory=dict)
+    notes: Sequence[str] = ()  # what is missing, and why
+    groups: dict[str, ModelGroup] = field(init=False)  # data set → its models, and the first of its radii
+
+    def __post_init__(self) -> None:
+        if not self.subjects:
+            raise FrontierError(f"no model was traced in {self.norm}: expected at least one")
+        ordered = sorted(self.subjects, key=lambda subject: (subject.split != SPLITS[0], bool(subject.doubts)))
+        object.__setattr__(self, "subjects", ordered)
+        groups: dict[str, list[Subject]] = {}
+        for subject in ordered:
+            groups.setdefault(subject.data, []).append(subject)
+        references = {data: next(iter(self.radii.get(data, ())), None) for data in groups}
+        made = {data: ModelGroup(self.norm, data, tuple(own), references[data]) for data, own in groups.items()}
+        object.__setattr__(self, "groups", made)
 
     def tables(self) -> dict[str, Table]:
         """The tables about attacks, by name."""
         every = {
-            "ensembles": attack_tables.ensembles(self.ensembles, self.paper, norm=self.norm),
+            "ensembles": attack_tables.ensembles(self.ensembles, self.paper, self.subjects, norm=self.norm),
             "tiers": attack_tables.tiers(self.ensembles, self.subjects, norm=self.norm),
             "aoi": attack_tables.aoi(self.subjects, norm=self.norm),
             "aoi_summary": attack_tables.aoi_summary(self.subjects, norm=self.norm),
             "growth": attack_tables.growth(self.subjects, norm=self.norm),
             "growth_at_tiers": attack_tables.growth_at_tiers(self.subjects, norm=self.norm),
-            "robust_accuracy": baseline_tables.robust_accuracy(self.subjects, self.radii, norm=self.norm),
-            "robust_accuracy_summary": baseline_tables.robust_summary(self.subjects, self.radii, norm=self.norm),
+            "robust_accuracy": attack_tables.robust_accuracy(self.subjects, self.radii, norm=self.norm),
+            "robust_accuracy_summary": attack_tables.robust_summary(self.subjects, self.radii, norm=self.norm),
         }
         return {name: table for name, table in every.items() if table.rows}
 
@@ -186,13 +198,13 @@ class Results:
     def tables(self) -> dict[str, Table]:
         """The tables over all norms, by name."""
         every = {
-            "totals": baseline_tables.totals(self.subjects, {norm: part.radii for norm, part in self.norms.items()}),
-            "cases": baseline_tables.cases(self.subjects),
+            "totals": attack_tables.totals(self.subjects, {norm: part.radii for norm, part in self.norms.items()}),
+            "cases": attack_tables.cases(self.subjects),
         }
         return {name: table for name, table in every.items() if table.rows}
 
     @property
-    def subjects(self) -> dict[str, tuple[Subject, ...]]:
+    def subjects(self) -> dict[str, Sequence[Subject]]:
         """Norm → its models."""
         return {norm: part.subjects for norm, part in self.norms.items()}
 
@@ -214,25 +226,3 @@ class Results:
             groups = {norm: part.groups[data] for norm, part in self.norms.items() if data in part.groups}
             tables[data] = model_tables.models([model for model in self.models if model.data == data], groups)
         return tables
-
-
-def norm_results(
-    norm: str,
-    subjects: Sequence[Subject],
-    ensembles: Mapping[int, Ensemble],
-    *,
-    radii: Mapping[str, Sequence[float]] | None = None,
-    paper: Mapping[int, Ensemble] | None = None,
-    notes: Sequence[str] = (),
-) -> NormResults:
-    """Put the models of one norm together. `radii` are those of each data set, the reference ε first."""
-    if not subjects:
-        raise FrontierError(f"no model was traced in {norm}: expected at least one")
-    ordered = tuple(sorted(subjects, key=lambda subject: (subject.split != SPLITS[0], bool(subject.doubts))))
-    known = {data: tuple(own) for data, own in (radii or {}).items()}
-    groups = {
-        data: ModelGroup(norm, data, tuple(s for s in ordered if s.data == data), next(iter(known.get(data, ())), None))
-        for data in dict.fromkeys(subject.data for subject in ordered)
-    }
-    fitting = {tier: paper[tier] for tier in attack_tables.common_paper_tiers(ordered)} if paper else {}
-    return NormResults(norm, ordered, dict(ensembles), fitting, known, groups, tuple(notes))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from advfrontier.bench.allocation import allocate_into
 from advfrontier.bench.baselines import radii_of, run_autoattack
 from advfrontier.bench.layout import claim
-from advfrontier.bench.results import Results, norm_results
+from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.subject import Subject
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import read_traces, trace
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from advfrontier.attacks.autoattack import KnownPoints
     from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.layout import Bench
-    from advfrontier.bench.results import NormResults
     from advfrontier.evaluation.trace import Traces
     from advfrontier.pool import Ensemble
 
@@ -165,7 +164,7 @@ class _Running:
                     known[model.id] = self._baseline(model, norm)
         notes += [f"AutoAttack on {name}: {flag}" for name, points in known.items() for flag in points.flags]
         subjects = [self._subject(model, norm, ensembles, known.get(model.id)) for model in models]
-        return norm_results(norm, subjects, ensembles, radii=bench.radii(norm), paper=bench.paper(norm), notes=notes)
+        return NormResults(norm, subjects, ensembles, radii=bench.radii(norm), paper=bench.paper(norm), notes=notes)
 
     def _ensembles(self, models: Sequence[BenchmarkModel], norm: str) -> dict[int, Ensemble]:
         """Allocated on the training models, over the runs that all of them have."""

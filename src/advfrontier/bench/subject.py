@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from advfrontier.bench.benchmark import SPLITS
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.optimality import aoi
 from advfrontier.pool import CHECKPOINT, tier_label
-from advfrontier.table import Column, Share, Spread, Strong
+from advfrontier.table import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from advfrontier.attacks.autoattack import KnownPoints
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from advfrontier.table import Format
 
 _STEPS = 48  # budgets at which the AOI is read along the way
-ALL = "all"  # in place of a split: the complete pool
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,38 +129,6 @@ def growth_grid(budgets: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({*range(step, max(budgets) + 1, step), *budgets}))
 
 
-def by_split(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
-    """The models of every split that has any."""
-    every = {split: [subject for subject in subjects if subject.split == split] for split in SPLITS}
-    return {split: group for split, group in every.items() if group}
-
-
-def grouped(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
-    """By split, and all of them where there are several splits."""
-    splits = by_split(subjects)
-    return {**splits, ALL: list(subjects)} if len(splits) > 1 else splits
-
-
-def matched_aoi(subjects: Sequence[Subject], tier: int, *, straight: bool = False) -> Share:
-    """Of the models with a baseline, on how many a tier's AOI is at least the baseline's; or that by straight lines."""
-    pairs = [
-        (subject.straight_aois[tier] if straight else subject.aois[tier].value, subject.baseline.value)
-        for subject in subjects
-        if subject.baseline is not None
-    ]
-    return Share(sum(own >= least for own, least in pairs), len(pairs))
-
-
 def tier_columns(budgets: Iterable[int], how: Format, name: str = "{}") -> tuple[Column, ...]:
     """A column for each budget, under its short name."""
     return tuple(Column(name.format(tier_label(budget)), how) for budget in budgets)
-
-
-def strong(value: float | None, *, when: bool) -> Any:
-    """A cell that stands out if it is to."""
-    return Strong(value) if when else value
-
-
-def spread(values: Sequence[float]) -> Spread | None:
-    """Mean and standard deviation over all that there are; None if there are none."""
-    return Spread(float(np.mean(values)), float(np.std(values))) if values else None

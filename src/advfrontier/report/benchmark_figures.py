@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advfrontier.bench.attack_tables import mean_growth
-from advfrontier.bench.baseline_tables import extreme_cases
+from advfrontier.bench.attack_tables import extreme_cases, mean_growth
 from advfrontier.bench.model_tables import crossing_pairs, rankings, rejection
 from advfrontier.frontier.curve import Curve
 from advfrontier.pool import tier_label
