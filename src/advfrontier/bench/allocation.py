@@ -79,7 +79,7 @@ def allocate_traces(
 def allocate_into(
     folder: str, records: Sequence[Record], *, norm: str, budgets: Sequence[int], runs: Sequence[str], queries: int
 ) -> dict[int, Ensemble]:
-    """The same, written to a folder as `L2-4k.toml`, and read from there while what it rests on is unchanged."""
+    """Allocate and write the files, such as `L2-4k.toml`; read them instead while nothing that decides them changed."""
     store = open_folder(folder)
     made_from = json.loads(store.read(_MADE_FROM) or b"{}")
     key = _key(records, budgets, runs, queries)

@@ -81,7 +81,7 @@ def tiers(own: Mapping[int, Ensemble], subjects: Sequence[Subject], *, norm: str
 
 
 def aoi(subjects: Sequence[Subject], *, norm: str) -> Table:
-    """AOI of every model: the baseline, every tier, and the tiers known like the baseline."""
+    """AOI of every model: the baseline, every tier, and the tiers if they were known at the baseline's radii only."""
     scores = _scores(subjects, subjects)
     rows = []
     for subject, *values in zip(subjects, *scores.values(), strict=True):
@@ -292,7 +292,7 @@ def _grouped(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
 
 
 def _matched_aoi(subjects: Sequence[Subject], tier: int, *, straight: bool = False) -> Share:
-    """Of the models with a baseline, on how many a tier's AOI is at least the baseline's; or that by straight lines."""
+    """On how many models a tier's AOI, exact or by straight lines, is at least the baseline's."""
     pairs = [
         (subject.straight_aois[tier] if straight else subject.aois[tier].value, subject.baseline.value)
         for subject in subjects
@@ -302,7 +302,7 @@ def _matched_aoi(subjects: Sequence[Subject], tier: int, *, straight: bool = Fal
 
 
 def _strong(value: float | None, *, when: bool) -> Any:
-    """A cell that stands out if it is to."""
+    """A cell, which stands out where the condition holds."""
     return Strong(value) if when else value
 
 

@@ -9,7 +9,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.inputs import as_model, as_terms
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.execution import Machine
-from advfrontier.frontier.baseline import baseline_radii
+from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
 from advfrontier.jobs import drive, prepare
 from advfrontier.jobs.autoattack import AutoAttackJob, read_points
 from advfrontier.jsonable import jsonable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from advfrontier.engine.data import Samples
-    from advfrontier.frontier.baseline import BaselineAOI
     from advfrontier.jobs import Model
 
 
@@ -40,7 +39,7 @@ def run_autoattack(
     machine: Machine | None = None,
     progress: bool = False,
 ) -> KnownPoints:
-    """Run AutoAttack at these radii into a record, and return all that it tells. Killed at any moment, it goes on.
+    """Run AutoAttack at these radii into a record, and return what it found. Killed, the same call goes on.
 
     Args:
         out: The folder of the record.
@@ -72,7 +71,7 @@ def radii_of(place: str) -> tuple[float, ...] | None:
 
 
 def radii_to_run(text: str | None, data: str, norm: str, frontier: NDArray[np.float64] | None) -> list[float]:
-    """Those written out, or else the usual ones of the data; with a frontier nine percentiles of it as well."""
+    """The radii written out, or else the usual ones of the data; with a frontier, nine percentiles of it as well."""
     usual = [radius for _, radius in (parse_radii(text) if text else reference_radii(data, norm))]
     wanted = [*usual, *(baseline_radii(frontier).tolist() if frontier is not None else [])]
     if not wanted:
@@ -80,23 +79,28 @@ def radii_to_run(text: str | None, data: str, norm: str, frontier: NDArray[np.fl
     return wanted
 
 
-def baseline_table(points: KnownPoints, judged: BaselineAOI | None, *, norm: str, folder: str) -> Table:
+def baseline_table(points: KnownPoints, frontier: NDArray[np.float64] | None, norm: str, folder: str) -> Table:
     """Robust accuracy and queries at every radius, and the AOI where a frontier is known."""
     columns = (
         Column(f"ε in {SYMBOLS[norm]}", "size", key="epsilon"),
         Column("robust accuracy (%)", "percent", key="robust accuracy"),
         Column("queries per sample", "count"),
     )
-    notes = []
-    if judged is not None:
+    notes = list(points.flags)
+    if judged := _judged(points, frontier):
         notes.append(
             f"AOI of AutoAttack: {100 * judged.value:.2f} % by straight lines between these points, which prove "
             f"{100 * judged.low:.2f} to {100 * judged.high:.2f} %"
         )
-    notes += [*points.flags, *(judged.flags if judged else ()), f"record: {folder}"]
-    return Table("", columns, tuple(zip(points.radii, points.accuracies, points.queries, strict=True)), tuple(notes))
+        notes += judged.flags
+    rows = zip(points.radii, points.accuracies, points.queries, strict=True)
+    return Table("", columns, tuple(rows), (*notes, f"record: {folder}"))
 
 
-def baseline_facts(points: KnownPoints, judged: BaselineAOI | None, *, norm: str, folder: str) -> dict[str, Any]:
+def baseline_facts(points: KnownPoints, frontier: NDArray[np.float64] | None, norm: str, folder: str) -> dict[str, Any]:
     """The same for programs."""
-    return {"norm": norm, "record": folder, **jsonable(points), "aoi": jsonable(judged)}
+    return {"norm": norm, "record": folder, **jsonable(points), "aoi": jsonable(_judged(points, frontier))}
+
+
+def _judged(points: KnownPoints, frontier: NDArray[np.float64] | None) -> BaselineAOI | None:
+    return baseline_aoi(points.radii, points.accuracies, frontier) if frontier is not None else None

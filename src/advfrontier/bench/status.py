@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Status:
-    """A benchmark as it stands."""
+    """How far a benchmark has come."""
 
     name: str
     out: str

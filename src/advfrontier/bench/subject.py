@@ -109,12 +109,12 @@ class Subject:
 
     @cached_property
     def straight_aois(self) -> dict[int, float]:
-        """AOI of every tier as if it were known like the baseline; empty where there is none."""
+        """AOI of every tier if it were known at the baseline's radii only; empty where there is no baseline."""
         return {} if self.known is None else {tier: self._straight(d) for tier, d in self.tiers.items()}
 
     @property
     def ceiling(self) -> float | None:
-        """The frontier itself, known like that: what straight lines alone make of an AOI of 1."""
+        """AOI of the frontier itself if it were known at these radii only: what straight lines make of an AOI of 1."""
         return None if self.known is None else self._straight(self.frontier)
 
     def _straight(self, distances: NDArray[np.float64]) -> float:

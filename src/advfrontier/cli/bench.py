@@ -39,10 +39,10 @@ class Place:
 
 _MACHINE, _PLACE = Machine(), Place()
 
-bench = App(name="bench", help="Whole benchmarks: many models, four norms, tables and figures.")
+bench_command = App(name="bench", help="Whole benchmarks: many models, four norms, tables and figures.")
 
 
-@bench.command(name="run")
+@bench_command.command(name="run")
 def run_command(
     benchmark: str, /, *, place: Place = _PLACE, download: bool = False, machine: Machine = _MACHINE
 ) -> None:
@@ -76,7 +76,7 @@ def run_command(
         )
 
 
-@bench.command(name="status")
+@bench_command.command(name="status")
 def status_command(
     benchmark: str,
     /,

@@ -10,10 +10,10 @@ from advfrontier.errors import FrontierError
 from advfrontier.pool import pool as pool_of
 from advfrontier.table import Column, Table
 
-zoo = App(name="zoo", help="The embedded models.")
+zoo_command = App(name="zoo", help="The embedded models.")
 
 
-@zoo.command(name="list")
+@zoo_command.command(name="list")
 def list_models() -> None:
     """Show the sixteen models."""
     from advfrontier.report import print_tables  # noqa: PLC0415
@@ -28,7 +28,7 @@ def list_models() -> None:
     print_tables(Table("", columns, tuple(rows)))
 
 
-@zoo.command
+@zoo_command.command
 def card(model: str, /) -> None:
     """Show what is known of one model.
 
@@ -58,7 +58,7 @@ def card(model: str, /) -> None:
         print(f"{what}: {value}")
 
 
-@zoo.command
+@zoo_command.command
 def train(model: str, /, *, data: str | None = None, out: str | None = None) -> None:
     """Train one of the models anew, by its recipe. Killed, the same command goes on.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
+from cyclopts import Parameter
+
 from advfrontier.cli.options import OUT, Budget, Data, Machine, Model, Norm, Output, Seed, Workers, norms
 from advfrontier.cli.output import show_evaluations
 from advfrontier.engine import find_device
@@ -26,10 +28,10 @@ def evaluate_command(
     norm: Norm = "Linf",
     budget: Budget = _BUDGET,
     out: Annotated[str | None, OUT] = None,
-    name: str | None = None,
+    name: Annotated[str | None, Parameter(help="How tables call the model.")] = None,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
-    state: bool = True,
+    state: Annotated[bool, Parameter(help="Keep what is needed to extend without repeating queries.")] = True,
     output: Output = _OUTPUT,
 ) -> None:
     """Measure the robustness curve of a model.
@@ -41,10 +43,6 @@ def evaluate_command(
     ----------
     out
         Folder of the record, or an address such as s3://bucket/mine; by default runs/ and the model's name.
-    name
-        How tables call the model.
-    state
-        Keep what is needed to extend without repeating queries.
     """
     ensemble = budget.chosen()
     folder = out or below("runs", folder_name(name or model))
@@ -101,7 +99,7 @@ def extend_command(
     show_evaluations(done, record, output)
 
 
-def demo(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE) -> None:
+def demo_command(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE) -> None:
     """Evaluate an embedded model in four norms and write the report: nothing is downloaded.
 
     Parameters

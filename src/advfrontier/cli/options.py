@@ -49,7 +49,7 @@ WorkerCount = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Workers:
-    """Who does the work."""
+    """How many processes do the work."""
 
     workers: WorkerCount = None
     ray: str | None = None
@@ -85,7 +85,7 @@ class Machine(Workers):
         return self.count(self.device, threads), threads
 
     def machine(self, *, keep_state: bool = True) -> WorkMachine:
-        """As the functions that do the work are told it."""
+        """The machine that does the work."""
         find_device(self.device)
         workers, threads = self.resolved()
         return WorkMachine(self.device, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state)

@@ -22,8 +22,8 @@ from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.aoi import evaluation_aoi
 from advfrontier.evaluation.find import find_evaluations
-from advfrontier.evaluation.trace import load_traces, trace
-from advfrontier.frontier.baseline import baseline_aoi
+from advfrontier.evaluation.trace import load_traces
+from advfrontier.evaluation.trace import trace as trace_runs
 from advfrontier.pool import MAX_QUERIES, tier_queries
 from advfrontier.record import below, find_records, folder_name
 from advfrontier.solvers import PUBLISHED
@@ -44,23 +44,12 @@ class Attacks:
     "The solvers as their papers have them, without the departures that docs/solvers.md lists."
 
     def settings(self) -> dict[str, Any]:
-        """As `trace` is told it."""
+        """The arguments of `trace`."""
         runs = [run.strip() for run in self.runs.split(",")] if self.runs else self.pool
         return {"runs": runs, "queries": self.queries, "solvers": PUBLISHED if self.published else None}
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class At:
-    """Where the baseline is run."""
-
-    trace: str | None = None
-    "The model's trace in this norm: adds nine percentiles of its frontier to the radii, and tells the AOI."
-    radii: str | None = None
-    "Other radii, such as 4/255,8/255."
-
-
-_DATA, _MACHINE, _ATTACKS, _AT = Data(), Machine(), Attacks(), At()
+_DATA, _MACHINE, _ATTACKS = Data(), Machine(), Attacks()
 
 
 def trace_command(
@@ -90,7 +79,7 @@ def trace_command(
     for model in models:
         for each in norms(norm):
             folder = below(out, folder_name(model), each)
-            done[folder] = trace(
+            done[folder] = trace_runs(
                 model,
                 samples,
                 norm=each,
@@ -112,7 +101,7 @@ def allocate_command(
     plain: bool = False,
     json: Json = False,
 ) -> None:
-    """Give a budget of queries to the runs of traced models: nested ensembles, with what no allocation can pass.
+    """Allocate a budget of queries on traced models: nested ensembles, and what none can pass.
 
     Parameters
     ----------
@@ -136,10 +125,11 @@ def baseline_command(
     model: Model,
     /,
     *,
-    data: Data = _DATA,
     norm: str = "Linf",
+    radii: str | None = None,
+    trace: str | None = None,
+    data: Data = _DATA,
     out: Annotated[str, OUT] = "baselines",
-    at: At = _AT,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
     json: Json = False,
@@ -150,28 +140,31 @@ def baseline_command(
     ----------
     norm
         L1, L2 or Linf.
+    radii
+        Such as 4/255,8/255; by default those usually quoted.
+    trace
+        The model's trace in this norm: adds nine percentiles of its frontier to the radii, and tells the AOI.
     out
         Folder of the record; each model gets a folder, and in it one per norm.
     """
-    chosen = norms(norm)
-    if len(chosen) != 1:
+    only, *others = norms(norm)
+    if others:
         raise FrontierError(f"--norm {norm}: expected one norm, because radii differ from norm to norm")
-    folder = below(out, folder_name(model), chosen[0])
-    frontier = load_traces(at.trace).frontier() if at.trace else None
+    folder = below(out, folder_name(model), only)
+    frontier = load_traces(trace).frontier() if trace else None
     points = run_autoattack(
         folder,
         model,
         data.load(model),
-        norm=chosen[0],
-        radii=radii_to_run(at.radii, data.data, chosen[0], frontier),
+        norm=only,
+        radii=radii_to_run(radii, data.data, only, frontier),
         seed=seed,
         batch_size=data.batch_size,
         machine=machine.machine(),
         progress=True,
     )
-    judged = baseline_aoi(points.radii, points.accuracies, frontier) if frontier is not None else None
-    about = {"norm": chosen[0], "folder": folder}
-    show(baseline_table(points, judged, **about), facts=baseline_facts(points, judged, **about), as_json=json)
+    found = points, frontier, only, folder
+    show(baseline_table(*found), facts=baseline_facts(*found), as_json=json)
 
 
 def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:

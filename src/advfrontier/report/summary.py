@@ -82,7 +82,7 @@ def _notes(summaries: Sequence[NormSummary]) -> tuple[str, ...]:
 
 
 def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
-    """Why there is none, each reason once, or how it was read where a record went further than the reference models."""
+    """Why there is no DOI, each reason once; and the tier it was read at, where that is not the record's own."""
     reasons: dict[str, list[str]] = {}
     for s in summaries:
         if s.no_standing:
