@@ -12,7 +12,7 @@ from test_bench_tables import subject
 import advfrontier.report.benchmark as report
 import advfrontier.report.benchmark_figures as figures
 from advfrontier.attacks.autoattack import KnownPoints
-from advfrontier.bench import Results, model_tables, norm_results
+from advfrontier.bench import NormResults, Results, model_tables
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import paper_ensemble
@@ -70,7 +70,7 @@ def made():
             )
         ensembles = {budget: paper_ensemble(f"paper-{budget // 1000}k", norm) for budget in BUDGETS}
         notes = ["no baseline: AutoAttack does not attack in L0"] if norm == "L0" else []
-        norms[norm] = norm_results(norm, subjects, ensembles, radii={"d": [0.8, 9.0]}, notes=notes)
+        norms[norm] = NormResults(norm, subjects, ensembles, radii={"d": [0.8, 9.0]}, notes=notes)
     models = (
         model("A|B", "zoo:A", trained=("L1", "Linf")),
         model("C", "zoo:C", baseline_batch=20, authors="Curie 1903", note="which of two is not known"),

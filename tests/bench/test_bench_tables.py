@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from advfrontier.attacks.autoattack import KnownPoints
-from advfrontier.bench import attack_tables, baseline_tables, model_tables, norm_results
+from advfrontier.bench import NormResults, attack_tables, model_tables
 from advfrontier.bench.benchmark import BenchmarkModel
-from advfrontier.bench.group import ModelGroup
-from advfrontier.bench.results import Results
-from advfrontier.bench.subject import Subject, growth_grid, holds, reduce_traces
+from advfrontier.bench.results import ModelGroup, Results
+from advfrontier.bench.subject import Subject, growth_grid
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Curve, Trajectories, allocate, aoi, rank_stability
@@ -77,7 +76,7 @@ def rows_by(table, *names):
 
 def group_of(subjects, *, radii=None):
     """The models of a data set called d, and its tables."""
-    group = norm_results("L2", subjects, {20: paper_ensemble("paper-4k", "L2")}, radii=radii).groups["d"]
+    group = NormResults("L2", subjects, {20: paper_ensemble("paper-4k", "L2")}, radii=radii or {}).groups["d"]
     return group, model_tables.tables(group, title="ℓ2")
 
 
@@ -86,7 +85,7 @@ def pool_of_four():
     splits = {"A": "train", "B": "held-out", "C": "train", "D": "held-out"}
     training = [traces[model] for model in traces if splits[model] == "train"]
     ensembles = dict(zip(BUDGETS, allocate(training, budgets=BUDGETS, levels=LEVELS), strict=True))
-    subjects = [reduce_traces(model, "d", splits[model], traces[model], ensembles) for model in traces]
+    subjects = [Subject.of(traces[model], ensembles, model=model, data="d", split=splits[model]) for model in traces]
     return traces, ensembles, subjects
 
 
@@ -110,7 +109,7 @@ def test_robust_accuracies_as_published_match_as_published():
     for model, (aa, ours) in PUBLISHED_ROBUST.items():
         known = KnownPoints((0.5,), (aa / 1000,), (100.0,))
         subjects.append(subject(model, "held-out", {12000: [1.0] * ours + [0.1] * (1000 - ours)}, known=known))
-    found = rows_by(baseline_tables.robust_summary(subjects, {"d": (0.5,)}, norm="L2"), "what", "split")
+    found = rows_by(attack_tables.robust_summary(subjects, {"d": (0.5,)}, norm="L2"), "what", "split")
     assert found["at least as strong", "held-out"]["12k"] == Share(13, 13)
     gain = found["points below AutoAttack", "held-out"]["12k"]
     assert (round(100 * gain.mean, 1), round(100 * gain.deviation, 1)) == (1.5, 1.6)
@@ -127,12 +126,12 @@ def test_models_are_counted_once_at_each_radius():
         subject("c", "held-out", weak, known=known([3.0]), data="two"),
     ]
     radii = {"one": (1.0, 2.0), "two": (3.0,)}
-    table = baseline_tables.robust_accuracy(subjects, radii, norm="L2")
+    table = attack_tables.robust_accuracy(subjects, radii, norm="L2")
     assert [(row["model"], row["epsilon"]) for row in table.records()] == [
         ("a", 1.0), ("b", 1.0), ("c", 3.0), ("a", 2.0), ("b", 2.0),
     ]  # fmt: skip
     assert [isinstance(row[-1], Strong) for row in table.rows] == [True, False, True, True, False]
-    summary = baseline_tables.robust_summary(subjects, radii, norm="L2").records()
+    summary = attack_tables.robust_summary(subjects, radii, norm="L2").records()
     found = [(row["epsilon"], row["split"], row["10"]) for row in summary if row["what"] == "at least as strong"]
     assert found == [
         ("1", "train", Share(1, 1)), ("1, 3", "held-out", Share(1, 2)), ("1, 3", "all", Share(2, 3)),
@@ -158,7 +157,7 @@ def test_totals_count_pairs_of_model_and_norm():
             vars(found).update(
                 aois={12000: Measure(0.95)}, straight_aois={12000: 0.89}, baseline=BaselineAOI(0.9, 0.9, 0.9)
             )
-    found = rows_by(baseline_tables.totals(norms, {norm: {"d": (2.0, 2.0)} for norm in norms}), "what", "split")
+    found = rows_by(attack_tables.totals(norms, {norm: {"d": (2.0, 2.0)} for norm in norms}), "what", "split")
     robust = "at least as strong at the reference radius"
     assert found[robust, "held-out"]["12k"] == Share(28, 39)
     assert found[robust, "all"]["12k"] == Share(62, 90)
@@ -168,7 +167,9 @@ def test_totals_count_pairs_of_model_and_norm():
 
 def test_rows_of_the_papers_ensembles_are_its_table():
     tiers = {4000: paper_ensemble("paper-4k", "L2"), 12000: paper_ensemble("paper-12k", "L2")}
-    found = rows_by(attack_tables.ensembles(tiers, {}, norm="L2"), "attack", "runs")
+    found = rows_by(
+        attack_tables.ensembles(tiers, {}, [subject("a", "train", {20: [1.0]})], norm="L2"), "attack", "runs"
+    )
     rows = {key: (row["4k"], row["12k"]) for key, row in found.items()}
     assert rows["alma", "base"] == (1000, 1000)
     assert rows["alma", "targets"] == (None, 2000)
@@ -198,7 +199,7 @@ def test_tiers_are_prefixes_of_the_traced_runs():
 
 def test_tables_of_a_pool():
     _, ensembles, subjects = pool_of_four()
-    part = norm_results("L2", subjects, ensembles, radii={"d": [0.5]})
+    part = NormResults("L2", subjects, ensembles, radii={"d": [0.5]})
     found = part.tables()
     assert [row["model"] for row in found["aoi"].records()] == ["A", "C", "B", "D"]  # training models first
     spreads = rows_by(found["aoi_summary"], "split")
@@ -359,7 +360,7 @@ def test_tiers_are_scored_like_autoattack_and_flags_are_kept():
     assert table.notes[1].startswith(
         "below: 3 of 200 samples were never broken; AutoAttack: the attack is below the frontier at 2 radii"
     )
-    (case,) = baseline_tables.cases({"L2": subjects}).records()  # one held-out model
+    (case,) = attack_tables.cases({"L2": subjects}).records()  # one held-out model
     assert (case["case"], case["model"], case["norm"]) == ("only", "below", "L2")
     assert case["gain"] == under["20 by lines"] - under["AutoAttack"].value
     assert case["gain by all distances"] == 1 - under["AutoAttack"].value
@@ -380,7 +381,7 @@ def test_models_are_listed_with_their_rank_in_every_norm():
         BenchmarkModel(id=name, source="zoo:F1", data="d", split=split, batch=5, baseline_batch=5)
         for name, split in (("a", "train"), ("b", "held-out"), ("c", "train"))
     )
-    norms = {"L1": norm_results("L1", first, ensembles), "L2": norm_results("L2", second[:1], ensembles)}
+    norms = {"L1": NormResults("L1", first, ensembles), "L2": NormResults("L2", second[:1], ensembles)}
     found = Results("x", (20,), norms, models).model_tables()["d"].records()
     assert [(row["model"], row["accuracy"], row["rank in L1"], row["rank in L2"]) for row in found] == [
         ("a", 0.5, 1, 1), ("b", 1.0, Doubted(1), None), ("c", None, None, None),
@@ -394,7 +395,7 @@ def test_mean_doi_is_over_the_norms_in_which_a_model_is_trusted():
         subject("b", "train", {20: [2.0, 3.0]}, doubts=[RANDOM]),
     ]
     second = [subject("a", "train", {20: [1.0, 3.0]}), subject("b", "train", {20: [4.0, 4.0]})]
-    norms = {"L1": norm_results("L1", first, ensembles), "L2": norm_results("L2", second, ensembles)}
+    norms = {"L1": NormResults("L1", first, ensembles), "L2": NormResults("L2", second, ensembles)}
     assert Results("x", (20,), norms).mean_dois() == {"b": 1.0, "a": 0.75}
 
 
@@ -403,7 +404,7 @@ def test_models_are_ranked_within_their_data_set_only():
         subject("a", "train", {10: [1.0, 2.0], 20: [1.0, 2.0]}, data="one"),
         subject("b", "train", {10: [5.0, 6.0, 7.0], 20: [5.0, 6.0, 7.0]}, data="two"),
     ]
-    part = norm_results("L2", subjects, {20: paper_ensemble("paper-4k", "L2")}, radii={"one": [1.0]})
+    part = NormResults("L2", subjects, {20: paper_ensemble("paper-4k", "L2")}, radii={"one": [1.0]})
     assert part.groups["one"].order == ("a",)
     assert part.groups["two"].reference is None
     assert [row["model"] for row in part.tables()["robust_accuracy"].records()] == ["a"]
@@ -415,19 +416,17 @@ def test_other_samples_are_refused():
         subject("b", "train", {20: [1.0, 2.0]}, samples=("x", "z")),
     ]
     with pytest.raises(FrontierError, match="different samples"):
-        norm_results("L2", subjects, {20: paper_ensemble("paper-4k", "L2")})
+        NormResults("L2", subjects, {20: paper_ensemble("paper-4k", "L2")})
 
 
 def test_paper_ensembles_stand_beside_only_where_all_their_runs_were_traced():
-    trajectories = traced(1)
-    assert not holds(trajectories, paper_ensemble("paper-4k", "L2"))
-    assert subject_of(trajectories).paper == {}
+    assert subject_of(traced(1)).paper == {}
 
 
 def subject_of(trajectories):
     ensembles = dict(zip(BUDGETS, allocate([trajectories], budgets=BUDGETS, levels=LEVELS), strict=True))
     paper = {4000: paper_ensemble("paper-4k", "L2")}
-    return reduce_traces("a", "d", "train", trajectories, ensembles, paper=paper)
+    return Subject.of(trajectories, ensembles, paper=paper, model="a", data="d", split="train")
 
 
 def test_cases_are_the_extremes_of_held_out_models_over_all_norms():
@@ -438,8 +437,8 @@ def test_cases_are_the_extremes_of_held_out_models_over_all_norms():
         "L2": [model("a", "train", 0.99, 0.10), model("b", "held-out", 0.99, 0.95)],
         "Linf": [model("c", "held-out", 0.98, 0.99), model("d", "held-out", 0.97, 0.97)],
     }
-    best, worst = baseline_tables.cases(subjects).records()
+    best, worst = attack_tables.cases(subjects).records()
     assert (best["case"], best["model"], best["norm"], round(best["gain"], 6)) == ("best", "b", "L2", 0.04)
     assert (worst["case"], worst["model"], worst["norm"], round(worst["gain"], 6)) == ("worst", "c", "Linf", -0.01)
     _, ensembles, subjects = pool_of_four()
-    assert Results("x", BUDGETS, {"L2": norm_results("L2", subjects, ensembles)}).tables() == {}
+    assert Results("x", BUDGETS, {"L2": NormResults("L2", subjects, ensembles)}).tables() == {}

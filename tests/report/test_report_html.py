@@ -20,10 +20,9 @@ from advfrontier.evaluation.summary import summarise
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import compare
 from advfrontier.report import write_comparison, write_leaderboard, write_report
-from advfrontier.report.html import points
+from advfrontier.report.charts import curves_svg, points
 from advfrontier.report.page import asset, plotly, script_json
 from advfrontier.report.png import png
-from advfrontier.report.svg import curves_svg
 
 
 class Elements(HTMLParser):
@@ -226,8 +225,9 @@ def test_leaderboard_is_small_and_names_every_curve(references, tmp_path):
 
 
 def test_svg_paths_stay_inside_the_picture():
-    curves = [(str(k), summarise(record(seed=k, strength=1 + k), radii=()).curve) for k in range(4)]
-    drawn = curves_svg(curves, frontier=curves[3][1], doubtful={"3"}, axis="ε")
+    odd = record("odd", seed=3, strength=4, unbroken=1)
+    drawn = curves_svg(rank([*(record(str(k), seed=k, strength=1 + k) for k in range(3)), odd]).norms[0])
+    assert [path["model"] for path in drawn["paths"]][-1] == "odd"
     for path in drawn["paths"]:
         xs = [float(x) for x in re.findall(r"H([\d.]+)", path["d"])]
         assert xs == sorted(xs)

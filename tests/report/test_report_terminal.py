@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 
 import pytest
+from rich.cells import cell_len
 from support.records import RADII, SCALES, evaluated, pool, record
 
 from advfrontier.evaluation.rank import rank
 from advfrontier.evaluation.summary import summarise
 from advfrontier.frontier import Interval, compare
 from advfrontier.report import comparison_table, print_tables, rank_tables, summary_tables
-from advfrontier.report.numbers import column_decimals, size, size_interval, tier
-from advfrontier.report.render import as_text, width
+from advfrontier.report.numbers import column_decimals, ends, size
+from advfrontier.report.render import as_text
 from advfrontier.table import Column, Doubted, Strong, Table
 
 
@@ -81,7 +82,7 @@ def test_no_figure_is_cut_short(found, monkeypatch, columns):
     print_tables(*rank_tables(rank([record("a/long-name/of-a-model.py:build")])), stream=seen)
     assert "…" not in seen.getvalue().replace("(…)", "")
     for summary in found:
-        assert size_interval(summary.aurec) in seen.getvalue()
+        assert ends(summary.aurec, size) in seen.getvalue()
         assert summary.standing.position in seen.getvalue()
 
 
@@ -118,7 +119,7 @@ def test_comparison_says_the_verdict_first(found):
     comparison = compared(*pair)
     text = as_text(comparison_table(comparison, *pair))
     assert text.startswith(f"L2: {comparison.verdict}\n")
-    assert f"({size_interval(comparison.difference)})" in text
+    assert f"({ends(comparison.difference, size)})" in text
     assert "the curves cross at ε = " in text
     assert "at 0.5" in text
     bare = [summarise(record(name, "L2", seed=seed), radii=(), gallery=0) for seed, name in enumerate("ab")]
@@ -147,7 +148,7 @@ def test_columns_line_up():
     table = Table("", (Column("name"), Column("two words", "score")), tuple(cells.items()))
     lines = as_text(table).split("\n")
     assert lines[:2] == ["name              two words", "------  -------------------"]
-    assert {width(line) for line in lines} == {27}
+    assert {cell_len(line) for line in lines} == {27}
     assert [line.split()[-1] for line in lines[2:]] == ["(0.500–2.000)", "12.500", "(7.000)", "–"]
 
 
@@ -175,8 +176,7 @@ def test_sizes(value, text):
     assert size(value) == text
 
 
-def test_small_helpers():
-    assert [tier(4000), tier(6500), tier(0)] == ["4k", "6500", "0"]
+def test_decimals_of_a_column():
     assert column_decimals([0.2355, 0.02266, float("inf")]) == 4
     assert column_decimals([3, 12, float("inf")]) == 0
     assert column_decimals([float("inf")]) == 0

@@ -1,10 +1,15 @@
-"""Ensembles allocated on traces on disk: read one record at a time, made again only if what they rest on changed."""
+"""Ensembles allocated on traces on disk: read one record at a time, made again only if what they rest on changed.
+
+The tables of both stages are here too.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+from advfrontier.bench import attack_tables
+from advfrontier.bench.subject import tier_columns
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import finished_runs, read_traces
 from advfrontier.frontier.allocation import allocate
@@ -12,10 +17,13 @@ from advfrontier.frontier.problem import levels_of
 from advfrontier.pool import Ensemble, tier_label
 from advfrontier.record import find_records, open_folder
 from advfrontier.record.identity import digest, versions
+from advfrontier.table import Column, Table
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from advfrontier.evaluation.trace import Traces
     from advfrontier.record import Record
 
 _MADE_FROM = "made-from.json"
@@ -71,7 +79,7 @@ def allocate_traces(
 def allocate_into(
     folder: str, records: Sequence[Record], *, norm: str, budgets: Sequence[int], runs: Sequence[str], queries: int
 ) -> dict[int, Ensemble]:
-    """The same, written to a folder as `L2-4k.toml`, and read from there while what it rests on is unchanged."""
+    """Allocate and write the files, such as `L2-4k.toml`; read them instead while nothing that decides them changed."""
     store = open_folder(folder)
     made_from = json.loads(store.read(_MADE_FROM) or b"{}")
     key = _key(records, budgets, runs, queries)
@@ -98,6 +106,66 @@ def write_ensembles(folder: str, ensembles: Mapping[int, Ensemble]) -> list[str]
 def ensemble_file(norm: str, budget: int) -> str:
     """`L2-4k.toml`."""
     return f"{norm}-{tier_label(budget)}.toml"
+
+
+def trace_table(traces: Mapping[str, Traces]) -> Table:
+    """One line per record."""
+    columns = (
+        Column("trace"), Column("runs", "integer"), Column("queries each", "integer"), Column("samples", "integer"),
+        Column("queries in all", "count"),
+    )  # fmt: skip
+    rows = [
+        (folder, len(trace.runs), int(trace.queries[-1]), len(trace.samples), trace.counts.get("attack", 0))
+        for folder, trace in traces.items()
+    ]
+    notes = [f"{folder}: {flag}" for folder, trace in traces.items() for flag in trace.flags]
+    return Table("", columns, tuple(rows), tuple(notes))
+
+
+def trace_facts(traces: Mapping[str, Traces]) -> dict[str, Any]:
+    """The same for programs, with the names of the runs and the passes by purpose."""
+    return {
+        folder: {
+            "norm": trace.norm,
+            "runs": list(trace.runs),
+            "queries": int(trace.queries[-1]),
+            "samples": len(trace.samples),
+            "counts": dict(trace.counts),
+            "flags": [str(flag) for flag in trace.flags],
+        }
+        for folder, trace in traces.items()
+    }
+
+
+def allocation_tables(
+    norm: str, records: Sequence[str], ensembles: Mapping[int, Ensemble], files: Sequence[str]
+) -> tuple[Table, Table]:
+    """What every tier gives to which run; what it reaches and what none can pass."""
+    runs = list(dict.fromkeys(run for ensemble in ensembles.values() for run in ensemble.runs))
+    rows = [(run, *(ensemble.queries.get(run) for ensemble in ensembles.values())) for run in runs]
+    title = f"{SYMBOLS[norm]}, allocated on {len(records)} models"
+    given = Table(title, (Column("run"), *tier_columns(ensembles, "count")), tuple(rows))
+    reached = attack_tables.tiers(ensembles, (), norm=norm)
+    flags = dict.fromkeys(str(flag) for ensemble in ensembles.values() for flag in ensemble.flags)
+    return given, Table("", reached.columns, reached.rows, (*flags, *(f"ensemble: {file}" for file in files)))
+
+
+def allocation_facts(
+    norm: str, records: Sequence[str], ensembles: Mapping[int, Ensemble], files: Sequence[str]
+) -> dict[str, Any]:
+    """The same for programs."""
+    entries = {
+        str(budget): {
+            "file": file,
+            "aoi": ensemble.aoi,
+            "bound": ensemble.bound,
+            "total": ensemble.total,
+            "queries": ensemble.queries,
+            "flags": [str(flag) for flag in ensemble.flags],
+        }
+        for (budget, ensemble), file in zip(ensembles.items(), files, strict=True)
+    }
+    return {"norm": norm, "traces": list(records), "ensembles": entries}
 
 
 def _places(records: Sequence[Record]) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advfrontier.attacks.autoattack import KnownPoints, check_norm
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.inputs import as_model, as_terms
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.execution import Machine
-from advfrontier.frontier.baseline import baseline_radii
+from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
 from advfrontier.jobs import drive, prepare
 from advfrontier.jobs.autoattack import AutoAttackJob, read_points
+from advfrontier.jsonable import jsonable
 from advfrontier.record import Record
+from advfrontier.table import Column, Table
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +39,7 @@ def run_autoattack(
     machine: Machine | None = None,
     progress: bool = False,
 ) -> KnownPoints:
-    """Run AutoAttack at these radii into a record, and return all that it tells. Killed at any moment, it goes on.
+    """Run AutoAttack at these radii into a record, and return what it found. Killed, the same call goes on.
 
     Args:
         out: The folder of the record.
@@ -64,13 +67,40 @@ def radii_of(place: str) -> tuple[float, ...] | None:
     true: they are kept, not run again elsewhere.
     """
     record = Record.find(place)
-    return None if record is None or not record.header.radii else record.header.radii
+    return record.header.radii or None if record is not None else None
 
 
 def radii_to_run(text: str | None, data: str, norm: str, frontier: NDArray[np.float64] | None) -> list[float]:
-    """Those written out, or else the usual ones of the data; with a frontier nine percentiles of it as well."""
+    """The radii written out, or else the usual ones of the data; with a frontier, nine percentiles of it as well."""
     usual = [radius for _, radius in (parse_radii(text) if text else reference_radii(data, norm))]
     wanted = [*usual, *(baseline_radii(frontier).tolist() if frontier is not None else [])]
     if not wanted:
         raise FrontierError("no radius to run AutoAttack at: expected --radii 4/255,8/255 or --trace traces/MODEL/NORM")
     return wanted
+
+
+def baseline_table(points: KnownPoints, frontier: NDArray[np.float64] | None, norm: str, folder: str) -> Table:
+    """Robust accuracy and queries at every radius, and the AOI where a frontier is known."""
+    columns = (
+        Column(f"ε in {SYMBOLS[norm]}", "size", key="epsilon"),
+        Column("robust accuracy (%)", "percent", key="robust accuracy"),
+        Column("queries per sample", "count"),
+    )
+    notes = list(points.flags)
+    if judged := _judged(points, frontier):
+        notes.append(
+            f"AOI of AutoAttack: {100 * judged.value:.2f} % by straight lines between these points, which prove "
+            f"{100 * judged.low:.2f} to {100 * judged.high:.2f} %"
+        )
+        notes += judged.flags
+    rows = zip(points.radii, points.accuracies, points.queries, strict=True)
+    return Table("", columns, tuple(rows), (*notes, f"record: {folder}"))
+
+
+def baseline_facts(points: KnownPoints, frontier: NDArray[np.float64] | None, norm: str, folder: str) -> dict[str, Any]:
+    """The same for programs."""
+    return {"norm": norm, "record": folder, **jsonable(points), "aoi": jsonable(_judged(points, frontier))}
+
+
+def _judged(points: KnownPoints, frontier: NDArray[np.float64] | None) -> BaselineAOI | None:
+    return baseline_aoi(points.radii, points.accuracies, frontier) if frontier is not None else None

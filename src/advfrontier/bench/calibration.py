@@ -1,4 +1,4 @@
-"""What is still to be paid: queries, and time and disk from a short calibration on this machine.
+"""How long a query takes on this machine, from a few short runs.
 
 The time of a query is that of a pass through the model plus that of a solver's own arithmetic. The first is measured
 once per model, the second once per attack on the first model: a few seconds in all, where measuring every pair would
@@ -8,6 +8,7 @@ take minutes.
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from advfrontier.bench.layout import claim
 from advfrontier.evaluation.trace import trace
 from advfrontier.execution import Machine
-from advfrontier.pool import CHECKPOINT, Run
+from advfrontier.pool import Run
 from advfrontier.record import Record, UnitName, open_folder
 from advfrontier.sources.samples import choose
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 FILE = "calibration.json"
 _QUERIES = 20  # of each short run
-_TRAJECTORY = 8  # bytes per sample and checkpoint
 _LEAST = 0.1  # of what a solver took on the first model: no estimate falls below it
 
 
@@ -40,26 +40,19 @@ class Calibration:
     models: dict[str, float] = field(default_factory=dict)  # with the common run
     attacks: dict[str, dict[str, float]] = field(default_factory=dict)  # norm → attack, on the first model
     common: float = 0.0  # the common run on the first model
-    unit_bytes: float = 0.0  # of a unit's file, besides its trajectories
-    sample_bytes: float = 0.0  # per sample of a unit, besides its trajectory
 
-    def seconds(self, model: str, norm: str, run: str) -> float | None:
-        """Estimated seconds per query and sample; None if the model was not calibrated."""
-        attack = self.attacks.get(norm, {}).get(Run.parse(run).attack)
-        if model not in self.models or attack is None:
-            return None
-        return max(self.models[model] + attack - self.common, _LEAST * attack)
-
-    def bytes(self, samples: int, queries: int) -> float:
-        """Estimated size of a unit's file."""
-        return self.unit_bytes + samples * (self.sample_bytes + _TRAJECTORY * queries / CHECKPOINT)
+    def seconds(self, model: str, norm: str, run: str) -> float:
+        """Estimated seconds per query and sample; NaN if the model or the attack was not calibrated."""
+        attack = self.attacks.get(norm, {}).get(Run.parse(run).attack, math.nan)
+        return max(self.models.get(model, math.nan) + attack - self.common, _LEAST * attack)
 
 
 def read_calibration(out: str, *, device: str, threads: int) -> Calibration:
     """The one that is stored for this device and number of threads, or an empty one."""
-    content = open_folder(out).read(FILE)
-    stored = Calibration(**json.loads(content)) if content else Calibration(device, threads)
-    return stored if (stored.device, stored.threads) == (device, threads) else Calibration(device, threads)
+    empty = Calibration(device, threads)
+    stored = json.loads(open_folder(out).read(FILE) or b"{}")
+    fitting = (stored.get("device"), stored.get("threads")) == (device, threads) and stored.keys() == vars(empty).keys()
+    return Calibration(**stored) if fitting else empty
 
 
 def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, threads: int) -> Calibration:
@@ -71,12 +64,12 @@ def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, th
     common_norm = bench.benchmark.norms[0]
     common = _attacks(bench, common_norm)[0]
     for norm in bench.benchmark.norms:
-        unknown = [attack for attack in _attacks(bench, norm) if attack not in known.attacks.get(norm, {})]
+        measured = known.attacks.setdefault(norm, {})
+        unknown = [attack for attack in _attacks(bench, norm) if attack not in measured]
         if unknown:
-            rates = _measured(bench, known, able[0], norm, unknown)
-            known.attacks[norm] = {**known.attacks.get(norm, {}), **rates}
+            measured |= _measured(bench, known, able[0], norm, unknown)
         if norm == common_norm and common in unknown:
-            known.models[able[0].id] = known.common = known.attacks[norm][common]
+            known.models[able[0].id] = known.common = measured[common]
     for model in able:
         if model.id not in known.models:
             known.models[model.id] = _measured(bench, known, model, common_norm, [common])[common]
@@ -93,7 +86,7 @@ def _attacks(bench: Bench, norm: str) -> list[str]:
 def _measured(
     bench: Bench, known: Calibration, model: BenchmarkModel, norm: str, attacks: Sequence[str]
 ) -> dict[str, float]:
-    """Seconds per query and sample of these attacks' base runs on one batch."""
+    """Seconds per query and sample of these attacks' base runs on one batch; 0 where there is nothing to attack."""
     batch = choose(bench.samples(model), min(model.batch, bench.benchmark.data[model.data].samples), None)
     with tempfile.TemporaryDirectory(prefix="advfrontier-") as folder:
         traces = trace(
@@ -106,16 +99,6 @@ def _measured(
             batch_size=model.batch,
             machine=Machine(known.device, threads=known.threads),
         )
-        attacked, record = int((~traces.misclassified).sum()), Record.open(folder, "trace")
-        return {attack: _rate(record, known, UnitName(attack, 0, len(batch)), attacked) for attack in attacks}
-
-
-def _rate(record: Record, known: Calibration, unit: UnitName, attacked: int) -> float:
-    """Seconds per query and sample of one unit; the size of its file is noted in passing."""
-    stored = record.read_unit(unit, _QUERIES) if attacked else None
-    if stored is None:
-        return 0.0  # nothing is classified correctly: nothing will be attacked either
-    whole = len(record.folder.read(unit.file(_QUERIES)) or b"")
-    known.sample_bytes = sum(t.nbytes for name, t in stored.tensors.items() if name != "trajectory") / attacked
-    known.unit_bytes = whole - attacked * (known.sample_bytes + _TRAJECTORY * _QUERIES / CHECKPOINT)
-    return float(stored.words["seconds"]) / (_QUERIES * attacked)
+        record, spent = Record.open(folder, "trace"), _QUERIES * int((~traces.misclassified).sum())
+        units = {attack: record.read_unit(UnitName(attack, 0, len(batch)), _QUERIES) for attack in attacks}
+        return {attack: float(unit.words["seconds"]) / spent if unit else 0.0 for attack, unit in units.items()}

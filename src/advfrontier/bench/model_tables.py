@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advfrontier.bench.cells import tier_columns
+from advfrontier.bench.subject import tier_columns
 from advfrontier.frontier.baseline import baseline_radii, known_up_to, straight_accuracies
 from advfrontier.frontier.comparison import lies_below
 from advfrontier.frontier.confidence import curve_band
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advfrontier.bench.benchmark import BenchmarkModel
-    from advfrontier.bench.group import ModelGroup
+    from advfrontier.bench.results import ModelGroup
     from advfrontier.frontier.stability import RankStability
 
 

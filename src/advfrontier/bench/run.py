@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 from advfrontier.bench.allocation import allocate_into
 from advfrontier.bench.baselines import radii_of, run_autoattack
 from advfrontier.bench.layout import claim
-from advfrontier.bench.results import Results, norm_results
-from advfrontier.bench.subject import reduce_traces
-from advfrontier.bench.traces import thin_traces, trace_model
+from advfrontier.bench.results import NormResults, Results
+from advfrontier.bench.subject import Subject
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.trace import read_traces, trace
 from advfrontier.execution import Machine
 from advfrontier.flags import doubts
 from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.jobs import Model
-from advfrontier.record import open_folder
+from advfrontier.pool import CHECKPOINT, tier_label
+from advfrontier.record import Record, open_folder
 from advfrontier.sources import load_model
 
 if TYPE_CHECKING:
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
     from advfrontier.attacks.autoattack import KnownPoints
     from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.layout import Bench
-    from advfrontier.bench.results import NormResults
-    from advfrontier.bench.subject import Subject
+    from advfrontier.evaluation.trace import Traces
     from advfrontier.pool import Ensemble
-    from advfrontier.record import Record
 
 FAILURES = "failures.json"
 _EXTRA = "pyautoattack"
@@ -127,9 +126,28 @@ class _Running:
                 f"no source is known ({model.origin}): name your copy, as in --source {model.id}=file.py:factory"
             )
         self.say(f"{model.id} in {norm}")
+        bench, place = self.bench, self.bench.trace(model, norm)
+        if download and Record.find(place) is None:
+            load_model(model.source, download=True)  # once, here: workers only read what is on the machine
         self.models.setdefault(model.id, Model(model.id, source=model.source, load=load_model))
-        loaded = self.models[model.id]
-        return trace_model(self.bench, model, loaded, norm, self.machine, download=download, progress=self.progress)
+        traces = trace(
+            self.models[model.id],
+            bench.samples(model, download=download),
+            norm=norm,
+            runs=lambda classes: bench.runs(norm, classes),
+            queries=bench.queries,
+            seed=bench.benchmark.seed,
+            out=place,
+            batch_size=model.batch,
+            machine=self.machine,
+            progress=self.progress,
+        )
+        return Record.open(place, "trace"), traces.runs
+
+    def _traces(self, model: BenchmarkModel, norm: str) -> Traces:
+        """What the benchmark asks for and no more: a record may hold other or longer runs, of an earlier file."""
+        record, runs = self.traced[model.id, norm]
+        return read_traces(record, runs=runs).thin(range(CHECKPOINT, self.bench.queries + 1, CHECKPOINT))
 
     def _norm(self, norm: str) -> NormResults:
         """Allocate, run the baseline, and put the models together."""
@@ -146,7 +164,7 @@ class _Running:
                     known[model.id] = self._baseline(model, norm)
         notes += [f"AutoAttack on {name}: {flag}" for name, points in known.items() for flag in points.flags]
         subjects = [self._subject(model, norm, ensembles, known.get(model.id)) for model in models]
-        return norm_results(norm, subjects, ensembles, radii=bench.radii(norm), paper=bench.paper(norm), notes=notes)
+        return NormResults(norm, subjects, ensembles, radii=bench.radii(norm), paper=bench.paper(norm), notes=notes)
 
     def _ensembles(self, models: Sequence[BenchmarkModel], norm: str) -> dict[int, Ensemble]:
         """Allocated on the training models, over the runs that all of them have."""
@@ -162,7 +180,7 @@ class _Running:
             runs=[run for run in pools[0] if all(run in pool for pool in pools)],
             queries=self.bench.queries,
         )
-        self.say(f"{norm}: ensembles of {', '.join(str(ensemble.total) for ensemble in ensembles.values())} queries")
+        self.say(f"{norm}: ensembles of {', '.join(tier_label(e.total) for e in ensembles.values())} queries")
         return ensembles
 
     def _baseline(self, model: BenchmarkModel, norm: str) -> KnownPoints:
@@ -171,8 +189,7 @@ class _Running:
         place = bench.baseline(model, norm)
         radii = radii_of(place)
         if radii is None:
-            traces = thin_traces(bench, *self.traced[model.id, norm])
-            radii = tuple(baseline_radii(traces.frontier()).tolist())
+            radii = tuple(baseline_radii(self._traces(model, norm).frontier()).tolist())
         return run_autoattack(
             place,
             self.models[model.id],
@@ -188,20 +205,19 @@ class _Running:
     def _subject(
         self, model: BenchmarkModel, norm: str, ensembles: Mapping[int, Ensemble], known: KnownPoints | None
     ) -> Subject:
-        record, runs = self.traced[model.id, norm]
-        traces, classes = thin_traces(self.bench, record, runs), record.clean.classes
+        traces, classes = self._traces(model, norm), self.traced[model.id, norm][0].clean.classes
         # Where models want pictures cut differently the same picture has other contents, and rows tell which it is.
         apart = any(other.preprocessing for other in self.bench.benchmark.models if other.data == model.data)
-        return reduce_traces(
-            model.id,
-            model.data,
-            model.split,
+        return Subject.of(
             traces,
             {budget: ensemble.for_classes(classes) for budget, ensemble in ensembles.items()},
             paper={budget: ensemble.for_classes(classes) for budget, ensemble in self.bench.paper(norm).items()},
+            model=model.id,
+            data=model.data,
+            split=model.split,
             known=known,
             doubts=doubts(traces.flags),
-            samples=[f"row {row}" for row in range(len(traces.samples))] if apart else None,
+            samples=tuple(f"row {row}" for row in range(len(traces.samples))) if apart else traces.samples,
         )
 
 

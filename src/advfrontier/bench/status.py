@@ -1,10 +1,11 @@
-"""What is done, what is left and what it will cost, from the names of the files alone."""
+"""What is done, what is left and what it will cost, from the names of the files alone. NaN is what is not known."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advfrontier.bench.allocation import ensemble_file
 from advfrontier.bench.baselines import radii_of
@@ -13,11 +14,15 @@ from advfrontier.bench.run import Failure, read_failures
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.jobs.autoattack import missing_radii
+from advfrontier.jsonable import jsonable
+from advfrontier.pool import CHECKPOINT
 from advfrontier.record import Record, UnitName, open_folder
 from advfrontier.record.units import shards_of
+from advfrontier.table import Column, Share, Table
+from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.layout import Bench
@@ -26,6 +31,8 @@ _RADII = 9  # percentiles of the frontier at which the baseline is run, beside t
 # AutoAttack's queries per sample, as the paper's table of costs has them: by far the most go to those it cannot break.
 _PER_ROBUST, _PER_BROKEN = 9600, 200
 _CLASSES = 10  # where neither a record nor the data says how many there are
+_HEAD, _SAMPLE, _POINT = 1100, 21, 8  # bytes of a unit's file: for itself, per sample, and at every checkpoint of it
+_SHOWN = 10  # failures written out
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,8 @@ class Part:
     units: int
     done: int
     queries: int  # of all samples together, of the units left
-    seconds: float | None  # estimated, on one process
-    bytes: float | None
+    seconds: float  # that the units left will take, on one process
+    bytes: int  # that they will fill
 
     @property
     def left(self) -> int:
@@ -49,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Status:
-    """A benchmark as it stands."""
+    """How far a benchmark has come."""
 
     name: str
     out: str
@@ -65,26 +72,64 @@ class Status:
         return sum(part.queries for part in self.parts)
 
     @property
-    def seconds(self) -> float | None:
-        """Seconds left on one process; None if it was not calibrated."""
-        return known_sum(part.seconds for part in self.parts if part.left)
+    def seconds(self) -> float:
+        """Seconds left on one process."""
+        return sum(part.seconds for part in self.parts)
 
     @property
-    def bytes(self) -> float | None:
-        """Disk that the units left will take; None if it was not calibrated."""
-        return known_sum(part.bytes for part in self.parts if part.left)
+    def bytes(self) -> int:
+        """Disk that the units left will take."""
+        return sum(part.bytes for part in self.parts)
+
+    def table(self, *, workers: int) -> Table:
+        """How far every stage has come in every norm, what is left in all, and what failed."""
+        columns = (
+            Column("", key="stage"), Column("finished", "integer"), Column("units", "count"), Column("done", "count"),
+            Column("queries left", "count"),
+            Column(f"time with {workers} workers" if workers > 1 else "time", "duration", key="seconds left"),
+            Column("disk to come", "bytes", key="bytes left"), Column("on disk", "bytes", key="bytes"),
+        )  # fmt: skip
+        rows = []
+        for stage, norm in dict.fromkeys((part.stage, part.norm) for part in self.parts):
+            parts = [part for part in self.parts if (part.stage, part.norm) == (stage, norm)]
+            used = sum(disk_used(str(folder)) for folder in Path(self.out).glob(f"{stage}s/*/{norm}"))
+            rows.append((f"{stage} in {SYMBOLS[norm]}", *_left(parts, workers), used))
+        rows.append(("in all", *_left(self.parts, workers), disk_used(self.out)))
+        return Table("", columns, tuple(rows), tuple(self._notes()))
+
+    def _notes(self) -> Iterator[str]:
+        yield f"ensembles: {len(self.ensembles)} files; results: {'written' if self.results else 'not yet'}"
+        if not self.queries:
+            yield "nothing is left to run"
+        if any(part.stage == "baseline" and part.left for part in self.parts):
+            yield "what AutoAttack takes depends on the model: its queries are a rule of thumb"
+        yield from self.notes
+        yield from (f"failed: {failure}" for failure in self.failures[:_SHOWN])
+        if len(self.failures) > _SHOWN:
+            yield f"and {len(self.failures) - _SHOWN} more failures"
+
+    def facts(self, *, workers: int) -> dict[str, Any]:
+        """The same for programs."""
+        left = {"queries": self.queries, "seconds": self.seconds, "bytes": self.bytes, "used": disk_used(self.out)}
+        return {**jsonable(self), "left": jsonable(left), "workers": workers}
 
 
-def known_sum(values: Iterable[float | None]) -> float | None:
-    """The sum; None if any of them is not known."""
-    every = list(values)
-    return None if None in every else sum(value for value in every if value is not None)
+def _left(parts: Sequence[Part], workers: int) -> tuple[Any, ...]:
+    """Models that are finished, units, those done, and what the others will take."""
+    return (
+        Share(sum(not part.left for part in parts), len(parts)),
+        sum(part.units for part in parts),
+        sum(part.done for part in parts),
+        sum(part.queries for part in parts),
+        sum(part.seconds for part in parts) / workers,
+        sum(part.bytes for part in parts),
+    )
 
 
 def estimated_status(bench: Bench, *, device: str, threads: int, measure: bool = True) -> Status:
     """The status with what is left in time and disk; how long a query takes here is measured if it is not known."""
     standing = status(bench, read_calibration(bench.out, device=device, threads=threads))
-    if not measure or not standing.queries or standing.seconds is not None:
+    if not measure or not math.isnan(standing.seconds):
         return standing
     find_device(device)
     busy = {part.model for part in standing.parts if part.left}
@@ -120,22 +165,19 @@ def status(bench: Bench, calibration: Calibration | None = None) -> Status:
 def _trace_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibration, notes: dict[str, None]) -> Part:
     record = Record.find(bench.trace(model, norm))
     done = record.units() if record is not None else {}
-    units = done_units = queries = 0
-    seconds: list[float | None] = []
-    size = 0.0
-    for unit, rows in _wanted(bench, model, norm, record, notes):
-        units += 1
-        reached = min(done.get(unit, 0), bench.queries)
-        if reached == bench.queries:
-            done_units += 1
-            continue
-        left = (bench.queries - reached) * rows
-        queries += left
-        rate = known.seconds(model.id, norm, unit.run)
-        seconds.append(None if rate is None else rate * left)
-        size += known.bytes(rows, bench.queries)
-    estimated = size if known.unit_bytes else None
-    return Part(model.id, norm, "trace", units, done_units, queries, known_sum(seconds), estimated)
+    wanted = list(_wanted(bench, model, norm, record, notes))
+    left = [(unit.run, rows, bench.queries - done.get(unit, 0)) for unit, rows in wanted]
+    left = [(run, rows, queries) for run, rows, queries in left if queries > 0]
+    return Part(
+        model.id,
+        norm,
+        "trace",
+        units=len(wanted),
+        done=len(wanted) - len(left),
+        queries=sum(rows * queries for _, rows, queries in left),
+        seconds=sum(known.seconds(model.id, norm, run) * rows * queries for run, rows, queries in left),
+        bytes=sum(_HEAD + rows * (_SAMPLE + _POINT * bench.queries // CHECKPOINT) for _, rows, _ in left),
+    )
 
 
 def _wanted(
@@ -171,16 +213,15 @@ def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibr
     tasks, units = missing_radii(open_folder(place), radii, shards), len(radii) * len(shards)
     # The percentiles of the frontier break a tenth to nine tenths of the samples: half of them, on average.
     queries = sum(task.count for task in tasks) * (_PER_ROBUST + _PER_BROKEN) // 2
-    rate = known.models.get(model.id)
     return Part(
         model.id,
         norm,
         "baseline",
-        units,
-        units - len(tasks),
-        queries,
-        None if rate is None else rate * queries,
-        known.unit_bytes * len(tasks) if known.unit_bytes else None,
+        units=units,
+        done=units - len(tasks),
+        queries=queries,
+        seconds=known.models.get(model.id, math.nan) * queries if queries else 0.0,
+        bytes=_HEAD * len(tasks),
     )
 
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from advfrontier.bench.benchmark import SPLITS
-from advfrontier.errors import FrontierError
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.optimality import aoi
-from advfrontier.pool import CHECKPOINT
+from advfrontier.pool import CHECKPOINT, tier_label
+from advfrontier.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from advfrontier.frontier.measure import Measure
     from advfrontier.frontier.trajectories import Trajectories
     from advfrontier.pool import Ensemble
+    from advfrontier.table import Format
 
 _STEPS = 48  # budgets at which the AOI is read along the way
 
@@ -46,6 +46,41 @@ class Subject:
     growth: dict[int, float]  # queries → AOI of the allocated ensemble stopped there
     known: KnownPoints | None = None  # of the baseline
     doubts: tuple[Flag, ...] = ()  # why its distances may be too large
+
+    @classmethod
+    def of(
+        cls,
+        trajectories: Trajectories,
+        ensembles: Mapping[int, Ensemble],
+        *,
+        paper: Mapping[int, Ensemble] | None = None,
+        **about: Any,
+    ) -> Subject:
+        """Read off the trajectories what each budget's ensemble finds: its queries are prefixes of the traced runs.
+
+        Args:
+            trajectories: distances of every run at every checkpoint.
+            ensembles: the allocated ensemble of every budget.
+            paper: the paper's ensembles; those whose runs were all traced are read off as well.
+            about: the other fields; samples have the names of the trajectories unless they are given.
+        """
+        frontier, last = trajectories.frontier(), ensembles[max(ensembles)]
+        longest = int(trajectories.queries[-1])
+        fitting = {
+            tier: ensemble.queries
+            for tier, ensemble in (paper or {}).items()
+            if set(ensemble.runs) <= set(trajectories.runs) and max(ensemble.queries.values()) <= longest
+        }
+        return cls(
+            frontier=frontier,
+            tiers={budget: trajectories.best(ensemble.queries) for budget, ensemble in ensembles.items()},
+            paper={tier: trajectories.best(queries) for tier, queries in fitting.items()},
+            growth={
+                budget: aoi(trajectories.best(last.at(budget).queries), frontier).value
+                for budget in growth_grid(tuple(ensembles))
+            },
+            **{"samples": trajectories.samples, **about},
+        )
 
     @property
     def clean(self) -> float:
@@ -74,12 +109,12 @@ class Subject:
 
     @cached_property
     def straight_aois(self) -> dict[int, float]:
-        """AOI of every tier as if it were known like the baseline; empty where there is none."""
+        """AOI of every tier if it were known at the baseline's radii only; empty where there is no baseline."""
         return {} if self.known is None else {tier: self._straight(d) for tier, d in self.tiers.items()}
 
     @property
     def ceiling(self) -> float | None:
-        """The frontier itself, known like that: what straight lines alone make of an AOI of 1."""
+        """AOI of the frontier itself if it were known at these radii only: what straight lines make of an AOI of 1."""
         return None if self.known is None else self._straight(self.frontier)
 
     def _straight(self, distances: NDArray[np.float64]) -> float:
@@ -88,58 +123,12 @@ class Subject:
         return baseline_aoi(radii, Curve.of(distances).at(radii), self.frontier).value
 
 
-def reduce_traces(
-    model: str,
-    data: str,
-    split: str,
-    trajectories: Trajectories,
-    ensembles: Mapping[int, Ensemble],
-    *,
-    paper: Mapping[int, Ensemble] | None = None,
-    known: KnownPoints | None = None,
-    doubts: Sequence[Flag] = (),
-    samples: Sequence[str] | None = None,
-) -> Subject:
-    """Read off the trajectories what each budget's ensemble finds: its queries are prefixes of the traced runs.
-
-    Args:
-        model: its name.
-        data: the data set it is compared on.
-        split: "train" if the ensembles were allocated on it, else "held-out".
-        trajectories: distances of every run at every checkpoint.
-        ensembles: the allocated ensemble of every budget.
-        paper: the paper's ensembles; those whose runs were all traced are read off as well.
-        known: what the baseline found.
-        doubts: why its distances may be too large.
-        samples: their names where content ids do not tell which are the same (models that want pictures cut otherwise).
-    """
-    if split not in SPLITS:
-        raise FrontierError(f"{model} is in the split {split!r}: expected one of {', '.join(SPLITS)}")
-    frontier = trajectories.frontier()
-    last = ensembles[max(ensembles)]
-    grid = growth_grid(tuple(ensembles))
-    fitting = {tier: ensemble for tier, ensemble in (paper or {}).items() if holds(trajectories, ensemble)}
-    return Subject(
-        model=model,
-        data=data,
-        split=split,
-        samples=trajectories.samples if samples is None else tuple(samples),
-        frontier=frontier,
-        tiers={budget: trajectories.best(ensemble.queries) for budget, ensemble in ensembles.items()},
-        paper={tier: trajectories.best(ensemble.queries) for tier, ensemble in fitting.items()},
-        growth={budget: aoi(trajectories.best(last.at(budget).queries), frontier).value for budget in grid},
-        known=known,
-        doubts=tuple(doubts),
-    )
-
-
-def holds(trajectories: Trajectories, ensemble: Ensemble) -> bool:
-    """Whether every run of an ensemble was traced as far as it goes."""
-    longest = int(trajectories.queries[-1])
-    return all(run in trajectories.runs and queries <= longest for run, queries in ensemble.queries.items())
-
-
 def growth_grid(budgets: Sequence[int]) -> tuple[int, ...]:
     """Where the AOI is read along the way: about fifty even steps, and the tiers themselves."""
     step = max(CHECKPOINT, max(budgets) // _STEPS // CHECKPOINT * CHECKPOINT)
     return tuple(sorted({*range(step, max(budgets) + 1, step), *budgets}))
+
+
+def tier_columns(budgets: Iterable[int], how: Format, name: str = "{}") -> tuple[Column, ...]:
+    """A column for each budget, under its short name."""
+    return tuple(Column(name.format(tier_label(budget)), how) for budget in budgets)

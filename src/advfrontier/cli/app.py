@@ -22,45 +22,25 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says what an interruption means
 )
 
-# Imported only when they are called: torch takes seconds, and nobody waits seconds for --help.
+# The file of each command, where it is called NAME_command, and what it does. Files are imported when a command is
+# called: torch takes seconds, and nobody waits seconds for --help.
 COMMANDS = {
-    "evaluate": ("evaluating:evaluate_command", "Measure the robustness curve of a model."),
-    "extend": ("evaluating:extend_command", "Go on with a finished evaluation to a larger tier. No query is repeated."),
-    "demo": (
-        "evaluating:demo",
-        "Evaluate an embedded model in four norms and write the report: nothing is downloaded.",
-    ),
-    "report": (
-        "results:report_command",
-        "Write the HTML report of one model's records, with other models beside it.",
-    ),
-    "compare": (
-        "results:compare_command",
-        "Compare two models on whole curves: is one rejected already, or what should be run next?",
-    ),
-    "rank": ("results:rank_command", "Rank models by DOI, in every norm and over all of them."),
-    "trace": (
-        "pool:trace_command",
-        "Run every attack of the pool, and record how its distances fall with the queries it spends.",
-    ),
-    "allocate": (
-        "pool:allocate_command",
-        "Give a budget of queries to the runs of traced models: nested ensembles, with what no allocation can pass.",
-    ),
-    "baseline": (
-        "pool:baseline_command",
-        "Run AutoAttack at several radii, every pass counted, to compare with.",
-    ),
-    "aoi": (
-        "pool:aoi_command",
-        "How close an evaluation came to the frontier of a traced pool, and what each of its runs added.",
-    ),
-    "bench": ("bench:bench", "Whole benchmarks: many models, four norms, tables and figures."),
-    "zoo": ("embedded:zoo", "The embedded models."),
-    "pool": ("embedded:pool_command", "List the runs of a pool."),
+    "evaluate": ("evaluating", "Measure the robustness curve of a model."),
+    "extend": ("evaluating", "Go on with a finished evaluation to a larger tier. No query is repeated."),
+    "demo": ("evaluating", "Evaluate an embedded model in four norms and write the report: nothing is downloaded."),
+    "report": ("results", "Write the HTML report of one model's records, with other models beside it."),
+    "compare": ("results", "Compare two models on whole curves: is one rejected already, or what should be run next?"),
+    "rank": ("results", "Rank models by DOI, in every norm and over all of them."),
+    "trace": ("pool", "Run every attack of the pool, and record how its distances fall with the queries it spends."),
+    "allocate": ("pool", "Allocate a budget of queries on traced models: nested ensembles, and what none can pass."),
+    "baseline": ("pool", "Run AutoAttack at several radii, every pass counted, to compare with."),
+    "aoi": ("pool", "How close an evaluation came to the frontier of a traced pool, and what each of its runs added."),
+    "bench": ("bench", "Whole benchmarks: many models, four norms, tables and figures."),
+    "zoo": ("embedded", "The embedded models."),
+    "pool": ("embedded", "List the runs of a pool."),
 }
-for _name, (_place, _help) in COMMANDS.items():
-    app.command(f"advfrontier.cli.{_place}", name=_name, help=_help)
+for _name, (_file, _help) in COMMANDS.items():
+    app.command(f"advfrontier.cli.{_file}:{_name}_command", name=_name, help=_help)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -72,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except CycloptsError:
         sys.exit(2)
     except BrokenPipeError:
-        sys.stderr.close()  # who reads the output has gone, and wants no complaint
+        sys.stderr.close()  # the reader of the output has gone: there is nobody to tell
     except (FrontierError, OSError) as error:  # a full disk or a path that cannot be written is no bug either
         print(f"advfrontier: {error}", file=sys.stderr)
         sys.exit(2)

@@ -10,14 +10,12 @@ from cyclopts import App, Parameter
 
 from advfrontier.bench import Bench, run_benchmark
 from advfrontier.bench.benchmark import load_benchmark
-from advfrontier.bench.stage_tables import status_facts, status_table
 from advfrontier.bench.status import estimated_status
-from advfrontier.cli.options import Device, Json, Machine, Threads, WorkerCount
-from advfrontier.cli.output import say_json
+from advfrontier.cli.options import OUT, Device, Json, Machine, Threads, WorkerCount
+from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
 from advfrontier.record import below, folder_name, write_files
 from advfrontier.report.benchmark import write_results
-from advfrontier.report.render import print_tables
 
 
 @Parameter(name="*")
@@ -25,7 +23,7 @@ from advfrontier.report.render import print_tables
 class Place:
     """Where a benchmark is run."""
 
-    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None
+    out: Annotated[str | None, OUT] = None
     "Folder of all that comes out; by default bench/ and the benchmark's name."
     source: tuple[str, ...] = ()
     "Where a model is to be found: --source C8=mine.py:c8."
@@ -41,10 +39,10 @@ class Place:
 
 _MACHINE, _PLACE = Machine(), Place()
 
-bench = App(name="bench", help="Whole benchmarks: many models, four norms, tables and figures.")
+bench_command = App(name="bench", help="Whole benchmarks: many models, four norms, tables and figures.")
 
 
-@bench.command(name="run")
+@bench_command.command(name="run")
 def run_command(
     benchmark: str, /, *, place: Place = _PLACE, download: bool = False, machine: Machine = _MACHINE
 ) -> None:
@@ -78,7 +76,7 @@ def run_command(
         )
 
 
-@bench.command(name="status")
+@bench_command.command(name="status")
 def status_command(
     benchmark: str,
     /,
@@ -102,7 +100,5 @@ def status_command(
     target = place.open(benchmark)
     many, each = Machine(workers, device=device, threads=threads).resolved()
     standing = estimated_status(target, device=device, threads=each, measure=calibration)
-    if json:
-        say_json(status_facts(standing, workers=max(1, many)))
-    else:
-        print_tables(status_table(standing, workers=max(1, many)))
+    together = max(1, many)
+    show(standing.table(workers=together), facts=standing.facts(workers=together), as_json=json)

@@ -5,28 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 
 from cyclopts import App
-from rich.console import Console
-from rich.table import Table
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool import pool as pool_of
+from advfrontier.table import Column, Table
 
-zoo = App(name="zoo", help="The embedded models.")
+zoo_command = App(name="zoo", help="The embedded models.")
 
 
-@zoo.command(name="list")
+@zoo_command.command(name="list")
 def list_models() -> None:
     """Show the sixteen models."""
+    from advfrontier.report import print_tables  # noqa: PLC0415
     from advfrontier.zoo import MODELS  # noqa: PLC0415
 
-    table = Table("name", "what it is", "norm", "radius", "clean accuracy", "split", box=None, pad_edge=False)
-    for name, card in MODELS.items():
-        radius = "" if card.radius is None else f"{card.radius:g}"
-        table.add_row(name, card.title, card.norm or "", radius, f"{card.clean_accuracy:.1%}", card.split)
-    Console().print(table)
+    columns = (
+        Column("name"), Column("what it is", folds=True), Column("norm"), Column("radius", "number"),
+        Column("clean accuracy %", "percent"), Column("split"),
+    )  # fmt: skip
+    rows = [(c.name, c.title, c.norm or "", "" if c.radius is None else c.radius, c.clean_accuracy, c.split)
+            for c in MODELS.values()]  # fmt: skip
+    print_tables(Table("", columns, tuple(rows)))
 
 
-@zoo.command
+@zoo_command.command
 def card(model: str, /) -> None:
     """Show what is known of one model.
 
@@ -56,7 +58,7 @@ def card(model: str, /) -> None:
         print(f"{what}: {value}")
 
 
-@zoo.command
+@zoo_command.command
 def train(model: str, /, *, data: str | None = None, out: str | None = None) -> None:
     """Train one of the models anew, by its recipe. Killed, the same command goes on.
 

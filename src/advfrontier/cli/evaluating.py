@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from advfrontier.cli.options import Budget, Data, Machine, Norm, Output, Seed, Workers, norms
+from advfrontier.cli.options import OUT, Budget, Data, Machine, Model, Norm, Output, Seed, Workers, norms
 from advfrontier.cli.output import show_evaluations
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
@@ -21,17 +21,17 @@ _TIER = "4k"
 
 
 def evaluate_command(
-    model: str,
+    model: Model,
     /,
     *,
     data: Data = _DATA,
     norm: Norm = "Linf",
     budget: Budget = _BUDGET,
-    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
-    name: str | None = None,
+    out: Annotated[str | None, OUT] = None,
+    name: Annotated[str | None, Parameter(help="How tables call the model.")] = None,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
-    state: bool = True,
+    state: Annotated[bool, Parameter(help="Keep what is needed to extend without repeating queries.")] = True,
     output: Output = _OUTPUT,
 ) -> None:
     """Measure the robustness curve of a model.
@@ -41,22 +41,13 @@ def evaluate_command(
 
     Parameters
     ----------
-    model
-        zoo:F3, file.py:factory, package.module:factory, robustbench:cifar10/Linf/NAME, timm:NAME, hf:NAME,
-        onnx:FILE, export:FILE.
     out
         Folder of the record, or an address such as s3://bucket/mine; by default runs/ and the model's name.
-    name
-        How tables call the model.
-    state
-        Keep what is needed to extend without repeating queries.
     """
     ensemble = budget.chosen()
-    output.check()
     folder = out or below("runs", folder_name(name or model))
-    output.check_report(folder)
-    samples = data.load(model)
-    done_by = machine.machine(keep_state=state)
+    output.check(folder)
+    samples, done_by = data.load(model), machine.machine(keep_state=state)
     done = [
         evaluate(
             model,
@@ -108,7 +99,7 @@ def extend_command(
     show_evaluations(done, record, output)
 
 
-def demo(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE) -> None:
+def demo_command(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE) -> None:
     """Evaluate an embedded model in four norms and write the report: nothing is downloaded.
 
     Parameters

@@ -19,6 +19,14 @@ from advfrontier.report.page import MARK
 from advfrontier.sources import Samples, load_data, load_model
 from advfrontier.threat.names import NORMS, norm_name
 
+OUT = Parameter(name=("--out", "-o"))
+Model = Annotated[
+    str,
+    Parameter(
+        help="zoo:F3, file.py:factory, package.module:factory, robustbench:cifar10/Linf/NAME, timm:NAME, hf:NAME, "
+        "onnx:FILE, export:FILE."
+    ),
+]
 Norm = Annotated[str, Parameter(help="L0, L1, L2, Linf, several with commas, or all.")]
 Seed = Annotated[int, Parameter(help="Of the random restarts.")]
 Radii = Annotated[str | None, Parameter(help="Where robust accuracy is read, such as 4/255,8/255.")]
@@ -41,7 +49,7 @@ WorkerCount = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Workers:
-    """Who does the work."""
+    """How many processes do the work."""
 
     workers: WorkerCount = None
     ray: str | None = None
@@ -77,7 +85,7 @@ class Machine(Workers):
         return self.count(self.device, threads), threads
 
     def machine(self, *, keep_state: bool = True) -> WorkMachine:
-        """As the functions that do the work are told it."""
+        """The machine that does the work."""
         find_device(self.device)
         workers, threads = self.resolved()
         return WorkMachine(self.device, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state)
@@ -137,20 +145,15 @@ class Output:
     "Write report.html into the folder."
     json: Json = False
 
-    def check(self) -> None:
-        """Refuse what could not be shown in the end before anything is computed."""
-        check_shown(self.radii, self.export)
+    def check(self, folder: str | None = None) -> None:
+        """Refuse, before anything is computed, what could not be shown in the end.
 
-    def check_report(self, folder: str) -> None:
-        """Refuse to put a report in the place of somebody else's file, also before anything is computed."""
-        if self.report and "://" not in folder:
+        That is radii that are none, exports that cannot be written, and a report in the place of another file.
+        """
+        parse_radii(self.radii or "")
+        check_format(self.export)
+        if self.report and folder is not None and "://" not in folder:
             check_writable(below(folder, "report.html"), MARK)
-
-
-def check_shown(radii: str | None, export: str | None) -> None:
-    """Refuse radii that are none, and exports that cannot be written."""
-    parse_radii(radii or "")
-    check_format(export)
 
 
 def norms(text: str) -> tuple[str, ...]:

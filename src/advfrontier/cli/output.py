@@ -16,39 +16,36 @@ if TYPE_CHECKING:
     from advfrontier.cli.options import Output
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.summary import NormSummary
+    from advfrontier.table import Table
 
 
 def show_evaluations(evaluations: Sequence[Evaluation], folder: str, output: Output) -> None:
     """What every command that ends with evaluations prints, and writes into their folder."""
     summaries = summarise_all(evaluations, radii=output.radii)
-    show_summaries(summaries, as_json=output.json)
-    show_exports(evaluations, folder, output.export, radii=output.radii, as_json=output.json)
+    show_summaries(summaries, evaluations, folder, output)
     if output.report:
         say(f"report: {write_report(below(folder, 'report.html'), summaries)}", as_json=output.json)
 
 
-def show_summaries(summaries: Sequence[NormSummary], *, as_json: bool) -> None:
-    """All figures."""
-    if as_json:
-        say_json([summary.to_dict() for summary in summaries])
-    else:
-        print_tables(*summary_tables(summaries))
-
-
-def show_exports(
-    evaluations: Sequence[Evaluation], folder: str, kind: str | None, *, radii: str | None, as_json: bool
+def show_summaries(
+    summaries: Sequence[NormSummary], evaluations: Sequence[Evaluation], folder: str, output: Output
 ) -> None:
-    """Write the tables asked for, and say where they are."""
-    for path in export_all(evaluations, folder, kind, radii=radii) if kind is not None else ():
-        say(f"{'card' if kind == 'card' else 'table'}: {path}", as_json=as_json)
+    """All figures, and the tables that were asked for."""
+    show(*summary_tables(summaries), facts=[summary.to_dict() for summary in summaries], as_json=output.json)
+    if output.export is not None:
+        for path in export_all(evaluations, folder, output.export, radii=output.radii):
+            say(f"{'card' if output.export == 'card' else 'table'}: {path}", as_json=output.json)
+
+
+def show(*tables: Table, facts: Any, as_json: bool) -> None:
+    """Tables for people, or the facts for other programs."""
+    if as_json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+    else:
+        print_tables(*tables)
 
 
 def say(text: str, *, as_json: bool) -> None:
     """A line for people, which must not get into JSON."""
     if not as_json:
         print(text)
-
-
-def say_json(content: Any) -> None:
-    """What other programs read."""
-    print(json.dumps(content, indent=2, ensure_ascii=False))

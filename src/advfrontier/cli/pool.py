@@ -7,26 +7,25 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from advfrontier.bench import allocate_traces, find_traces, run_autoattack, write_ensembles
-from advfrontier.bench.baselines import radii_to_run
-from advfrontier.bench.stage_tables import (
+from advfrontier.bench.allocation import (
+    allocate_traces,
     allocation_facts,
     allocation_tables,
-    baseline_facts,
-    baseline_table,
+    find_traces,
     trace_facts,
     trace_table,
+    write_ensembles,
 )
-from advfrontier.cli.options import Data, Json, Machine, Norm, Seed, norms
-from advfrontier.cli.output import say_json
+from advfrontier.bench.baselines import baseline_facts, baseline_table, radii_to_run, run_autoattack
+from advfrontier.cli.options import OUT, Data, Json, Machine, Model, Norm, Seed, norms
+from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.aoi import evaluation_aoi
 from advfrontier.evaluation.find import find_evaluations
-from advfrontier.evaluation.trace import load_traces, trace
-from advfrontier.frontier.baseline import baseline_aoi
+from advfrontier.evaluation.trace import load_traces
+from advfrontier.evaluation.trace import trace as trace_runs
 from advfrontier.pool import MAX_QUERIES, tier_queries
 from advfrontier.record import below, find_records, folder_name
-from advfrontier.report.render import print_tables
 from advfrontier.solvers import PUBLISHED
 
 
@@ -45,30 +44,19 @@ class Attacks:
     "The solvers as their papers have them, without the departures that docs/solvers.md lists."
 
     def settings(self) -> dict[str, Any]:
-        """As `trace` is told it."""
+        """The arguments of `trace`."""
         runs = [run.strip() for run in self.runs.split(",")] if self.runs else self.pool
         return {"runs": runs, "queries": self.queries, "solvers": PUBLISHED if self.published else None}
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class At:
-    """Where the baseline is run."""
-
-    trace: str | None = None
-    "The model's trace in this norm: adds nine percentiles of its frontier to the radii, and tells the AOI."
-    radii: str | None = None
-    "Other radii, such as 4/255,8/255."
-
-
-_DATA, _MACHINE, _ATTACKS, _AT = Data(), Machine(), Attacks(), At()
+_DATA, _MACHINE, _ATTACKS = Data(), Machine(), Attacks()
 
 
 def trace_command(
-    *models: str,
+    *models: Model,
     data: Data = _DATA,
     norm: Norm = "Linf",
-    out: Annotated[str, Parameter(name=("--out", "-o"))] = "traces",
+    out: Annotated[str, OUT] = "traces",
     attacks: Attacks = _ATTACKS,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
@@ -80,8 +68,6 @@ def trace_command(
 
     Parameters
     ----------
-    models
-        One or more: zoo:F3, file.py:factory, robustbench:cifar10/Linf/NAME, and so on.
     out
         Folder of the traces; each model gets a folder, and in it one per norm.
     """
@@ -93,7 +79,7 @@ def trace_command(
     for model in models:
         for each in norms(norm):
             folder = below(out, folder_name(model), each)
-            done[folder] = trace(
+            done[folder] = trace_runs(
                 model,
                 samples,
                 norm=each,
@@ -104,21 +90,18 @@ def trace_command(
                 progress=True,
                 **settings,
             )
-    if json:
-        say_json(trace_facts(done))
-    else:
-        print_tables(trace_table(done))
+    show(trace_table(done), facts=trace_facts(done), as_json=json)
 
 
 def allocate_command(
     *traces: str,
     budget: str = "4k,8k,12k",
-    out: Annotated[str, Parameter(name=("--out", "-o"))] = "ensembles",
+    out: Annotated[str, OUT] = "ensembles",
     norm: Norm = "all",
     plain: bool = False,
     json: Json = False,
 ) -> None:
-    """Give a budget of queries to the runs of traced models: nested ensembles, with what no allocation can pass.
+    """Allocate a budget of queries on traced models: nested ensembles, and what none can pass.
 
     Parameters
     ----------
@@ -134,21 +117,19 @@ def allocate_command(
     budgets = tuple(sorted({tier_queries(part) for part in budget.split(",")}))
     for each, records in find_traces(traces, norms(norm)).items():
         ensembles = allocate_traces(records, budgets=budgets, plain=plain)
-        files, places = write_ensembles(out, ensembles), [record.place for record in records]
-        if json:
-            say_json(allocation_facts(each, places, ensembles, files))
-        else:
-            print_tables(*allocation_tables(each, places, ensembles, files))
+        made = each, [record.place for record in records], ensembles, write_ensembles(out, ensembles)
+        show(*allocation_tables(*made), facts=allocation_facts(*made), as_json=json)
 
 
 def baseline_command(
-    model: str,
+    model: Model,
     /,
     *,
-    data: Data = _DATA,
     norm: str = "Linf",
-    out: Annotated[str, Parameter(name=("--out", "-o"))] = "baselines",
-    at: At = _AT,
+    radii: str | None = None,
+    trace: str | None = None,
+    data: Data = _DATA,
+    out: Annotated[str, OUT] = "baselines",
     seed: Seed = 42,
     machine: Machine = _MACHINE,
     json: Json = False,
@@ -157,34 +138,33 @@ def baseline_command(
 
     Parameters
     ----------
-    model
-        zoo:F3, file.py:factory, robustbench:cifar10/Linf/NAME, and so on.
     norm
         L1, L2 or Linf.
+    radii
+        Such as 4/255,8/255; by default those usually quoted.
+    trace
+        The model's trace in this norm: adds nine percentiles of its frontier to the radii, and tells the AOI.
     out
         Folder of the record; each model gets a folder, and in it one per norm.
     """
-    chosen = norms(norm)
-    if len(chosen) != 1:
+    only, *others = norms(norm)
+    if others:
         raise FrontierError(f"--norm {norm}: expected one norm, because radii differ from norm to norm")
-    folder = below(out, folder_name(model), chosen[0])
-    frontier = load_traces(at.trace).frontier() if at.trace else None
+    folder = below(out, folder_name(model), only)
+    frontier = load_traces(trace).frontier() if trace else None
     points = run_autoattack(
         folder,
         model,
         data.load(model),
-        norm=chosen[0],
-        radii=radii_to_run(at.radii, data.data, chosen[0], frontier),
+        norm=only,
+        radii=radii_to_run(radii, data.data, only, frontier),
         seed=seed,
         batch_size=data.batch_size,
         machine=machine.machine(),
         progress=True,
     )
-    judged = baseline_aoi(points.radii, points.accuracies, frontier) if frontier is not None else None
-    if json:
-        say_json(baseline_facts(points, judged, norm=chosen[0], folder=folder))
-    else:
-        print_tables(baseline_table(points, judged, norm=chosen[0], folder=folder))
+    found = points, frontier, only, folder
+    show(baseline_table(*found), facts=baseline_facts(*found), as_json=json)
 
 
 def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
@@ -199,7 +179,5 @@ def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
     """
     records = find_records(trace, kind="trace")
     scores = [evaluation_aoi(evaluation, records) for evaluation in find_evaluations([record])]
-    if json:
-        say_json([each.facts() for each in scores])
-    else:
-        print_tables(*(table for each in scores for table in (each.table(), each.runs)))
+    tables = [table for each in scores for table in (each.table(), each.runs)]
+    show(*tables, facts=[each.facts() for each in scores], as_json=json)

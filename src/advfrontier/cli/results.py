@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from advfrontier.cli.options import Export, Json, Radii, check_shown
-from advfrontier.cli.output import say, say_json, show_exports, show_summaries
+from advfrontier.cli.options import Export, Json, Output, Radii
+from advfrontier.cli.output import say, show, show_summaries
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import compare
 from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
@@ -14,7 +14,6 @@ from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import below, write_file
 from advfrontier.report import (
     comparison_table,
-    print_tables,
     rank_tables,
     ranking_csv,
     write_comparison,
@@ -46,11 +45,11 @@ def report_command(
     """
     if not records:
         raise FrontierError("nothing to report on: expected the folder of an evaluation, such as runs/mine")
-    check_shown(radii, export)
+    output = Output(radii, export, json=json)
+    output.check()
     own, beside = find_evaluations(records[:1]), find_evaluations(records[1:])
     summaries, others = summarise_all(own, radii=radii), summarise_all(beside, radii=radii)
-    show_summaries(summaries, as_json=json)
-    show_exports(own, records[0], export, radii=radii, as_json=json)
+    show_summaries(summaries, own, records[0], output)
     path = write_report(out or below(records[0], "report.html"), summaries, others=others)
     say(f"report: {path}", as_json=json)
     if figures is not None:
@@ -72,7 +71,7 @@ def compare_command(
     out
         An HTML file with the picture.
     """
-    check_shown(radii, None)
+    Output(radii).check()
     tables = [of_one_model(folder) for folder in (first, second)]
     shared = [norm for norm in NORMS if all(norm in table for table in tables)]
     if not shared:
@@ -85,10 +84,8 @@ def compare_command(
         pair = tables[0][norm], tables[1][norm]
         one, other = summarise_all(pair, radii=radii)
         compared.append((compare(*pair), one, other))
-    if json:
-        say_json({one.norm: jsonable(result) for result, one, _ in compared})
-    else:
-        print_tables(*(comparison_table(*entry) for entry in compared))
+    facts = {one.norm: jsonable(result) for result, one, _ in compared}
+    show(*(comparison_table(*entry) for entry in compared), facts=facts, as_json=json)
     if out is not None:
         say(f"picture: {write_comparison(out, compared)}", as_json=json)
 
@@ -118,10 +115,7 @@ def rank_command(
             for norm in {e.norm for e in evaluations} or NORMS
         }
     ranking = rank(evaluations, reference=pools)
-    if json:
-        say_json(ranking.to_dict())
-    else:
-        print_tables(*rank_tables(ranking))
+    show(*rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
     if csv is not None:
         say(f"table: {write_file(csv, ranking_csv(ranking).encode())}", as_json=json)
     if html is not None:

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advfrontier.bench.attack_tables import mean_growth
-from advfrontier.bench.baseline_tables import extreme_cases
-from advfrontier.bench.cells import axis_end
+from advfrontier.bench.attack_tables import extreme_cases, mean_growth
 from advfrontier.bench.model_tables import crossing_pairs, rankings, rejection
 from advfrontier.frontier.curve import Curve
-from advfrontier.report.numbers import size, tier
-from advfrontier.report.style import COLOURS, FORMATS, GREY, INK, RED, common_legend, draw_steps, panels, styled
+from advfrontier.pool import tier_label
+from advfrontier.report.numbers import size
+from advfrontier.report.style import (
+    COLOURS,
+    GREY,
+    INK,
+    RED,
+    common_legend,
+    curve_axes,
+    draw_steps,
+    lines_of,
+    panels,
+    save,
+    styled,
+)
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-    from typing import Any
+    from collections.abc import Callable, Iterator, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from advfrontier.bench.group import ModelGroup
-    from advfrontier.bench.results import NormResults, Results
+    from advfrontier.bench.results import ModelGroup, NormResults, Results
     from advfrontier.bench.subject import Subject
     from advfrontier.frontier.stability import RankStability
 
-_WIDE, _HIGH, _DPI = 2.5, 2.4, 200  # inches of one panel, and dots per inch
-_COLUMNS = 4  # panels side by side
+_WIDE, _DPI = 2.5, 200  # inches of one panel, and dots per inch
 _SPLITS = {"train": "training models", "held-out": "held-out models"}
 _OTHERS, _REFERENCE = "other models", "reference radius"
 _MOVING = 6  # models in colour where ranks are drawn
@@ -37,22 +45,19 @@ _NAMED = 12  # models that a legend names
 
 
 def draw_results(results: Results, folder: Path) -> dict[str, list[Path]]:
-    """Draw every figure that has something to show; returns the files by name."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Draw every figure that has something to show; returns the files by name, the PNG last."""
     written = {}
     with styled():
         for name, figure in _figures(results):
             common_legend(figure, columns=8, last=(_OTHERS, _REFERENCE))
-            written[name] = [folder / f"{name}.{kind}" for kind in FORMATS]
-            for path in written[name]:
-                figure.savefig(path, dpi=_DPI, metadata={"CreationDate": None} if path.suffix == ".pdf" else None)
+            written[name] = [Path(path) for path in save(figure, folder, name, dpi=_DPI)]
     return written
 
 
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
     groups = list(results.groups())
     yield from _drawn("growth", [(SYMBOLS[norm], part) for norm, part in results.norms.items()], _draw_growth)
-    cases = extreme_cases({norm: part.subjects for norm, part in results.norms.items()})
+    cases = extreme_cases(results.subjects)
     yield from _drawn(
         "cases",
         [(f"{case}: {s.model} in {SYMBOLS[n]} ({100 * g:+.2f} points)", (n, s)) for case, n, s, g in cases],
@@ -69,8 +74,8 @@ def _drawn(
 ) -> Iterator[tuple[str, Figure]]:
     """One figure with a panel for each entry: its title, and what is drawn in it."""
     if entries:
-        figure, every_axes = panels(len(entries), wide=_WIDE, high=_HIGH, columns=_COLUMNS)
-        for axes, (title, content) in zip(every_axes, entries, strict=True):
+        figure = panels(len(entries), wide=_WIDE)
+        for axes, (title, content) in zip(figure.axes, entries, strict=True):
             axes.set_title(title)
             draw(axes, content)
         yield name, figure
@@ -87,33 +92,36 @@ def _draw_growth(axes: Axes, part: NormResults) -> None:
     margin = max(100 - low, 0.2)
     axes.set_ylim(low - margin, 100 + 0.1 * margin)
     axes.set_xlim(0, 1.02 * max(budgets))
-    axes.set_xticks(budgets, [tier(budget) for budget in budgets])
+    axes.set_xticks(budgets, [tier_label(budget) for budget in budgets])
     axes.set_xlabel("queries per sample")
     axes.set_ylabel("mean AOI (%)")
 
 
 def _draw_case(axes: Axes, content: tuple[str, Subject]) -> None:
     norm, subject = content
-    for colour, (budget, distances) in zip(COLOURS, subject.tiers.items(), strict=False):
-        draw_steps(axes, Curve.of(distances), color=colour, label=tier(budget))
-    draw_steps(axes, Curve.of(subject.frontier), color=INK, linewidth=0.7, linestyle="--", label="frontier of the pool")
+    curves = {tier_label(budget): Curve.of(distances) for budget, distances in subject.tiers.items()}
+    frontier = Curve.of(subject.frontier)
+    for colour, (label, curve) in zip(COLOURS, curves.items(), strict=False):
+        draw_steps(axes, curve, color=colour, label=label)
+    draw_steps(axes, frontier, color=INK, linewidth=0.7, linestyle="--", label="frontier of the pool")
     if subject.known is not None:
         axes.plot(subject.known.radii, subject.known.accuracies, "x", color=RED, ms=4, label="AutoAttack", zorder=5)
-    _curve_axes(axes, norm, axis_end([subject.frontier, *subject.tiers.values()]))
+    curve_axes(axes, norm, [frontier, *curves.values()])
 
 
 def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """The pair that changes places most beyond the reference radius."""
     pairs = {title: crossing_pairs(group).rows[:1] for title, group in groups}
-    colours = _colours(model for rows in pairs.values() for row in rows for model in row[:2])
+    lines = lines_of(model for rows in pairs.values() for row in rows for model in row[:2])
 
     def draw(axes: Axes, content: tuple[ModelGroup, Sequence[str]]) -> None:
         group, models = content
-        for model in models:
-            draw_steps(axes, Curve.of(group.distances[model]), color=colours[model], label=model)
+        curves = {model: Curve.of(group.distances[model]) for model in models}
+        for model, curve in curves.items():
+            draw_steps(axes, curve, color=lines[model]["color"], label=model)
         reference = group.reference or 0.0
         axes.axvline(reference, color=INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
-        _curve_axes(axes, group.norm, max(axis_end(group.distances[model] for model in models), 1.3 * reference))
+        curve_axes(axes, group.norm, curves.values(), least=1.3 * reference)
 
     yield from _drawn("crossings", [(t, (g, pairs[t][0][:2])) for t, g in groups if pairs[t]], draw)
 
@@ -127,21 +135,21 @@ def _instability(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str
     most: dict[str, int] = {}
     for _, _, _, ranking in drawn:
         most |= {model: max(moved, most.get(model, 0)) for model, moved in ranking.moved.items()}
-    colours = _colours(sorted(most, key=lambda model: -most[model])[:_MOVING])
+    lines = lines_of(sorted(most, key=lambda model: -most[model])[:_MOVING])
 
     def draw(axes: Axes, content: tuple[ModelGroup, RankStability]) -> None:
-        _draw_ranks(axes, *content, colours)
+        _draw_ranks(axes, *content, lines)
 
     several = len({by for by, *_ in drawn}) > 1
     entries = [(f"{title}, {by}" if several else title, (group, ranking)) for by, title, group, ranking in drawn]
     yield from _drawn("instability", entries, draw)
 
 
-def _draw_ranks(axes: Axes, group: ModelGroup, ranking: RankStability, colours: dict[str, str]) -> None:
+def _draw_ranks(axes: Axes, group: ModelGroup, ranking: RankStability, lines: dict[str, Any]) -> None:
     positions = list(range(ranking.epsilons.size))
     for model, ranks in zip(ranking.models, ranking.ranks.tolist(), strict=True):
-        if model in colours:
-            axes.plot(positions, ranks, color=colours[model], marker="o", ms=2, label=model, zorder=3)
+        if model in lines:
+            axes.plot(positions, ranks, color=lines[model]["color"], marker="o", ms=2, label=model, zorder=3)
         else:
             axes.plot(positions, ranks, color=GREY, linewidth=0.7, label=_OTHERS)
     if group.reference is not None:
@@ -173,8 +181,9 @@ def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Itera
         for subject in (each for each in group.subjects if each.model not in trusted):
             line = {"color": GREY, "label": f"{subject.model} (in doubt)" if named else "in doubt"}
             draw_steps(axes, Curve.of(subject.last), linewidth=0.9, linestyle=":", **line)
-        draw_steps(axes, Curve.of(group.frontier), color=RED, linestyle="--", label="defence frontier")
-        _curve_axes(axes, group.norm, axis_end([group.frontier]))
+        frontier = Curve.of(group.frontier)
+        draw_steps(axes, frontier, color=RED, linestyle="--", label="defence frontier")
+        curve_axes(axes, group.norm, [frontier])
 
     for name, figure in _drawn("curves", groups, draw):
         if scores:
@@ -186,29 +195,18 @@ def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Itera
 def _rejections(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """A model that the smallest tier rejects, and the one it is rejected against."""
     decisions = {title: pair for title, group in groups if (pair := rejection(group))}
-    colours = _colours(model for reference, rejected in decisions.values() for model in (reference, rejected[0]))
+    lines = lines_of(model for reference, rejected in decisions.values() for model in (reference, rejected[0]))
 
     def draw(axes: Axes, content: tuple[ModelGroup, str, str]) -> None:
         group, reference, candidate = content
         first, last = min(group.tiers), max(group.tiers)
-        above = group.distances[reference]
-        below = next(subject for subject in group.trusted if subject.model == candidate).tiers[first]
-        draw_steps(axes, Curve.of(above), color=colours[reference], label=f"{reference} at {tier(last)}")
-        line = {"color": colours[candidate], "label": f"{candidate} at {tier(first)}"}
-        draw_steps(axes, Curve.of(below), linestyle="--", **line)
-        _curve_axes(axes, group.norm, axis_end([above, below]))
+        above = Curve.of(group.distances[reference])
+        below = Curve.of(next(subject for subject in group.trusted if subject.model == candidate).tiers[first])
+        draw_steps(axes, above, color=lines[reference]["color"], label=f"{reference} at {tier_label(last)}")
+        draw_steps(
+            axes, below, color=lines[candidate]["color"], label=f"{candidate} at {tier_label(first)}", linestyle="--"
+        )
+        curve_axes(axes, group.norm, [above, below])
 
     entries = [(title, (g, decisions[title][0], decisions[title][1][0])) for title, g in groups if title in decisions]
     yield from _drawn("early-rejection", entries, draw)
-
-
-def _colours(models: Iterable[str]) -> dict[str, str]:
-    """A colour for each model, the same in all panels."""
-    return {model: COLOURS[k % len(COLOURS)] for k, model in enumerate(dict.fromkeys(models))}
-
-
-def _curve_axes(axes: Axes, norm: str, far: float) -> None:
-    axes.set_xlim(0, far)
-    axes.set_ylim(0, 1)
-    axes.set_xlabel(f"ε in {SYMBOLS[norm]}")
-    axes.set_ylabel("robust accuracy")

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.report import words
-from advfrontier.report.html import norm_data, short
-from advfrontier.report.numbers import size, tier
+from advfrontier.pool import tier_label
+from advfrontier.report.charts import norm_data, short
+from advfrontier.report.numbers import size
 from advfrontier.report.page import script_json, write_page
 from advfrontier.table import Column, Table
 
@@ -36,7 +36,7 @@ def comparison_table(comparison: Comparison, first: NormSummary, second: NormSum
         for name, summary, area in zip(comparison.names, (first, second), comparison.aurec, strict=True)
     ]
     rows.append(("difference", "", comparison.difference, *("" for _ in labels)))
-    return Table(f"{first.norm}: {comparison.verdict}", columns, tuple(rows), tuple(_notes(comparison)))
+    return Table(f"{first.norm}: {comparison.verdict}", columns, tuple(rows), tuple(comparison_notes(comparison)))
 
 
 def write_comparison(path: str | PathLike[str], compared: Sequence[tuple[Comparison, NormSummary, NormSummary]]) -> str:
@@ -46,30 +46,18 @@ def write_comparison(path: str | PathLike[str], compared: Sequence[tuple[Compari
     """
     if not compared:
         raise FrontierError("nothing to compare: expected at least one comparison with the summaries of its two models")
-    entries, norms = [], []
-    for comparison, *summaries in compared:
-        first, second = _named(comparison, *summaries)
-        norms.append({**norm_data(first, [second]), "difference": _difference(first, second)})
-        entries.append(
-            {
-                "comparison": comparison,
-                "rows": (first, second),
-                "norm": first.norm,
-                "notes": _notes(comparison),
-                "chart_text": f"{words.chart_text(first)} {words.chart_text(second)}",
-                "difference_text": _difference_text(comparison),
-            }
-        )
-    names = compared[0][0].names
+    entries = [(comparison, *_named(comparison, *summaries)) for comparison, *summaries in compared]
+    norms = [{**norm_data(first, [second]), "difference": _difference(first, second)} for _, first, second in entries]
+    first, second = compared[0][0].names
     return write_page(
         path,
         "comparison.html.j2",
-        title=f"{names[0]} and {names[1]}",
-        names=names,
-        first=compared[0][1],
+        title=f"{first} and {second}",
+        names=(first, second),
         entries=entries,
-        radii=any(first.robust for _, first, _ in compared),
-        data=script_json({"model": names[0], "norms": norms}),
+        notes=comparison_notes,
+        radii=any(one.robust for _, one, _ in entries),
+        data=script_json({"model": first, "norms": norms}),
     )
 
 
@@ -89,17 +77,12 @@ def _difference(first: NormSummary, second: NormSummary) -> dict[str, Any]:
     return {"x": [short(ε) for ε in steps.tolist()], "y": [round(gap, 6) for gap in gaps.tolist()], **names}
 
 
-def _notes(comparison: Comparison) -> list[str]:
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """What to know beside the figures: where the curves cross, what to run next, flags."""
     notes = []
     if comparison.crossings:
         shown = ", ".join(size(ε) for ε in comparison.crossings[:_SHOWN])
         more = len(comparison.crossings) - _SHOWN
         notes.append(f"the curves cross at ε = {shown}{f' and {more} more' if more > 0 else ''}")
-    notes += [f"next: extend {name} to {tier(queries)}" for name, queries in comparison.run_next.items()]
+    notes += [f"next: extend {name} to {tier_label(queries)}" for name, queries in comparison.run_next.items()]
     return notes + [f"flag: {flag}" for flag in comparison.flags]
-
-
-def _difference_text(comparison: Comparison) -> str:
-    a, b = comparison.names
-    where = f"It changes sign {len(comparison.crossings)} times." if comparison.crossings else "It never changes sign."
-    return f"Robust accuracy of {a} less that of {b}, against ε. {where}"

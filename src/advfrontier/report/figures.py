@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.pool import tier_label
 from advfrontier.report.html import in_order
-from advfrontier.report.numbers import size, tier
+from advfrontier.report.numbers import size
 from advfrontier.report.style import (
     FORMATS,
     GREY,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     Lines = Mapping[str, dict[str, Any]]
 
-_ALONE, _BESIDE, _HIGH = 3.25, 2.05, 2.4  # inches: one column of a two-column paper; one panel of several
+_ALONE, _BESIDE = 3.25, 2.05  # inches: one column of a two-column paper; one panel of several
 
 
 def write_figures(
@@ -53,22 +54,21 @@ def write_figures(
     written = []
     with styled():
         for norm, group in by_norm.items():
-            figure, (axes,) = panels(1, wide=_ALONE, high=_HIGH, columns=1)
-            draw_curves(axes, group, lines)
-            common_legend(figure, columns=2)
-            written += save(figure, folder, f"curve-{norm}", formats)
+            drawings = {"curve": draw_curves}
             if any(summary.convergence.queries for summary in group):
-                figure, (axes,) = panels(1, wide=_ALONE, high=_HIGH, columns=1)
-                draw_queries(axes, group, lines)
+                drawings["queries"] = draw_queries
+            for name, draw in drawings.items():
+                figure = panels(1, wide=_ALONE)
+                draw(figure.axes[0], group, lines)
                 common_legend(figure, columns=2)
-                written += save(figure, folder, f"queries-{norm}", formats)
+                written += save(figure, folder, f"{name}-{norm}", formats=formats)
         if len(by_norm) > 1:
-            figure, drawn = panels(len(by_norm), wide=_BESIDE, high=_HIGH, columns=4)
-            for axes, group in zip(drawn, by_norm.values(), strict=True):
+            figure = panels(len(by_norm), wide=_BESIDE)
+            for axes, group in zip(figure.axes, by_norm.values(), strict=True):
                 draw_curves(axes, group, lines)
                 axes.label_outer()
             common_legend(figure, columns=6)
-            written += save(figure, folder, "curves", formats)
+            written += save(figure, folder, "curves", formats=formats)
     return written
 
 
@@ -89,9 +89,9 @@ def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> N
         line = lines[summary.model]
         axes.fill_between(ε, low, high, step="post", color=line["color"], alpha=0.13, linewidth=0)
         draw_steps(axes, summary.curve, label=summary.model, **line)
-    far = max([s.curve.falls_to(0.01) for s in summaries] + [1.2 * at.epsilon for at in first.robust])
-    _marks(axes, [(at.epsilon, at.label) for at in first.robust], far)
-    curve_axes(axes, first.norm, far)
+    beyond = 1.2 * max((at.epsilon for at in first.robust), default=0.0)
+    curve_axes(axes, first.norm, [summary.curve for summary in summaries], least=beyond)
+    _marks(axes, [(at.epsilon, at.label) for at in first.robust], axes.get_xlim()[1])
 
 
 def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> None:
@@ -102,7 +102,7 @@ def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> 
         axes.plot(found.queries, found.aurec, label=f"{summary.model}, E = {size(summary.E)}", **line)
         axes.plot(found.tiers, found.at_tiers(), color=line["color"], linestyle="none", marker="o", markersize=3)
     longest = max((summary.convergence for summary in drawn), key=lambda found: found.queries[-1])
-    _marks(axes, [(queries, tier(queries)) for queries in longest.tiers], longest.queries[-1])
+    _marks(axes, [(queries, tier_label(queries)) for queries in longest.tiers], longest.queries[-1])
     # The first queries fall from far above; what matters is whether the end is level.
     lasts = [s.convergence.aurec[-1] for s in drawn]
     early = [
@@ -121,8 +121,8 @@ def _marks(axes: Axes, items: Sequence[tuple[float, str]], far: float) -> None:
     end, raised = -wide, False
     for x, label in items:
         half = 1.9 * len(label) + 1
-        raised = bool(far) and x / far * wide - half < end and not raised
-        end = x / far * wide + half if far else end
+        raised = x / far * wide - half < end and not raised
+        end = x / far * wide + half
         axes.axvline(x, color=MUTED, linewidth=0.6, linestyle=":")
         axes.annotate(
             label, (x, 1.0), xytext=(0, 8 if raised else 1), xycoords=("data", "axes fraction"),

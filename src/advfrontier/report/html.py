@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.summary import most_wins
 from advfrontier.frontier.ranking import mean_rows
-from advfrontier.report import words
+from advfrontier.report.charts import norm_data
 from advfrontier.report.page import script_json, write_page
-from advfrontier.report.png import data_uri
 from advfrontier.report.summary import NO_RADII
-from advfrontier.threat.names import NORMS, SYMBOLS
+from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
 
     from advfrontier.evaluation.gallery import GalleryItem
     from advfrontier.evaluation.summary import NormSummary
-    from advfrontier.frontier.curve import Curve
 
-_OWN_POINTS = 2000  # steps drawn of a curve; more would not be seen
-_POOL_POINTS = 250
 _SHOWN_WINS = 8
 
 
@@ -32,36 +28,29 @@ def write_report(
     """Write one file that opens offline. `summaries` are of one model, one per norm; `others` are drawn beside it."""
     if not summaries:
         raise FrontierError("nothing to report: expected at least one summary, such as summarise(evaluation, …)")
-    own = in_order(s for s in summaries if s.model == summaries[0].model)
-    beside = in_order([*(s for s in summaries if s.model != summaries[0].model), *others])
+    model = summaries[0].model
+    own = in_order(s for s in summaries if s.model == model)
+    beside = in_order([*(s for s in summaries if s.model != model), *others])
     _check_unique(own + beside)
     names = list(dict.fromkeys(s.model for s in beside))
     norms = [norm_data(s, [o for o in beside if o.norm == s.norm], names=names) for s in own]
     return write_page(
         path,
         "report.html.j2",
-        title=f"Robustness of {own[0].model}",
-        model=own[0].model,
+        title=f"Robustness of {model}",
+        model=model,
         first=own[0],
         own=own,
         rows=[*own, *beside],
         beside=names,
-        headline=words.headline(own),
-        details=words.details(own),
-        flags=words.flagged(own),
-        settled=words.settled(own),
-        chart_text={s.norm: words.chart_text(s) for s in own},
-        queries_text={s.norm: words.queries_text(s) for s in own},
         standings=_standings(own),
         radii=any(s.robust for s in (*own, *beside)),
         no_radii=NO_RADII,
-        has_pool=any(s.standing for s in own),
         wins={s.norm: most_wins(s, _SHOWN_WINS) for s in own},
         purposes=list(dict.fromkeys(purpose for s in own for purpose in s.counts)),
         gallery=_gallery(own),
         commands=list(dict.fromkeys(command for s in own for command in s.commands)),
-        versions=own[0].versions,
-        data=script_json({"model": own[0].model, "norms": norms}),
+        data=script_json({"model": model, "norms": norms}),
     )
 
 
@@ -70,74 +59,11 @@ def in_order(summaries: Iterable[NormSummary]) -> list[NormSummary]:
     return sorted(summaries, key=lambda summary: NORMS.index(summary.norm))
 
 
-def norm_data(
-    summary: NormSummary, others: Sequence[NormSummary], *, names: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """What the charts of one norm are drawn from. A model's place in `names` decides its colour in every norm."""
-    curves = [summary.curve, *(other.curve for other in others)]
-    places = list(names) if names is not None else [other.model for other in others]
-    far = max([curve.falls_to(0.01) for curve in curves] + [1.2 * at.epsilon for at in summary.robust], default=0.0)
-    near = min((float(ε) for curve in curves for ε in curve.epsilons[1:2]), default=far)
-    found = summary.convergence
-    return {
-        "norm": summary.norm,
-        "symbol": SYMBOLS[summary.norm],
-        "own": _model(summary),
-        "others": [{**_model(other), "place": places.index(other.model)} for other in others],
-        **_pool(summary),
-        "radii": [{"label": at.label, "x": short(at.epsilon)} for at in summary.robust],
-        "far": short(far or 1.0),
-        "near": short(near or 1e-3),
-        "queries": {
-            "x": list(found.queries),
-            "y": [short(area) for area in found.aurec],
-            "tiers": list(found.tiers),
-            "E": short(summary.E),
-        },
-    }
-
-
-def points(curve: Curve, limit: int) -> dict[str, list[float]]:
-    """At most so many steps of a curve, the first and the last among them."""
-    last = len(curve.epsilons) - 1
-    step = -(-(last + 1) // limit)
-    kept = sorted({*range(0, last + 1, step), last})
-    return {"x": [short(curve.epsilons[k]) for k in kept], "y": [short(curve.accuracies[k]) for k in kept]}
-
-
-def short(value: float) -> float:
-    """Six digits: more would not be seen."""
-    return float(f"{value:.6g}")
-
-
-def _model(summary: NormSummary) -> dict[str, Any]:
-    return {"name": summary.model, **points(summary.curve, _OWN_POINTS), "margin": summary.margin}
-
-
-def _pool(summary: NormSummary) -> dict[str, Any]:
-    """The reference models' curves, where the model stands among them."""
-    if summary.standing is None:
-        return {"pool": [], "frontier": None}
-    table = summary.standing.table
-    return {
-        "pool": [
-            {"name": row.model, **points(table.curves[row.model], _POOL_POINTS), "flagged": row.bracketed}
-            for row in table.rows
-            if not row.given
-        ],
-        "frontier": points(table.frontier, _POOL_POINTS),
-    }
-
-
 def _check_unique(summaries: Sequence[NormSummary]) -> None:
-    seen: set[tuple[str, str]] = set()
-    for summary in summaries:
-        key = summary.model, summary.norm
-        if key in seen:
-            raise FrontierError(
-                f"two summaries of {summary.model} in {summary.norm}: expected one per model and norm; leave one out"
-            )
-        seen.add(key)
+    named = [(summary.model, summary.norm) for summary in summaries]
+    for model, norm in named:
+        if named.count((model, norm)) > 1:
+            raise FrontierError(f"two summaries of {model} in {norm}: expected one per model and norm; leave one out")
 
 
 def _standings(own: Sequence[NormSummary]) -> dict[str, Any] | None:
@@ -155,35 +81,10 @@ def _standings(own: Sequence[NormSummary]) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _gallery(own: Sequence[NormSummary]) -> list[dict[str, Any]]:
-    """Samples with what each norm did to them."""
-    samples: dict[str, dict[str, Any]] = {}
+def _gallery(own: Sequence[NormSummary]) -> list[dict[str, GalleryItem]]:
+    """Sample by sample what each norm did to it."""
+    samples: dict[str, dict[str, GalleryItem]] = {}
     for summary in own:
         for item in summary.gallery:
-            entry = samples.setdefault(
-                item.sample,
-                {
-                    "sample": item.sample,
-                    "row": item.row,
-                    "label": item.label_name or f"class {item.label}",
-                    "original": data_uri(item.original),
-                    "reduced": item.reduced,
-                    "norms": [],
-                },
-            )
-            entry["norms"].append(_changed(summary.norm, item))
+            samples.setdefault(item.sample, {})[summary.norm] = item
     return list(samples.values())
-
-
-def _changed(norm: str, item: GalleryItem) -> dict[str, Any]:
-    broken = item.magnification > 0
-    return {
-        "norm": norm,
-        "broken": broken,
-        "prediction": item.prediction_name or f"class {item.prediction}",
-        "distance": item.distance,
-        "run": item.run,
-        "magnification": item.magnification,
-        "adversarial": data_uri(item.adversarial) if broken else None,
-        "difference": data_uri(item.difference) if broken else None,
-    }

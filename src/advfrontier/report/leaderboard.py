@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from advfrontier.report.numbers import column_decimals, known, score, size, tier, whole
+from advfrontier.pool import tier_label
+from advfrontier.report.charts import curves_svg
+from advfrontier.report.numbers import column_decimals, known, score, size, whole
 from advfrontier.report.page import write_page
 from advfrontier.report.render import as_csv
-from advfrontier.report.svg import curves_svg
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import SYMBOLS
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
 
 _OVERALL = "all"
-_LEGEND = "* the records asked about; (…) distances that cannot be trusted: such a model takes nobody's rank"
+_LEGEND = "* the records asked about; (…) distances that cannot be trusted: the ranks of the others do not count them"
 _CSV = (
     "norm", "model", "rank", "bracketed", "rank_low", "rank_high", "doi", "doi_low", "doi_high", "aurec", "E",
     "clean_accuracy", "median_distance", "queries", "samples", "flags",
@@ -63,8 +64,8 @@ def write_leaderboard(path: str | PathLike[str], ranking: Ranking, *, title: str
         ranking=ranking,
         verdict=_verdict(ranking),
         told=_told,
-        charts={table.norm: _chart(table) for table in ranking.norms},
-        decimals={table.norm: _decimals(table) for table in ranking.norms},
+        chart_of=curves_svg,
+        decimals=column_decimals,  # of the areas and of the medians, so that their columns line up
     )
 
 
@@ -81,7 +82,7 @@ def _of_norm(table: RankTable) -> Table:
     area = Column(f"AUREC up to {size(table.E)}", "sizes")
     columns = (*_head(), Column("DOI", "score"), area, Column("clean %", "percent"), Column("median", "sizes"))
     rows = tuple((*_start(row), row.aurec, row.clean_accuracy, row.median) for row in table.rows)
-    title = f"{table.norm} on {table.data}: {whole(table.samples)} samples, {tier(table.queries)} queries each"
+    title = f"{table.norm} on {table.data}: {whole(table.samples)} samples, {tier_label(table.queries)} queries each"
     return Table(title, columns, rows)
 
 
@@ -98,17 +99,6 @@ def _start(row: RankRow) -> tuple[Any, ...]:
 def _told(row: RankRow) -> list[str]:
     """Why a model is in doubt, and what is to be known about its DOI, each once."""
     return list(dict.fromkeys((*map(str, row.flags), *(row.doi.flags if not row.dois else ()))))
-
-
-def _chart(table: RankTable) -> dict[str, Any]:
-    curves = [(row.model, table.curves[row.model]) for row in table.rows]
-    doubtful = {row.model for row in table.rows if row.bracketed}
-    return curves_svg(curves, frontier=table.frontier, doubtful=doubtful, axis=f"ε in {SYMBOLS[table.norm]}")
-
-
-def _decimals(table: RankTable) -> tuple[int, int]:
-    """Of the areas and of the medians, so that their columns line up."""
-    return column_decimals(row.aurec for row in table.rows), column_decimals(row.median for row in table.rows)
 
 
 def _verdict(ranking: Ranking) -> str:

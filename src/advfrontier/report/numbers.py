@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from advfrontier.frontier.confidence import Interval
-    from advfrontier.frontier.ranking import RankRow
 
 NONE = "–"
 
 
-def known(value: float | None) -> bool:
+def known(value: float | None) -> TypeGuard[float]:
     """Whether there is a number at all."""
     return value is not None and not math.isnan(value)
 
 
 def percent(share: float | None) -> str:
     """A share in percent, one decimal: 43.1."""
-    return f"{100 * share:.1f}" if share is not None and known(share) else NONE
+    return f"{100 * share:.1f}" if known(share) else NONE
 
 
-def percent_interval(interval: Interval) -> str:
-    """40.1–46.2."""
-    return ends(interval, percent)
+def score(value: float | None) -> str:
+    """A DOI or the like: three decimals."""
+    if not known(value):
+        return NONE
+    return "∞" if math.isinf(value) else f"{value:.3f}"
 
 
 def size(value: float | None, decimals: int | None = None) -> str:
     """A perturbation size or an area: four digits, or the decimals of its column."""
-    if value is None or not known(value):
+    if not known(value):
         return NONE
     if math.isinf(value):
         return "∞"
@@ -46,44 +47,19 @@ def size(value: float | None, decimals: int | None = None) -> str:
 def column_decimals(values: Iterable[float | None]) -> int:
     """The decimals that give the largest of a column four digits, and none where all are whole."""
     finite = [abs(value) for value in values if value is not None and math.isfinite(value)]
-    if all(value == int(value) for value in finite):
-        return 0
-    return min(8, _decimals(max(finite)))
-
-
-def size_interval(interval: Interval) -> str:
-    """The two ends of an interval of sizes; empty where they are not known."""
-    return ends(interval, size)
-
-
-def ends(interval: Interval, show: Callable[[float], str]) -> str:
-    """The two ends of an interval as `show` prints them."""
-    if not known(interval.low):
-        return ""
-    between = " to " if interval.low < 0 else "–"  # a dash before a minus would be misread
-    return f"{show(interval.low)}{between}{show(interval.high)}"
+    return 0 if all(value == int(value) for value in finite) else min(8, _decimals(max(finite)))
 
 
 def _decimals(value: float) -> int:
     return max(0, 3 - math.floor(math.log10(abs(value))))
 
 
-def score(value: float | None) -> str:
-    """A DOI or the like: three decimals."""
-    if value is None or not known(value):
-        return NONE
-    return "∞" if math.isinf(value) else f"{value:.3f}"
-
-
-def score_interval(interval: Interval) -> str:
-    """The two ends of an interval of scores; empty where they are not known."""
-    return ends(interval, score)
-
-
-def doi(row: RankRow, norm: str | None = None) -> str:
-    """The DOI of a model, or of one norm: in brackets if it is in doubt, for it may then be above 1."""
-    text = score(row.doi.estimate if norm is None else row.dois.get(norm))
-    return f"({text})" if row.bracketed and text != NONE else text
+def ends(interval: Interval, show: Callable[[float], str]) -> str:
+    """The two ends of an interval as `show` prints them: 40.1–46.2; empty where they are not known."""
+    if not known(interval.low):
+        return ""
+    between = " to " if interval.low < 0 else "–"  # a dash before a minus would be misread
+    return f"{show(interval.low)}{between}{show(interval.high)}"
 
 
 def whole(count: float) -> str:
@@ -91,16 +67,9 @@ def whole(count: float) -> str:
     return f"{count:,.0f}"
 
 
-def tier(queries: int) -> str:
-    """A budget by its short name: 4k, 12k, or the number."""
-    return f"{queries // 1000}k" if queries and queries % 1000 == 0 else str(queries)
-
-
 def ranks(pair: tuple[int, int] | None) -> str:
     """The ranks a model takes in most resamples: 2–4, or 3."""
-    if pair is None:
-        return ""
-    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]}–{pair[1]}"
+    return "" if pair is None else "–".join(map(str, dict.fromkeys(pair)))
 
 
 def duration(seconds: float) -> str:

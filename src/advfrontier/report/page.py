@@ -1,17 +1,20 @@
-"""HTML pages: one file each, everything inside, nothing fetched."""
+"""Pages from templates: HTML in one file each, with everything inside and nothing fetched; Markdown as it is."""
 
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from advfrontier.pool import tier_label
 from advfrontier.record.folder import write_file
-from advfrontier.report import numbers
+from advfrontier.report import numbers, words
+from advfrontier.report.png import data_uri
+from advfrontier.report.render import as_markdown
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ MARK = b'<meta name="generator" content="advfrontier">'  # by which pages of our
 
 def write_page(path: str | PathLike[str], template: str, **content: Any) -> str:
     """Fill a template and write it to a path or an address; folders on the way are made."""
-    return write_file(path, _environment().get_template(template).render(**content).encode(), mark=MARK)
+    return write_file(path, environment().get_template(template).render(**content).encode(), mark=MARK)
 
 
 def script_json(content: Any) -> Markup:
@@ -41,9 +44,16 @@ def asset(name: str) -> Markup:
     return Markup(text)  # noqa: S704 - our own file
 
 
+def doi(row: RankRow, norm: str | None = None) -> str:
+    """The DOI of a model, or of one norm: in brackets if it is in doubt, for it may then be above 1."""
+    text = numbers.score(row.doi.estimate if norm is None else row.dois.get(norm))
+    return f"({text})" if row.bracketed and text != numbers.NONE else text
+
+
 def doi_cell(row: RankRow) -> Markup:
-    """The DOI of a model with its interval; all of it in brackets where the model is in doubt, for it may pass 1."""
-    text = Markup("{} <small>{}</small>").format(numbers.score(row.doi.estimate), numbers.score_interval(row.doi))
+    """The same with its interval, which the brackets hold too."""
+    interval = numbers.ends(row.doi, numbers.score)
+    text = Markup("{} <small>{}</small>").format(numbers.score(row.doi.estimate), interval)
     return Markup("({})").format(text) if row.bracketed and row.doi.known else text
 
 
@@ -56,20 +66,24 @@ def plotly() -> Markup:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """The templates, and what they may call."""
+    found = Environment(
         loader=PackageLoader("advfrontier.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(asset=asset, plotly=plotly, symbols=SYMBOLS)
-    for name in (
-        "percent", "percent_interval", "size", "size_interval", "score", "score_interval", "doi", "whole", "tier",
-        "ranks", "duration",
-    ):  # fmt: skip
-        environment.filters[name] = getattr(numbers, name)
-    environment.filters["doi_cell"] = doi_cell
-    environment.filters["key"] = lambda value: value if numbers.known(value) else -1  # what is not known sorts last
-    return environment
+    found.globals.update(asset=asset, plotly=plotly, symbols=SYMBOLS, words=words)
+    found.filters |= {show.__name__: show for show in (numbers.whole, numbers.ranks, numbers.duration, doi, doi_cell)}
+    for show in (numbers.percent, numbers.size, numbers.score):
+        found.filters[show.__name__] = show
+        found.filters[f"{show.__name__}_interval"] = partial(numbers.ends, show=show)
+    found.filters |= {
+        "tier": tier_label,
+        "picture": data_uri,
+        "markdown": as_markdown,
+        "key": lambda value: value if numbers.known(value) else -1,  # what is not known sorts last
+    }
+    return found

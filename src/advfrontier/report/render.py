@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 import sys
-import unicodedata
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
-from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.rule import Rule
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
     from advfrontier.table import Column, Format, Table
 
-    Lines = tuple[str, ...]
-    Rows = Sequence[Sequence[Lines]]
-    Layout = tuple[Sequence[Lines], Rows]  # headings and rows
+    Row = Sequence[str]  # one text per column, which may have several lines
+    Layout = tuple[Row, Sequence[Row]]  # headings and rows
 
 _PAGE = 100  # columns of plain text; where a table is wider, intervals go below their figures
 _SHORT = 8  # letters of a heading that is not broken
@@ -67,8 +66,9 @@ def print_tables(*tables: Table, stream: TextIO | None = None) -> None:
     console = Console(file=target, highlight=False, markup=False)
     for table in tables:
         console.print(printable(table.title), style="bold")
-        fitting = next((layout for layout in _layouts(table) if _least_width(table, layout) <= console.width), None)
-        console.print(_listing(table) if fitting is None else _rich(table, fitting))
+        fitting = (layout for layout in _layouts(table) if _width(table, layout, folded=_FOLDED) <= console.width)
+        layout = next(fitting, None)
+        console.print(_listing(table) if layout is None else _drawn(table, layout, rule="─"))
         console.print()
         for note in table.notes:
             console.print(printable(note), style="yellow" if note.startswith("flag") else None)
@@ -76,9 +76,12 @@ def print_tables(*tables: Table, stream: TextIO | None = None) -> None:
 
 def as_text(table: Table) -> str:
     """Columns side by side, two spaces apart, headings underlined: for a pipe or a log."""
-    *wider, narrowest = (_plain(table, layout) for layout in _layouts(table))
-    drawn = next((text for text in wider if max(map(width, text.split("\n"))) <= _PAGE), narrowest)
-    parts = [printable(table.title), drawn if table.rows else "", "\n".join(map(printable, table.notes))]
+    *wider, narrowest = _layouts(table)
+    layout = next((layout for layout in wider if _width(table, layout) <= _PAGE), narrowest)
+    target = io.StringIO()
+    Console(file=target, width=_width(table, layout), color_system=None).print(_drawn(table, layout, rule="-"))
+    drawn = "\n".join(line.rstrip() for line in target.getvalue().splitlines()) if table.rows else ""
+    parts = [printable(table.title), drawn, "\n".join(map(printable, table.notes))]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -107,11 +110,12 @@ def as_csv(table: Table) -> str:
 def as_latex(table: Table) -> str:
     """A `tabular` with booktabs' rules."""
     sides = "".join("l" if column.left else "r" for column in table.columns)
-    lines = [[_escape(column.name) for column in table.columns]]
+    escapes = str.maketrans(_LATEX)
+    lines = [[column.name.translate(escapes) for column in table.columns]]
     for row in table.rows:
         cells = []
         for cell, column in zip(row, table.columns, strict=True):
-            text = _escape(cell_text(cell, column.format))
+            text = _cell_text(cell, column.format).translate(escapes)
             cells.append(f"\\textbf{{{text}}}" if isinstance(cell, Strong) else text)
         lines.append(cells)
     head, *body = (" & ".join(line) + r" \\" for line in lines)
@@ -124,26 +128,18 @@ def as_json(table: Table) -> dict[str, Any]:
     return {"title": table.title, "rows": jsonable(table.records()), "notes": list(table.notes)}
 
 
-def cell_text(value: Any, how: Format) -> str:
-    """One cell as it is printed; a dash where nothing is known."""
-    return " ".join(_cell(value, _FORMATTERS[how], named=how == "norm"))
-
-
-def width(text: str) -> int:
-    """Columns a text takes on a terminal; letters of East Asian scripts take two."""
-    return sum(
-        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-        for letter in text
-    )
-
-
 def printable(text: str) -> str:
     """Names without the control characters that could steer a terminal."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-def _cell(value: Any, show: Callable[[Any], str], *, named: bool = False) -> Lines:
-    """One cell: its figure, and below or after it the interval, if there is one; `named`: its text means something."""
+def _cell_text(value: Any, how: Format) -> str:
+    """One cell as it is printed; a dash where nothing is known."""
+    return " ".join(_cell(value, _FORMATTERS[how], named=how == "norm"))
+
+
+def _cell(value: Any, show: Callable[[Any], str], *, named: bool = False) -> tuple[str, ...]:
+    """The figure of a cell, and its interval if there is one; `named` is a column whose texts `show` spells out."""
     bare = _bare(value)
     middle = _middle(bare)
     if middle is None or (isinstance(middle, float) and math.isnan(middle)):
@@ -164,6 +160,10 @@ def _cell(value: Any, show: Callable[[Any], str], *, named: bool = False) -> Lin
     return (text, f"({ends})") if ends else (text,)
 
 
+def _bare(cell: Any) -> Any:
+    return cell.value if isinstance(cell, (Strong, Doubted)) else cell
+
+
 def _middle(bare: Any) -> Any:
     """The figure of a cell that also has an interval or a bracket."""
     if isinstance(bare, Interval):
@@ -171,14 +171,14 @@ def _middle(bare: Any) -> Any:
     return bare.value if isinstance(bare, BaselineAOI) else bare
 
 
-def _cells(table: Table, *, stacked: bool) -> list[list[Lines]]:
-    """Every cell as lines to be printed: an interval after its figure, or below it."""
+def _cells(table: Table, *, between: str = " ") -> list[Row]:
+    """Every cell as it is printed, with this between a figure and its interval."""
     columns = []
     for k, column in enumerate(table.columns):
-        formatter = _formatter(column, [row[k] for row in table.rows])
-        lines = [_cell(row[k], formatter, named=column.format == "norm") for row in table.rows]
-        columns.append([tuple(map(printable, cell if stacked else (" ".join(cell),))) for cell in lines])
-    return [list(row) for row in zip(*columns, strict=True)]
+        show = _formatter(column, [row[k] for row in table.rows])
+        cells = [_cell(row[k], show, named=column.format == "norm") for row in table.rows]
+        columns.append([between.join(map(printable, cell)) for cell in cells])
+    return list(zip(*columns, strict=True))
 
 
 def _formatter(column: Column, cells: Sequence[Any]) -> Callable[[Any], str]:
@@ -191,115 +191,88 @@ def _formatter(column: Column, cells: Sequence[Any]) -> Callable[[Any], str]:
 
 def _layouts(table: Table) -> Iterator[Layout]:
     """Headings and rows, ever narrower: on one line each, headings on two, intervals below their figures as well."""
-    rows = _cells(table, stacked=False)
-    yield [(printable(column.name),) for column in table.columns], rows
+    rows = _cells(table)
+    yield [printable(column.name) for column in table.columns], rows
     yield _folded(table, rows), rows
-    stacked = _cells(table, stacked=True)
+    stacked = _cells(table, between="\n")
     yield _folded(table, stacked), stacked
 
 
-def _folded(table: Table, rows: Rows) -> list[Lines]:
+def _folded(table: Table, rows: Sequence[Row]) -> Row:
     """The headings, on two lines where they are wider than what stands below."""
-    headings: list[Lines] = []
+    headings = []
     for k, column in enumerate(table.columns):
         name = printable(column.name)
-        widest = max((width(line) for row in rows for line in row[k]), default=0)
         spaces = [place for place, letter in enumerate(name) if letter == " "]
-        if len(name) <= max(widest, _SHORT) or not spaces:
-            headings.append((name,))
-            continue
-        split = min(spaces, key=lambda place: abs(len(name) - 1 - 2 * place))  # as even as can be
-        headings.append((name[:split], name[split + 1 :]))
+        if spaces and len(name) > max(_SHORT, *(_wide(row[k]) for row in rows), 0):
+            split = min(spaces, key=lambda place: abs(len(name) - 1 - 2 * place))
+            name = f"{name[:split]}\n{name[split + 1 :]}"  # as even as can be
+        headings.append(name)
     return headings
 
 
-def _plain(table: Table, layout: Layout) -> str:
+def _wide(text: str) -> int:
+    """Columns that the widest line of a cell takes."""
+    return max(map(cell_len, text.split("\n")))
+
+
+def _width(table: Table, layout: Layout, *, folded: int | None = None) -> int:
+    """Columns that a table takes, or the least it takes where names that may fold have only so many."""
     headings, rows = layout
-    widths = _widths(layout)
-    drawn = [*_block(headings, widths, table.columns), "  ".join("-" * wide for wide in widths)]
-    for row in rows:
-        drawn += _block(row, widths, table.columns)
-    return "\n".join(line.rstrip() for line in drawn)
+    widths = [max(map(_wide, cells)) for cells in zip(headings, *rows, strict=True)]
+    if folded is not None:
+        widths = [min(w, folded) if column.folds else w for w, column in zip(widths, table.columns, strict=True)]
+    return sum(widths) + 2 * (len(widths) - 1)
 
 
-def _block(cells: Sequence[Lines], widths: Sequence[int], columns: Sequence[Column]) -> list[str]:
-    """One row, as many lines high as its highest cell."""
-    lines = []
-    for k in range(max(len(cell) for cell in cells)):
-        texts = [cell[k] if k < len(cell) else "" for cell in cells]
-        spaces = [" " * (wide - width(text)) for text, wide in zip(texts, widths, strict=True)]
-        sides = zip(texts, spaces, columns, strict=True)
-        lines.append("  ".join(text + space if column.left else space + text for text, space, column in sides))
-    return lines
-
-
-def _rich(table: Table, layout: Layout) -> RichTable:
-    """The same for a terminal. Cells are text, never markup: names may hold square brackets."""
+def _drawn(table: Table, layout: Layout, *, rule: str) -> RichTable:
+    """Headings, a rule and the rows. Cells are text, never markup: names may hold square brackets."""
     headings, rows = layout
-    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for column, heading in zip(table.columns, headings, strict=True):
-        side: Literal["left", "right"] = "left" if column.left else "right"
-        drawn.add_column(Text("\n".join(heading)), justify=side, no_wrap=not column.folds, overflow="fold")
+    drawn = RichTable(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in table.columns:
+        drawn.add_column(
+            justify="left" if column.left else "right", no_wrap=not column.folds, overflow="fold", vertical="top"
+        )
+    drawn.add_row(*(Text(heading, style="bold") for heading in headings))
+    drawn.add_row(*(Rule(characters=rule, style="") for _ in headings))
     for cells, row in zip(table.rows, rows, strict=True):
         bold = ["bold" if isinstance(cell, Strong) else "" for cell in cells]
-        drawn.add_row(*(Text("\n".join(lines), style=style) for lines, style in zip(row, bold, strict=True)))
+        drawn.add_row(*(Text(text, style=style) for text, style in zip(row, bold, strict=True)))
     return drawn
-
-
-def _least_width(table: Table, layout: Layout) -> int:
-    """The columns of a terminal below which a figure would be cut short; names may be folded."""
-    widths = _widths(layout)
-    least = (min(wide, _FOLDED) if column.folds else wide for wide, column in zip(widths, table.columns, strict=True))
-    return sum(least) + 2 * (len(widths) - 1)
-
-
-def _widths(layout: Layout) -> list[int]:
-    headings, rows = layout
-    return [max(width(line) for row in (headings, *rows) for line in row[k]) for k in range(len(headings))]
 
 
 def _listing(table: Table) -> Text:
     """One figure a line, for narrow terminals, below the name of its row; a row without one goes on with the last."""
     names = [printable(column.name) for column in table.columns]
     title = next((k for k, column in enumerate(table.columns) if column.folds), 0)
-    longest = max(map(width, names))
+    longest = max(map(cell_len, names))
     lines = []
-    for row in _cells(table, stacked=False):
-        lines += ["", *row[title]] if row[title][0] else []
-        told = [(name, cell[0]) for k, (name, cell) in enumerate(zip(names, row, strict=True)) if k != title]
-        lines += [f"  {name}{' ' * (longest - width(name))}  {text}" for name, text in told if text]
+    for row in _cells(table):
+        lines += ["", row[title]] if row[title] else []
+        told = [(name, text) for k, (name, text) in enumerate(zip(names, row, strict=True)) if k != title]
+        lines += [f"  {name}{' ' * (longest - cell_len(name))}  {text}" for name, text in told if text]
     return Text("\n".join(lines))
 
 
 def _bold(cell: Any, how: Format) -> str:
-    text = cell_text(cell, how)
+    text = _cell_text(cell, how)
     if how == "code" and text != NONE:
         text = f"`{text}`"
     return f"**{text}**" if isinstance(cell, Strong) else text
 
 
-def _bare(cell: Any) -> Any:
-    return cell.value if isinstance(cell, (Strong, Doubted)) else cell
-
-
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Every part of a cell in a column of its own: the figure under the cell's name, the others behind it."""
     flat: dict[str, Any] = {}
     for name, cell in record.items():
         value = _bare(cell)
-        if isinstance(value, (Interval, BaselineAOI)):
-            flat |= {name: _middle(value), f"{name} low": value.low, f"{name} high": value.high}
-        elif isinstance(value, Spread):
-            flat |= {name: value.mean, f"{name} deviation": value.deviation}
-        elif isinstance(value, Share):
-            flat |= {name: value.count, f"{name} of": value.of}
-        elif isinstance(value, tuple):
+        if isinstance(value, tuple):
             flat |= {f"{name} low": value[0], f"{name} high": value[1]}
+        elif is_dataclass(value):
+            figure, *others = (field.name for field in fields(value) if field.name not in ("level", "flags"))
+            flat |= {name: getattr(value, figure), **{f"{name} {part}": getattr(value, part) for part in others}}
         else:
             flat[name] = value
         if isinstance(cell, Doubted):
             flat[f"{name} in doubt"] = 1
     return flat
-
-
-def _escape(text: str) -> str:
-    return re.sub(".", lambda letter: _LATEX.get(letter.group(), letter.group()), text)

@@ -25,6 +25,7 @@ COLOURS = (
 )  # fmt: skip
 DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2)))
 GREY, INK, MUTED, RED = "#b4bbc2", "#1b1f24", "#57606a", "#b3261e"
+_HIGH = 2.4  # inches of a panel
 _STYLE = {
     "font.size": 8,
     "axes.linewidth": 0.6,
@@ -41,7 +42,6 @@ _STYLE = {
     "legend.fontsize": 6,
     "pdf.fonttype": 42,  # letters stay letters: publishers ask for it
     "text.parse_math": False,  # a dollar in a model's name is a dollar
-    "savefig.dpi": 300,
 }
 
 
@@ -65,27 +65,23 @@ def styled() -> Any:
 
 def lines_of(models: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Model → colour and dashes, which it keeps in every panel; with many models a colour comes again, dashed anew."""
-    names = dict.fromkeys(models)
+    count = len(COLOURS)
     return {
-        model: {
-            "color": COLOURS[k % len(COLOURS)],
-            "linestyle": DASHES[(k + k // len(COLOURS)) % len(DASHES)],
-        }
-        for k, model in enumerate(names)
+        model: {"color": COLOURS[k % count], "linestyle": DASHES[(k + k // count) % len(DASHES)]}
+        for k, model in enumerate(dict.fromkeys(models))
     }
 
 
-def panels(count: int, *, wide: float, high: float, columns: int) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels, each so many inches wide and high, in rows of so many."""
+def panels(count: int, *, wide: float, columns: int = 4) -> Figure:
+    """A figure of so many panels, each so many inches wide, in rows of so many."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
 
     across = min(count, columns)
     rows = -(-count // across)
-    figure = Figure(figsize=(wide * across, high * rows), layout="constrained")
-    every_axes = list(figure.subplots(rows, across, squeeze=False).flat)
-    for axes in every_axes[count:]:
+    figure = Figure(figsize=(wide * across, _HIGH * rows), layout="constrained")
+    for axes in figure.subplots(rows, across, squeeze=False).flat[count:]:
         axes.remove()
-    return figure, every_axes[:count]
+    return figure
 
 
 def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
@@ -93,9 +89,9 @@ def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
     axes.plot([*curve.epsilons, 1e9], [*curve.accuracies, curve.accuracies[-1]], drawstyle="steps-post", **line)
 
 
-def curve_axes(axes: Axes, norm: str, far: float) -> None:
-    """Robust accuracy against ε, up to where it ends."""
-    axes.set_xlim(0, far or 1.0)
+def curve_axes(axes: Axes, norm: str, curves: Iterable[Curve], *, least: float = 0.0) -> None:
+    """Robust accuracy against ε, up to where all of these curves have fallen to 1 %, and at least so far."""
+    axes.set_xlim(0, max(least, *(curve.falls_to(0.01) for curve in curves)) or 1.0)
     axes.set_ylim(0, 1)
     axes.set_xlabel(f"ε in {SYMBOLS[norm]}")
     axes.set_ylabel("robust accuracy")
@@ -113,11 +109,13 @@ def common_legend(figure: Figure, *, columns: int, last: Collection[str] = ()) -
         figure.legend(lines, names, loc="outside lower center", ncols=min(columns, len(names)))
 
 
-def save(figure: Figure, folder: str | PathLike[str], name: str, formats: Sequence[str] = FORMATS) -> list[str]:
+def save(
+    figure: Figure, folder: str | PathLike[str], name: str, *, formats: Sequence[str] = FORMATS, dpi: int = 300
+) -> list[str]:
     """Write a figure in every format; returns the files."""
     written = []
     for kind in formats:
         content = BytesIO()
-        figure.savefig(content, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
+        figure.savefig(content, format=kind, dpi=dpi, metadata={"CreationDate": None} if kind == "pdf" else None)
         written.append(write_file(below(folder, f"{name}.{kind}"), content.getvalue()))
     return written

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.evaluation.summary import total_counts
-from advfrontier.report.numbers import percent, tier, whole
+from advfrontier.pool import tier_label
+from advfrontier.report.numbers import percent, whole
 from advfrontier.table import Column, Doubted, Table
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def summary_tables(summaries: Sequence[NormSummary]) -> list[Table]:
     for summary in summaries:
         title = (
             f"{summary.model} on {summary.data}, {whole(len(summary.samples))} samples, "
-            f"at most {tier(summary.tier)} queries per sample, seed {summary.seed}"
+            f"at most {tier_label(summary.tier)} queries per sample, seed {summary.seed}"
         )
         groups.setdefault(title, []).append(summary)
     return [_table(title, group) for title, group in groups.items()]
@@ -81,7 +82,7 @@ def _notes(summaries: Sequence[NormSummary]) -> tuple[str, ...]:
 
 
 def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
-    """Why there is none, each reason once, or how it was read where a record went further than the reference models."""
+    """Why there is no DOI, each reason once; and the tier it was read at, where that is not the record's own."""
     reasons: dict[str, list[str]] = {}
     for s in summaries:
         if s.no_standing:
@@ -89,5 +90,8 @@ def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
     lower = [(s.norm, s.standing.table.queries) for s in summaries if s.standing and s.standing.table.queries != s.tier]
     return [
         *(f"no DOI in {', '.join(norms)}: {reason}" for reason, norms in reasons.items()),
-        *(f"DOI and rank in {norm} after {tier(queries)} queries, as the reference models" for norm, queries in lower),
+        *(
+            f"DOI and rank in {norm} after {tier_label(queries)} queries, as the reference models"
+            for norm, queries in lower
+        ),
     ]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advfrontier.evaluation.summary import NormSummary
+    from advfrontier.frontier.comparison import Comparison
 
 
 def headline(summaries: Sequence[NormSummary]) -> str:
@@ -33,9 +34,8 @@ def headline(summaries: Sequence[NormSummary]) -> str:
 
 def details(summaries: Sequence[NormSummary]) -> list[str]:
     """The sentences after the headline: how far half of the samples are from an error, ranks, whether it settled."""
-    return [
-        sentence for sentence in (_medians(summaries), _ranks(summaries), settled(summaries), _unknown()) if sentence
-    ]
+    bound = "Every curve is an upper bound: a stronger attack could only lower it."
+    return [sentence for sentence in (_medians(summaries), _ranks(summaries), settled(summaries), bound) if sentence]
 
 
 def settled(summaries: Sequence[NormSummary]) -> str:
@@ -45,11 +45,12 @@ def settled(summaries: Sequence[NormSummary]) -> str:
     if not known:
         return ""
     if not falling:
-        most = max(s.convergence.last_drop for s in known)
+        most = _percent(max(s.convergence.last_drop for s in known))
         where = "" if len(summaries) == 1 else " in every norm"
         if len(known) < len(summaries):
             where = f" in {_listed([SYMBOLS[s.norm] for s in known])}"
-        return f"AUREC has settled{where}: the last quarter of the queries lowered it by {_at_most(most, len(known))}."
+        most = f"at most {most}" if len(known) > 1 else most
+        return f"AUREC has settled{where}: the last quarter of the queries lowered it by {most}."
     parts = _listed([f"{SYMBOLS[s.norm]} ({_percent(s.convergence.last_drop)})" for s in falling])
     return (
         f"AUREC was still falling over the last quarter of the queries in {parts}: more queries would lower "
@@ -88,6 +89,13 @@ def queries_text(summary: NormSummary) -> str:
     )
 
 
+def difference_text(comparison: Comparison) -> str:
+    """What the difference of two curves shows, for those who cannot see it."""
+    a, b = comparison.names
+    where = f"It changes sign {len(comparison.crossings)} times." if comparison.crossings else "It never changes sign."
+    return f"Robust accuracy of {a} less that of {b}, against ε. {where}"
+
+
 def _medians(summaries: Sequence[NormSummary]) -> str:
     known = [s for s in summaries if s.median != float("inf")]
     if not known:
@@ -105,14 +113,6 @@ def _ranks(summaries: Sequence[NormSummary]) -> str:
     doubt = any(where.row.bracketed for _, where in standing)
     brackets = " (in brackets: its distances cannot be trusted)" if doubt else ""
     return f"By DOI among the reference models of {dataset} it ranks {parts}{brackets}."
-
-
-def _unknown() -> str:
-    return "Every curve is an upper bound: a stronger attack could only lower it."
-
-
-def _at_most(share: float, count: int) -> str:
-    return f"{'at most ' if count > 1 else ''}{_percent(share)}"
 
 
 def _percent(share: float) -> str:
