@@ -170,6 +170,20 @@ def test_a_report_that_somebody_else_wrote_is_kept(problem, tmp_path, capsys):
     assert typed("report", tmp_path / "a", "--out", tmp_path / "other.html") == 0  # its own it may replace
 
 
+@pytest.mark.parametrize("kind", ["csv", "npz", "card", "parquet"])
+def test_a_table_that_somebody_else_wrote_is_kept(problem, tmp_path, kind, capsys):
+    evaluate(*problem, out=tmp_path / "a" / "L2", name="net", **OPTIONS)
+    target = tmp_path / "a" / f"L2.{'json' if kind == 'card' else kind}"
+    target.write_text("my own figures")
+    out = ("--out", tmp_path / "report.html")
+    assert typed("report", tmp_path / "a", "--export", kind, *out) == 2
+    assert "was not written by advfrontier" in capsys.readouterr().err
+    assert target.read_text() == "my own figures"
+    target.unlink()
+    assert typed("report", tmp_path / "a", "--export", kind, *out) == 0
+    assert typed("report", tmp_path / "a", "--export", kind, *out) == 0  # its own it may replace
+
+
 # Code
 
 

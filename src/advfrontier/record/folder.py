@@ -241,13 +241,20 @@ def check_writable(path: str | PathLike[str], mark: bytes = b"") -> None:
         raise FrontierError(f"{target} was not written by advfrontier: move it away, or name another file")
 
 
-def write_files(folder: str | PathLike[str], write: Callable[[Path], Iterable[Path]]) -> list[str]:
-    """Have files written to a folder of this machine, and put them into one that may be anywhere."""
+def write_files(
+    folder: str | PathLike[str], write: Callable[[Path], Iterable[Path]], *, mark: bytes = b""
+) -> list[str]:
+    """Have files written to a folder of this machine, and put them into one that may be anywhere.
+
+    With a `mark`, a file that is there already must hold it, as with `write_file`.
+    """
     target = open_folder(os.fspath(folder))
     written = []
     with TemporaryDirectory(prefix="advfrontier-") as aside:
         for path in write(Path(aside)):
             name = path.relative_to(aside).as_posix()
+            if isinstance(target, LocalFolder):
+                check_writable(target.path / name, mark)
             target.write(name, path.read_bytes())
             path.unlink()
             written.append(below(folder, name))
