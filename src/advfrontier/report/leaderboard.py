@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
 
 _OVERALL = "all"
-_LEGEND = "* the records asked about; (…) distances that cannot be trusted: the ranks of the others do not count them"
+_LEGEND = "* the records asked about; (…) distances that cannot be trusted, which do not count in the others' ranks"
 _CSV = (
     "norm", "model", "rank", "bracketed", "rank_low", "rank_high", "doi", "doi_low", "doi_high", "aurec", "E",
     "clean_accuracy", "median_distance", "queries", "samples", "flags",
