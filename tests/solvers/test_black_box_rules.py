@@ -2,12 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from solver_answers import answer_of
 from support.models import samples, tanh_mlp
 from support.runs import Bench, small
 
+from advfrontier.solvers import square_min
 from advfrontier.solvers.protocol import cosine
 from advfrontier.solvers.square_min import _image
 from advfrontier.solvers.windows import _windows, move, pour, tiles
@@ -189,6 +191,15 @@ def test_restarts_of_black_box_searches_draw_other_numbers_and_samples_keep_thei
         together = bench.unit(run)
         assert (together.state.point == alone.state.point).all(1).any()
         assert (bench.unit(f"{run}:restart1").state.point != together.state.point).any(1).all()
+
+
+def test_numbers_that_round_to_one_stay_inside_the_image(monkeypatch):
+    monkeypatch.setattr(square_min, "uniform", lambda _seed, ids, _stream, count: np.full((len(ids), count), 1 - 1e-12))
+    for norm in ("L1", "L2", "Linf"):
+        bench = small(norm)
+        unit = bench.finished("square_min", 100)
+        assert (unit.state.draws < 1).all()
+        assert unit.state.point.isfinite().all()
 
 
 def test_samples_that_are_not_images_are_one_row():
