@@ -265,7 +265,7 @@ def test_a_stop_where_the_unit_stands_spends_nothing():
 @EVERY_RUN
 def test_stored_distances_are_those_of_the_stored_points(norm, run):
     unit = complete(norm, run)
-    assert torch.equal(unit.trajectory[-1], unit.distances())
+    assert torch.equal(unit.trajectory[unit.queries // 10 - 1], unit.distances())
     kept = unit.best_distance < torch.inf
     delta = (unit.best_point.double() - unit.problem.inputs.double())[kept]
     again = torch.stack([measured(row, norm) for row in delta])

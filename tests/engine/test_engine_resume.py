@@ -3,7 +3,7 @@
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.runs import catalogue, complete, same, small
+from support.runs import catalogue, complete, length, same, small
 
 RUNS = pytest.mark.parametrize(("norm", "run"), catalogue("restart1", "target1"))
 
@@ -18,7 +18,7 @@ def test_stop_at_270_save_restore_and_go_on(norm, run, tmp_path):
     assert second.queries == 270
     assert torch.equal(second.trajectory[:27], whole.trajectory[:27])
     assert second.trajectory[27:].isinf().all()
-    bench.go(second, 1000)
+    bench.go(second, length(run))
     assert torch.equal(second.distances(), whole.distances())
     assert torch.equal(second.best_point, whole.best_point)
     assert torch.equal(second.trajectory, whole.trajectory)
