@@ -143,7 +143,8 @@ class Oracle(AbstractContextManager["Oracle"]):
         except (Exception, SystemExit) as error:
             raise FrontierError(
                 f"the model's backward pass failed ({_named(error)}): expected logits that can be differentiated with "
-                f"respect to the images{_advice(self.model)}; or ask for black-box runs only (square_min)"
+                f"respect to the images{_advice(self.model)}; or ask for black-box runs only (square_min, in L0 "
+                "sparse_min)"
             ) from error
         if gradient is None:
             raise FrontierError(_NO_GRADIENT)
@@ -155,7 +156,7 @@ class Oracle(AbstractContextManager["Oracle"]):
 
 _NO_GRADIENT = (
     "the model's logits have no gradient with respect to the images: gradient attacks cannot run; "
-    "remove torch.no_grad() or .detach() from the model, or ask for black-box runs only (square_min)"
+    "remove torch.no_grad() or .detach() from the model, or ask for black-box runs only (square_min, in L0 sparse_min)"
 )
 
 
