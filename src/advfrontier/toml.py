@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import reprlib
 import tomllib
 from pathlib import Path
@@ -64,6 +65,12 @@ def parse_toml(kind: type[AnyTable], content: str | bytes, name: str) -> AnyTabl
         first = error.errors(include_url=False)[0]
         mistake = _mistake(found, first["loc"], first["type"], first["msg"])
         raise FrontierError(f"{name}: {mistake}{'; ' if kind.hint else ''}{kind.hint}") from error
+
+
+def toml_text(value: str) -> str:
+    """A string as TOML writes it."""
+    # A JSON string is a TOML basic string but for one character, which TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def shown(value: Any) -> str:

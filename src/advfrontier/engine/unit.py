@@ -7,7 +7,7 @@ stopped at q queries is exactly the first q queries of the full run, and can be 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,25 +61,48 @@ class Unit:
         measured = self.problem.norm.distance(points, inputs)
         return torch.where(self.best_distance.to(host) < torch.inf, measured, torch.inf).cpu()
 
+    def parts(self) -> dict[str, Tensor]:
+        """All tensors that have one row per sample and change on the way."""
+        state = {f"state.{each.name}": getattr(self.state, each.name) for each in fields(self.state)}
+        return {name: getattr(self, name) for name in _KEPT} | state
+
+    def take(self, parts: Mapping[str, Tensor]) -> None:
+        """Take over copies of what `parts()` of an equal unit returned."""
+        self._set({name: parts[name].to(old, copy=True) for name, old in self.parts().items()})
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything needed to go on later, as a flat dictionary of tensors of its own."""
-        kept = {name: getattr(self, name) for name in _KEPT}
-        state = {f"state.{field.name}": getattr(self.state, field.name) for field in fields(self.state)}
-        return {name: tensor.detach().cpu().clone() for name, tensor in (kept | state).items()} | {
+        kept = self.parts() | {"trajectory": self.trajectory}
+        return {name: tensor.detach().cpu().clone() for name, tensor in kept.items()} | {
             "queries": torch.tensor(self.queries)
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `tensors()` of an equal unit returned."""
-        for name in _KEPT:
-            setattr(self, name, tensors[name].to(getattr(self, name), copy=True))
-        for field in fields(self.state):
-            old = getattr(self.state, field.name)
-            setattr(self.state, field.name, tensors[f"state.{field.name}"].to(old, copy=True))
+        self.take(tensors)
+        self.trajectory = tensors["trajectory"].to(self.trajectory, copy=True)
         self.queries = int(tensors["queries"])
 
+    def select(self, rows: Tensor, queries: int) -> Unit:
+        """Some samples of the unit, which have spent so many queries, as a unit of their own."""
+        own: dict[str, Any] = {name: tensor.index_select(0, rows) for name, tensor in self.parts().items()}
+        state = {name.removeprefix("state."): own.pop(name) for name in list(own) if name.startswith("state.")}
+        own["state"] = type(self.state)(**state)
+        own["clean_spread"] = self.clean_spread.index_select(0, rows)
+        own["trajectory"] = self.trajectory.new_full((len(self.trajectory), len(rows)), torch.inf)
+        return replace(self, problem=self.problem.select(rows), queries=queries, **own)
 
-_KEPT = ("best_point", "best_distance", "trajectory", "zero_gradients", "bad_gradients")
+    def put(self, rows: Tensor, selected: Unit) -> None:
+        """Take these samples back. Two parts of a state may be one tensor, so none is changed in place."""
+        own, back = self.parts(), selected.parts()
+        self._set({name: own[name].index_copy(0, rows, back[name]) for name in own})
+
+    def _set(self, parts: Mapping[str, Tensor]) -> None:
+        for name, tensor in parts.items():
+            setattr(self.state if name.startswith("state.") else self, name.removeprefix("state."), tensor)
+
+
+_KEPT = ("best_point", "best_distance", "zero_gradients", "bad_gradients")
 
 
 def start_unit(
@@ -149,24 +172,33 @@ def advance(
     for cost in sorted({unit.solver.facts.step_queries for unit in units}):  # black-box rows need no backward pass
         active = [pair for pair in zip(units, queries, strict=True) if pair[0].solver.facts.step_queries == cost]
         while active := [(unit, stop) for unit, stop in active if unit.queries < stop and unit.rows]:
-            _step(oracle, [unit for unit, _ in active], cost)
+            step(oracle, [unit for unit, _ in active], cost)
             if tick is not None:
                 tick(cost * sum(unit.rows for unit, _ in active))
 
 
-def _step(oracle: Oracle, units: list[Unit], cost: int) -> None:
-    """One step of all units: evaluate their points, keep what is better, take gradients, let the solvers move."""
+def step(oracle: Oracle, units: list[Unit], cost: int, places: Tensor | None = None) -> None:
+    """One step of all units: evaluate their points, keep what is better, take gradients, let the solvers move.
+
+    The rows of the batch are those of the units, one unit after the other, or stand where `places` says.
+    """
     first = units[0]
     points = first.state.point if len(units) == 1 else torch.cat([unit.state.point for unit in units])
+    if places is not None:
+        points = torch.empty_like(points).index_copy_(0, places, points)
     images = points.detach().view(-1, *first.problem.shape).requires_grad_(cost == 2)
     logits = oracle.logits(images)
     with torch.set_grad_enabled(cost == 2):
+        if places is not None:
+            logits = logits.index_select(0, places)
         rows = torch.split(logits, [unit.rows for unit in units])
         names = [unit.solver.loss(unit.queries // cost) or "margin" for unit in units]
         losses = [unit.problem.loss(name, z) for name, z, unit in zip(names, rows, units, strict=True)]
         together = losses[0] if len(units) == 1 else torch.cat(losses)
     if cost == 2:
         gradient = oracle.gradient(together, images).flatten(1)
+        if places is not None:
+            gradient = gradient.index_select(0, places)
         gradients = torch.split(gradient, [unit.rows for unit in units])
     else:
         gradients = tuple(points.new_empty(unit.rows, 0) for unit in units)
