@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from advfrontier.engine.oracle import Oracle
+    from advfrontier.solvers import Problem
 
 
 @dataclass
@@ -31,7 +32,7 @@ class RaceUnit:
     """A race on one shard: the runs that were begun, and what each has spent and found on every sample."""
 
     race: Race
-    labels: Tensor
+    problem: Problem  # of the first run: inputs, labels and shape are those of all
     begin: Callable[[str], Unit]  # sets a run up on the shard, which costs no query
     best_point: Tensor
     best_distance: Tensor  # float64, on the CPU
@@ -46,7 +47,7 @@ class RaceUnit:
     @property
     def rows(self) -> int:
         """Samples of the shard."""
-        return len(self.labels)
+        return len(self.problem.inputs)
 
     @property
     def spent(self) -> NDArray[np.int64]:
@@ -69,19 +70,23 @@ class RaceUnit:
         for place, unit in self.runs.items():
             kept |= {f"state.{place}.{name}": tensor for name, tensor in unit.parts().items()}
         copies = {name: tensor.detach().cpu().clone() for name, tensor in kept.items()}
-        return copies | {"queries": torch.tensor(self.queries)}
+        return copies | {"state.queries": torch.tensor(self.queries)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `tensors()` of an equal race returned."""
         for name in _KEPT:
-            setattr(self, name, tensors[name].to(getattr(self, name), copy=True))
+            own = getattr(self, name)
+            own[: len(tensors[name])] = tensors[name].to(own)  # plan and trajectory are as long as the race was then
         self.found = tensors["found"].numpy().copy()
-        self.queries = int(tensors["queries"])
-        for place in sorted({int(name.split(".")[1]) for name in tensors if name.startswith("state.")}):
-            first = f"state.{place}."
-            self.run(place).take(
-                {name.removeprefix(first): tensor for name, tensor in tensors.items() if name.startswith(first)}
-            )
+        self.queries = int(tensors["state.queries"])
+        states: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            place, _, part = name.removeprefix("state.").partition(".")
+            if place.isdecimal():
+                states.setdefault(int(place), {})[part] = tensor
+        self.runs = {}
+        for begun, parts in states.items():
+            self.run(begun).take(parts)
 
 
 @dataclass
@@ -102,7 +107,7 @@ def start_race(race: Race, begin: Callable[[str], Unit]) -> RaceUnit:
     n, problem = first.rows, first.problem
     return RaceUnit(
         race=race,
-        labels=problem.labels.cpu(),
+        problem=problem,
         begin=begin,
         best_point=problem.inputs.clone(),
         best_distance=torch.full((n,), torch.inf, dtype=torch.float64),

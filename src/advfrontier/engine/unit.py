@@ -24,11 +24,9 @@ from advfrontier.threat.norms import TINY
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from advfrontier.engine.clean import CleanPass
     from advfrontier.engine.oracle import Oracle
+    from advfrontier.engine.race import RaceUnit
     from advfrontier.pool import Run
     from advfrontier.threat.norms import Norm
 
@@ -80,7 +78,7 @@ class Unit:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `tensors()` of an equal unit returned."""
         self.take(tensors)
-        self.trajectory = tensors["trajectory"].to(self.trajectory, copy=True)
+        self.trajectory[: len(tensors["trajectory"])] = tensors["trajectory"]  # stored only as far as the unit had come
         self.queries = int(tensors["queries"])
 
     def select(self, rows: Tensor, queries: int) -> Unit:
@@ -109,12 +107,10 @@ def start_unit(
     oracle: Oracle,
     run: Run,
     images: Tensor,
-    labels: Tensor,
     clean: CleanPass,
     *,
     norm: Norm,
     seed: int,
-    ids: NDArray[np.uint64],
     solver: Solver | None = None,
     horizon: int = MAX_QUERIES,
 ) -> Unit:
@@ -126,17 +122,17 @@ def start_unit(
     targets = clean.targets[:, run.index - 1] if run.variant == "target" else None
     problem = Problem(
         inputs=x,
-        labels=oracle.labels(labels),
+        labels=oracle.labels(clean.labels),
         targets=targets.to(oracle.device) if targets is not None else None,
         norm=norm,
         steps=horizon // solver.facts.step_queries,
-        starts=norm.random_start(x, boundary, seed=run_seed, ids=ids) if restart else x,
-        margin=margin_to_go(clean.logits, labels.to(clean.logits.device).long(), targets).to(x),
+        starts=norm.random_start(x, boundary, seed=run_seed, ids=clean.ids) if restart else x,
+        margin=margin_to_go(clean.logits, clean.labels, targets).to(x),
         boundary=boundary,
         largest=norm.largest(x),
         shape=tuple(images.shape[1:]),
         seed=run_seed,
-        ids=ids,
+        ids=clean.ids,
     )
     return Unit(
         run=run,
@@ -261,14 +257,14 @@ def _inspect(unit: Unit, gradient: Tensor, needed: Tensor) -> tuple[Tensor, Tens
     return size, gradient
 
 
-def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
+def classify(oracle: Oracle, unit: Unit | RaceUnit, *, batch_size: int) -> Tensor:
     """The class of every kept point, seen again in other batches than it was found in; -1 where there is none.
 
     One forward pass per kept point, charged to verification.
     """
     oracle.purpose = "verification"
     classes = torch.full((unit.rows,), -1)
-    kept = (unit.best_distance < torch.inf).nonzero().squeeze(1)
+    kept = (unit.best_distance < torch.inf).nonzero().squeeze(1).to(unit.best_point.device)
     for rows in torch.split(kept, batch_size) if len(kept) else ():  # not every model takes an empty batch
         logits = oracle.logits(unit.best_point[rows].view(-1, *unit.problem.shape))
         classes[rows.cpu()] = logits.argmax(1).cpu()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE
+from advfrontier.pool import MAX_QUERIES, SLICE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +26,7 @@ class RaceOutcome:
 
     def at(self, budget: int) -> NDArray[np.float64]:
         """The distances after so many queries per sample."""
-        return self.distances[budget // SLICE - 1]
+        return np.asarray(self.distances[budget // SLICE - 1])
 
 
 def race(traces: Trajectories, policy: Race, budget: int | None = None) -> RaceOutcome:

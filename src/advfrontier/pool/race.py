@@ -62,11 +62,16 @@ class Race:
                     f"race {self.name} has {len(self.ratios.get(attack, ()))} ratios of {attack}: expected "
                     f"{MAX_QUERIES // SLICE - 1}, one after each slice of {SLICE} queries but the last"
                 )
-        if not 0 < self.total <= MAX_QUERIES * len(self.order) or self.total % CHECKPOINT:
+        if not 0 < self.total <= self.most or self.total % CHECKPOINT:
             raise FrontierError(
                 f"race {self.name} has {self.total} queries per sample: expected a multiple of {CHECKPOINT} up to "
-                f"{MAX_QUERIES * len(self.order)}, what its {len(self.order)} runs can spend"
+                f"{self.most}, what its {len(self.order)} runs can spend"
             )
+
+    @property
+    def most(self) -> int:
+        """Queries per sample that its runs can spend."""
+        return MAX_QUERIES * len(self.order)
 
     # What it shares with an ensemble
 
