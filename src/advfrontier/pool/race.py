@@ -33,7 +33,10 @@ RACE = "race"  # the name of the one unit that a race is on a shard
 SLICE = 100  # queries between two choices
 _FAR = 1e30  # counts as the distance of a run that has found nothing yet
 
+# Types of the file's values; lists are taken for tuples also where all else must be of its very type
 _Ratio = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+_Ratios = Annotated[tuple[_Ratio, ...], Field(strict=False)]
+_Names = Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)]
 
 
 @dataclass(frozen=True)
@@ -166,11 +169,11 @@ class RaceFile(TomlTable):
     name: str
     norm: str
     total: Annotated[int, Field(strict=True, gt=0, lt=2**31)]
-    order: Annotated[tuple[str, ...], Field(min_length=1, max_length=10_000)]
-    ratios: dict[str, tuple[_Ratio, ...]]
+    order: _Names
+    ratios: dict[str, _Ratios]
     first: Annotated[int, Field(strict=True, ge=1, lt=2**31)]
     share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-    flags: tuple[str, ...] = ()
+    flags: _Names = ()
 
     @classmethod
     def of(cls, race: Race) -> RaceFile:
