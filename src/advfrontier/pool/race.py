@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from advfrontier.errors import FrontierError
+from advfrontier.jsonable import jsonable
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
 from advfrontier.pool.ensemble import TIERS, tier_label
 from advfrontier.pool.runs import Run
@@ -31,12 +32,10 @@ if TYPE_CHECKING:
 
 RACE = "race"  # the name of the one unit that a race is on a shard
 SLICE = 100  # queries between two choices
+QUANTILES = 5  # of the distribution of how much nearer a run will end
 _FAR = 1e30  # counts as the distance of a run that has found nothing yet
 
-# Types of the file's values; lists are taken for tuples also where all else must be of its very type
 _Ratio = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-_Ratios = Annotated[tuple[_Ratio, ...], Field(strict=False)]
-_Names = Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)]
 
 
 @dataclass(frozen=True)
@@ -47,23 +46,22 @@ class Race:
     norm: str
     total: int  # queries per sample
     order: tuple[str, ...]  # runs in the order in which they are tried
-    ratios: Mapping[str, tuple[float, ...]]  # attack → d(1000)/d(q) to expect after 1, 2, … slices
+    ratios: Mapping[str, tuple[tuple[float, ...], ...]]  # attack → after 1, 2, … slices, quantiles of d(1000)/d(q)
     first: int  # runs that are tried before any is continued
     share: float  # of the queries, for trying further runs
     flags: tuple[str, ...] = ()  # in words: what to know before trusting it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
-        object.__setattr__(self, "order", tuple(self.order))
-        object.__setattr__(self, "ratios", {attack: tuple(values) for attack, values in self.ratios.items()})
-        attacks = {Run.parse(run).attack for run in self.order}
+        attacks = {Run.parse(run).attack: None for run in self.order}
         if not self.order or len(set(self.order)) < len(self.order):
             raise FrontierError(f"the order of race {self.name} is empty or names a run twice: expected each run once")
         for attack in attacks:
-            if len(self.ratios.get(attack, ())) != MAX_QUERIES // SLICE - 1:
+            lengths = [len(quantiles) for quantiles in self.ratios.get(attack, ())]
+            if lengths != [QUANTILES] * (MAX_QUERIES // SLICE - 1):
                 raise FrontierError(
-                    f"race {self.name} has {len(self.ratios.get(attack, ()))} ratios of {attack}: expected "
-                    f"{MAX_QUERIES // SLICE - 1}, one after each slice of {SLICE} queries but the last"
+                    f"race {self.name} has {lengths} ratios of {attack}: expected {QUANTILES} quantiles after each "
+                    f"slice of {SLICE} queries but the last"
                 )
         if not 0 < self.total <= self.most or self.total % CHECKPOINT:
             raise FrontierError(
@@ -112,9 +110,10 @@ class Race:
     # The policy
 
     @cached_property
-    def _expected(self) -> NDArray[np.float64]:
-        """(run, slices done) → the ratio to expect; 1 where nothing is left to spend."""
-        return np.array([(1.0, *self.ratios[Run.parse(run).attack], 1.0) for run in self.order])
+    def _falls(self) -> NDArray[np.float64]:
+        """(run, slices done, quantile) → log d(1000)/d(q); 0 where nothing is left to spend."""
+        end = ((1.0,) * QUANTILES,)
+        return np.log([(*end, *self.ratios[Run.parse(run).attack], *end) for run in self.order])
 
     def choose(self, spent: NDArray[np.int64], found: NDArray[np.float64]) -> NDArray[np.intp]:
         """The run, by its place in the order, that each sample goes on with.
@@ -123,15 +122,25 @@ class Race:
             spent: (sample, run) queries so far. Every sample has spent the same in all, and less than there is.
             found: (sample, run) the nearest distance of each run so far; inf where there is none.
         """
-        begun, going = spent > 0, (spent > 0) & (spent < MAX_QUERIES)
-        tried, total = begun.sum(1), spent.sum(1)
+        going = (spent > 0) & (spent < MAX_QUERIES)
+        tried, total = (spent > 0).sum(1), spent.sum(1)
         more = (tried - self.first) * SLICE < self.share * total
-        predicted = np.minimum(found, _FAR) * np.take_along_axis(self._expected, spent.T // SLICE, 1).T
-        nearest = np.where(going, predicted, np.inf).argmin(1)
         trying = (tried < len(self.order)) & ((tried < self.first) | more | ~going.any(1))
-        chosen = np.where(trying, tried, nearest)  # runs are tried in order: as many as were tried, that is the next
+        # Runs are tried in order: the next one's place is how many were tried.
+        chosen = np.where(trying, tried, self._most_promising(spent, found, going))
         cut = going & (spent % SLICE > 0)  # a slice that a smaller budget has cut is finished first
         return np.asarray(np.where(cut.any(1), cut.argmax(1), chosen), dtype=np.intp)
+
+    def _most_promising(
+        self, spent: NDArray[np.int64], found: NDArray[np.float64], going: NDArray[np.bool_]
+    ) -> NDArray[np.intp]:
+        """Of the runs under way, the one to gain most per query still to spend: by how much it is expected to beat the
+        nearest distance so far, on the logarithm. Where none is, the one that is expected to end nearest."""
+        distance = np.log(np.clip(found, 1 / _FAR, _FAR))
+        places = np.arange(len(self.order))
+        ends = distance[:, :, None] + self._falls[places, spent // SLICE]
+        gain = np.maximum(distance.min(1)[:, None, None] - ends, 0).mean(2) / np.maximum(MAX_QUERIES - spent, SLICE)
+        return np.where(going, gain - 1e-9 * np.median(ends, axis=2), -np.inf).argmax(1)
 
     # Its file
 
@@ -141,7 +150,9 @@ class Race:
         lines += [f"flags = [{', '.join(toml_text(flag) for flag in self.flags)}]"] if self.flags else []
         lines += [f"first = {self.first}", f"share = {self.share!r}", "order = ["]
         lines += [*(f"    {toml_text(run)}," for run in self.order), "]", "", "[ratios]"]
-        lines += [f"{toml_text(attack)} = [{', '.join(map(repr, ratios))}]" for attack, ratios in self.ratios.items()]
+        for attack, slices in self.ratios.items():
+            rows = ("    [" + ", ".join(f"{ratio:g}" for ratio in quantiles) + "]," for quantiles in slices)
+            lines += [f"{toml_text(attack)} = [", *rows, "]"]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -169,20 +180,22 @@ class RaceFile(TomlTable):
     name: str
     norm: str
     total: Annotated[int, Field(strict=True, gt=0, lt=2**31)]
-    order: _Names
-    ratios: dict[str, _Ratios]
+    order: Annotated[list[str], Field(max_length=10_000)]
+    ratios: dict[str, list[list[_Ratio]]]
     first: Annotated[int, Field(strict=True, ge=1, lt=2**31)]
     share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-    flags: _Names = ()
+    flags: list[str] = []
 
     @classmethod
     def of(cls, race: Race) -> RaceFile:
         """The stored form of a race."""
-        return cls(**{name: getattr(race, name) for name in cls.model_fields})
+        return cls.model_validate(jsonable({name: getattr(race, name) for name in cls.model_fields}))
 
     def race(self) -> Race:
         """The race."""
-        return Race(**{name: getattr(self, name) for name in type(self).model_fields})
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        ratios = {attack: tuple(map(tuple, slices)) for attack, slices in self.ratios.items()}
+        return Race(**values | {"order": tuple(self.order), "flags": tuple(self.flags), "ratios": ratios})
 
 
 def _named(name: str, total: int) -> str:
