@@ -63,9 +63,8 @@ def _ratios(runs: Sequence[str], tables: Sequence[NDArray[np.float64]]) -> dict[
     learned = {}
     for attack in dict.fromkeys(attacks):
         own = [k for k, name in enumerate(attacks) if name == attack]
-        falls = np.concatenate(
-            [(t[own, -1:] / t[own, :-1]).swapaxes(0, 1).reshape(t.shape[1] - 1, -1) for t in tables], 1
-        )
+        falls = np.concatenate([table[own, -1:] / table[own, :-1] for table in tables], axis=2)
+        falls = falls.swapaxes(0, 1).reshape(falls.shape[1], -1)
         slices = np.quantile(falls, quantiles, axis=1).T
         learned[attack] = tuple(tuple(float(f"{ratio:.4g}") for ratio in each) for each in slices)
     return learned

@@ -140,7 +140,7 @@ class Race:
         places = np.arange(len(self.order))
         ends = distance[:, :, None] + self._falls[places, spent // SLICE]
         gain = np.maximum(distance.min(1)[:, None, None] - ends, 0).mean(2) / np.maximum(MAX_QUERIES - spent, SLICE)
-        return np.where(going, gain - 1e-9 * np.median(ends, axis=2), -np.inf).argmax(1)
+        return np.asarray(np.where(going, gain - 1e-9 * np.median(ends, axis=2), -np.inf).argmax(1), dtype=np.intp)
 
     # Its file
 
@@ -184,7 +184,7 @@ class RaceFile(TomlTable):
     ratios: dict[str, list[list[_Ratio]]]
     first: Annotated[int, Field(strict=True, ge=1, lt=2**31)]
     share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-    flags: list[str] = []
+    flags: tuple[str, ...] | list[str] = ()
 
     @classmethod
     def of(cls, race: Race) -> RaceFile:
