@@ -6,10 +6,10 @@ from advfrontier.pool import QUANTILES, Race, Run
 from support.runs import runs_of
 
 
-def small_race(norm, *, black_box=False, total=2000, first=3, share=0.3, classes=10) -> Race:
+def small_race(norm, *, black_box=False, total=2000, first=3, share=0.3, family=0.5, classes=10) -> Race:
     runs = [str(run) for run in runs_of(norm, "restart1", "target1", classes=classes)]
     runs = [run for run in runs if black_box or not run.startswith(("square_min", "sparse_min"))]
-    return Race("race", norm, total, tuple(runs), constants(runs), first, share)
+    return Race("race", norm, total, tuple(runs), constants(runs), first, share, family)
 
 
 def constants(runs):

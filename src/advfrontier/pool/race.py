@@ -49,6 +49,7 @@ class Race:
     ratios: Mapping[str, tuple[tuple[float, ...], ...]]  # attack → after 1, 2, … slices, quantiles of d(1000)/d(q)
     first: int  # runs that are tried before any is continued
     share: float  # of the queries, for trying further runs
+    family: float  # of these runs, the share that is of the same attack as the sample's nearest run
     flags: tuple[str, ...] = ()  # in words: what to know before trusting it
 
     def __post_init__(self) -> None:
@@ -110,6 +111,11 @@ class Race:
     # The policy
 
     @cached_property
+    def _attacks(self) -> NDArray[np.intp]:
+        """(run,) → a number for its attack."""
+        return np.unique([Run.parse(run).attack for run in self.order], return_inverse=True)[1]
+
+    @cached_property
     def _falls(self) -> NDArray[np.float64]:
         """(run, slices done, quantile) → log d(1000)/d(q); 0 where nothing is left to spend."""
         end = ((1.0,) * QUANTILES,)
@@ -122,14 +128,26 @@ class Race:
             spent: (sample, run) queries so far. Every sample has spent the same in all, and less than there is.
             found: (sample, run) the nearest distance of each run so far; inf where there is none.
         """
-        going = (spent > 0) & (spent < MAX_QUERIES)
-        tried, total = (spent > 0).sum(1), spent.sum(1)
-        more = (tried - self.first) * SLICE < self.share * total
-        trying = (tried < len(self.order)) & ((tried < self.first) | more | ~going.any(1))
-        # Runs are tried in order: the next one's place is how many were tried.
-        chosen = np.where(trying, tried, self._most_promising(spent, found, going))
+        begun, going = spent > 0, (spent > 0) & (spent < MAX_QUERIES)
+        beyond = begun.sum(1) - self.first
+        trying = (beyond < 0) | (beyond * SLICE < self.share * spent.sum(1)) | ~going.any(1)
+        chosen = np.where(
+            trying & ~begun.all(1), self._next(begun, found, beyond), self._most_promising(spent, found, going)
+        )
         cut = going & (spent % SLICE > 0)  # a slice that a smaller budget has cut is finished first
         return np.asarray(np.where(cut.any(1), cut.argmax(1), chosen), dtype=np.intp)
+
+    def _next(
+        self, begun: NDArray[np.bool_], found: NDArray[np.float64], beyond: NDArray[np.int64]
+    ) -> NDArray[np.intp]:
+        """The run to try next: by turns the first left of the attack that is nearest so far, and the first of all.
+
+        Where one run of an attack is ahead, its other restarts and targets are worth more than the order knows.
+        """
+        own = ~begun & (self._attacks == self._attacks[found.argmin(1)][:, None])
+        turn = np.floor((beyond + 1) * self.family) > np.floor(beyond * self.family)
+        of_the_attack = turn & (beyond >= 0) & own.any(1)
+        return np.asarray(np.where(of_the_attack, own.argmax(1), (~begun).argmax(1)), dtype=np.intp)
 
     def _most_promising(
         self, spent: NDArray[np.int64], found: NDArray[np.float64], going: NDArray[np.bool_]
@@ -148,7 +166,7 @@ class Race:
         """Write as TOML."""
         lines = [f"name = {toml_text(self.name)}", f"norm = {toml_text(self.norm)}", f"total = {self.total}"]
         lines += [f"flags = [{', '.join(toml_text(flag) for flag in self.flags)}]"] if self.flags else []
-        lines += [f"first = {self.first}", f"share = {self.share!r}", "order = ["]
+        lines += [f"{key} = {getattr(self, key)!r}" for key in ("first", "share", "family")] + ["order = ["]
         lines += [*(f"    {toml_text(run)}," for run in self.order), "]", "", "[ratios]"]
         for attack, slices in self.ratios.items():
             rows = ("    [" + ", ".join(f"{ratio:g}" for ratio in quantiles) + "]," for quantiles in slices)
@@ -184,6 +202,7 @@ class RaceFile(TomlTable):
     ratios: dict[str, list[list[_Ratio]]]
     first: Annotated[int, Field(strict=True, ge=1, lt=2**31)]
     share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    family: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
     flags: tuple[str, ...] | list[str] = ()
 
     @classmethod
