@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -43,7 +45,7 @@ def traced(bench, runs):
 def test_a_race_is_what_the_traces_of_its_runs_say(net, norm):
     bench = Bench.of(*net, norm)
     race = small_race(norm, classes=4)
-    expected = read_off(traced(bench, race.order), race)
+    expected = read_off(traced(bench, race.runs), race)
     unit = raced(bench, race, race.total)
     assert np.array_equal(unit.trajectory[SLICE // 10 - 1 :: SLICE // 10].numpy(), expected.distances)
     assert np.array_equal(unit.plan.numpy(), expected.plan)
@@ -53,7 +55,7 @@ def test_a_race_is_what_the_traces_of_its_runs_say(net, norm):
 def test_with_black_box_runs_it_differs_by_rounding_at_most(net):
     bench = Bench.of(*net, "Linf")
     race = small_race("Linf", classes=4, black_box=True)
-    expected = read_off(traced(bench, race.order), race)
+    expected = read_off(traced(bench, race.runs), race)
     unit = raced(bench, race, race.total)
     found = unit.trajectory[SLICE // 10 - 1 :: SLICE // 10].numpy()
     assert np.median(np.abs(found[-1] / expected.distances[-1] - 1)) < 1e-3
@@ -99,11 +101,11 @@ def test_the_kept_points_are_at_the_distances_told(net):
 
 def test_a_run_that_is_finished_on_all_samples_is_forgotten(net):
     bench = Bench.of(*net, "L2")
-    race = small_race("L2", classes=4, total=2000, first=1, share=0.0)  # one run to its end, then the next
+    race = replace(small_race("L2", classes=4), order=(("fmn", 1000), ("ddn", 1000)), total=2000)
     unit = raced(bench, race, 1000)
     assert unit.runs == {}
-    advance = start_race(race, bench.unit)
-    advance.restore(unit.tensors())
+    again = start_race(race, bench.unit)
+    again.restore(unit.tensors())
     with bench.oracle:
-        advance_race(bench.oracle, advance, 2000)
-    assert torch.equal(advance.trajectory, raced(bench, race, 2000).trajectory)
+        advance_race(bench.oracle, again, 2000)
+    assert torch.equal(again.trajectory, raced(bench, race, 2000).trajectory)

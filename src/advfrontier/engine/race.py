@@ -37,7 +37,7 @@ class RaceUnit:
     best_point: Tensor
     best_distance: Tensor  # float64, on the CPU
     trajectory: Tensor  # (checkpoints, n) float64: best distance after 10, 20, … queries of the whole race
-    plan: Tensor  # (slices, n): the place in the race's order of the run that each slice went to; -1 before
+    plan: Tensor  # (slices, n): the place among the race's runs of the one that each slice went to; -1 before
     found: NDArray[np.float64]  # (n, run): the nearest distance of each run
     zero_gradients: Tensor
     bad_gradients: Tensor
@@ -61,7 +61,7 @@ class RaceUnit:
     def run(self, place: int) -> Unit:
         """A run of the order, begun if it was not yet."""
         if place not in self.runs:
-            self.runs[place] = self.begin(self.race.order[place])
+            self.runs[place] = self.begin(self.race.runs[place])
         return self.runs[place]
 
     def tensors(self) -> dict[str, Tensor]:
@@ -103,7 +103,7 @@ _KEPT = ("best_point", "best_distance", "trajectory", "plan", "zero_gradients", 
 
 def start_race(race: Race, begin: Callable[[str], Unit]) -> RaceUnit:
     """Set a race up on a shard; `begin` sets one run of it up. No queries are spent."""
-    first = begin(race.order[0])
+    first = begin(race.runs[0])
     n, problem = first.rows, first.problem
     return RaceUnit(
         race=race,
@@ -113,7 +113,7 @@ def start_race(race: Race, begin: Callable[[str], Unit]) -> RaceUnit:
         best_distance=torch.full((n,), torch.inf, dtype=torch.float64),
         trajectory=torch.full((race.total // CHECKPOINT, n), torch.inf, dtype=torch.float64),
         plan=torch.full((-(-race.total // SLICE), n), -1, dtype=torch.int16),
-        found=np.full((n, len(race.order)), np.inf),
+        found=np.full((n, len(race.runs)), np.inf),
         zero_gradients=first.zero_gradients.clone(),
         bad_gradients=first.bad_gradients.clone(),
         runs={0: first},

@@ -35,11 +35,11 @@ def race(traces: Trajectories, policy: Race, budget: int | None = None) -> RaceO
     Samples that are misclassified anyway are found at distance 0 by every run, and take part like all others.
     """
     budget = policy.total if budget is None else budget
-    if budget % SLICE or not 0 < budget <= MAX_QUERIES * len(policy.order):
+    if budget % SLICE or not 0 < budget <= MAX_QUERIES * len(policy.runs):
         raise FrontierError(f"cannot read a race off traces after {budget} queries: expected a multiple of {SLICE}")
     if traces.queries[-1] < MAX_QUERIES or (np.diff(traces.queries) > SLICE).any():
         raise FrontierError(f"these traces end at {traces.queries[-1]} queries: expected all {MAX_QUERIES}")
-    chosen = traces.select(runs=policy.order).thin(range(SLICE, MAX_QUERIES + 1, SLICE)).distances
+    chosen = traces.select(runs=policy.runs).thin(range(SLICE, MAX_QUERIES + 1, SLICE)).distances
     return simulate(chosen, policy, budget // SLICE)
 
 

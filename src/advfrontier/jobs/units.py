@@ -101,7 +101,7 @@ class UnitJob(Job[UnitTask]):
     @property
     def runs(self) -> tuple[str, ...]:
         """The runs that take part."""
-        return tuple(self.wanted) if self.race is None else self.race.order
+        return tuple(self.wanted) if self.race is None else self.race.runs
 
     def changes(self, record: Record) -> Mapping[str, Any]:
         """Which runs the record is to hold, and with which solvers."""

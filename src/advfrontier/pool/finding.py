@@ -13,7 +13,7 @@ from advfrontier.pool.race import Race
 from advfrontier.toml import has_key
 
 _FAMILIES = ("race", "greedy", "paper")  # each has tiers of its own: race-4k, greedy-12k, …
-_DEFAULT = "paper"  # what `4k` or a number of queries means
+_DEFAULT = "race"  # what `4k` or a number of queries means
 
 
 def find_ensemble(ensemble: Ensemble | Race | str | int, norm: str, classes: int) -> Ensemble | Race:

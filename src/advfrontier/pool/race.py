@@ -1,9 +1,10 @@
-"""Races: which run each sample goes on with, from what has been found on that sample so far.
+"""Races: every sample spends the same number of queries, but on its own choice of runs.
 
-An ensemble gives every sample the same runs. A race gives every sample the same number of queries, but lets them go to
-the runs that will end nearest: slices of 100 queries either try the next run of a learned order, or continue the run
-whose final distance is predicted to be the smallest. The choice is a pure function of what has been seen, so a race
-stopped anywhere can be extended without repeating a query, and every smaller budget is a prefix of a larger one.
+A race is an order of moves, like an ensemble's but longer than any budget. Each sample walks along it and leaves out
+the moves that cannot help there: a run that, even if it ends as much nearer as such runs hardly ever do, will not beat
+what was found already; and a run not begun yet whose attack is as far behind. The queries saved take the sample further
+along the order. The choice is a pure function of what has been seen, so a race stopped anywhere can be extended without
+repeating a query, and every smaller budget is a prefix of a larger one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import numpy as np
 from pydantic import Field
 
 from advfrontier.errors import FrontierError
-from advfrontier.jsonable import jsonable
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
 from advfrontier.pool.ensemble import TIERS, tier_label
 from advfrontier.pool.runs import Run
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 RACE = "race"  # the name of the one unit that a race is on a shard
 SLICE = 100  # queries between two choices
-QUANTILES = 5  # of the distribution of how much nearer a run will end
 _FAR = 1e30  # counts as the distance of a run that has found nothing yet
 
 _Ratio = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
@@ -40,40 +39,47 @@ _Ratio = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Race:
-    """A policy: which runs are tried in which order, how much is tried, and how runs are expected to end."""
+    """An order of moves, and how much nearer each attack may still end: what a sample needs to choose its runs."""
 
     name: str
     norm: str
     total: int  # queries per sample
-    order: tuple[str, ...]  # runs in the order in which they are tried
-    ratios: Mapping[str, tuple[tuple[float, ...], ...]]  # attack → after 1, 2, … slices, quantiles of d(1000)/d(q)
-    first: int  # runs that are tried before any is continued
-    share: float  # of the queries, for trying further runs
-    family: float  # of these runs, the share that is of the same attack as the sample's nearest run
+    order: tuple[tuple[str, int], ...]  # moves: a run, and the queries it is raised to
+    hopes: Mapping[str, tuple[float, ...]]  # attack → after 0, 1, … slices, the least d(1000)/d(q) to reckon with
     flags: tuple[str, ...] = ()  # in words: what to know before trusting it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
-        attacks = {Run.parse(run).attack: None for run in self.order}
-        if not self.order or len(set(self.order)) < len(self.order):
-            raise FrontierError(f"the order of race {self.name} is empty or names a run twice: expected each run once")
-        for attack in attacks:
-            lengths = [len(quantiles) for quantiles in self.ratios.get(attack, ())]
-            if lengths != [QUANTILES] * (MAX_QUERIES // SLICE - 1):
+        reached: dict[str, int] = {}
+        for run, queries in self.order:
+            if queries % SLICE or not reached.get(run, 0) < queries <= MAX_QUERIES:
                 raise FrontierError(
-                    f"race {self.name} has {lengths} ratios of {attack}: expected {QUANTILES} quantiles after each "
-                    f"slice of {SLICE} queries but the last"
+                    f"race {self.name} raises {run} from {reached.get(run, 0)} to {queries} queries: expected a rise "
+                    f"to a multiple of {SLICE}, {MAX_QUERIES} at most"
+                )
+            reached[run] = queries
+        for run in reached:
+            attack, expected = Run.parse(run).attack, MAX_QUERIES // SLICE
+            if (known := len(self.hopes.get(attack, ()))) != expected:
+                raise FrontierError(
+                    f"race {self.name} has {known} hopes of {attack}: expected {expected}, one before each slice of "
+                    f"{SLICE} queries"
                 )
         if not 0 < self.total <= self.most or self.total % CHECKPOINT:
             raise FrontierError(
                 f"race {self.name} has {self.total} queries per sample: expected a multiple of {CHECKPOINT} up to "
-                f"{self.most}, what its {len(self.order)} runs can spend"
+                f"{self.most}, what its {len(self.runs)} runs can spend"
             )
+
+    @cached_property
+    def runs(self) -> tuple[str, ...]:
+        """The runs that may take part, in the order in which they are first tried."""
+        return tuple(dict.fromkeys(run for run, _ in self.order))
 
     @property
     def most(self) -> int:
         """Queries per sample that its runs can spend."""
-        return MAX_QUERIES * len(self.order)
+        return MAX_QUERIES * len(self.runs)
 
     # What it shares with an ensemble
 
@@ -81,11 +87,6 @@ class Race:
     def queries(self) -> dict[str, int]:
         """The one unit that a race is, with its queries per sample."""
         return {RACE: self.total}
-
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """The runs that may take part."""
-        return self.order
 
     @property
     def tiers(self) -> tuple[int, ...]:
@@ -99,13 +100,14 @@ class Race:
 
     def for_classes(self, classes: int) -> Race:
         """Without the targets that a model with so few classes does not have: their queries go to the other runs."""
-        kept = tuple(run for run in self.order if Run.parse(run).variant != "target" or Run.parse(run).index < classes)
-        total = min(self.total, MAX_QUERIES * len(kept))
-        return self if kept == self.order else replace(self, order=kept, total=total)
+        kept = tuple(move for move in self.order if not _beyond(Run.parse(move[0]), classes))
+        if kept == self.order:
+            return self
+        return replace(self, order=kept, total=min(self.total, MAX_QUERIES * len({run for run, _ in kept})))
 
     def check(self, *, classes: int = TARGETS + 1) -> None:
         """Refuse runs that do not exist in this norm."""
-        for run in self.order:
+        for run in self.runs:
             check_run(Run.parse(run), self.norm, classes)
 
     # The policy
@@ -113,52 +115,51 @@ class Race:
     @cached_property
     def _attacks(self) -> NDArray[np.intp]:
         """(run,) → a number for its attack."""
-        return np.unique([Run.parse(run).attack for run in self.order], return_inverse=True)[1]
+        return np.unique([Run.parse(run).attack for run in self.runs], return_inverse=True)[1]
 
     @cached_property
-    def _falls(self) -> NDArray[np.float64]:
-        """(run, slices done, quantile) → log d(1000)/d(q); 0 where nothing is left to spend."""
-        end = ((1.0,) * QUANTILES,)
-        return np.log([(*end, *self.ratios[Run.parse(run).attack], *end) for run in self.order])
+    def _hopes(self) -> NDArray[np.float64]:
+        """(run, slices done) → the least d(1000)/d(q) to reckon with; 1 where nothing is left to spend."""
+        return np.array([(*self.hopes[Run.parse(run).attack], 1.0) for run in self.runs])
+
+    @cached_property
+    def _slices(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """The order cut into slices: the run of each, and the queries it has spent before."""
+        place, reached = {run: k for k, run in enumerate(self.runs)}, dict.fromkeys(self.runs, 0)
+        runs, before = [], []
+        for run, queries in self.order:
+            for spent in range(reached[run], queries, SLICE):
+                runs.append(place[run])
+                before.append(spent)
+            reached[run] = queries
+        return np.array(runs, dtype=np.intp), np.array(before, dtype=np.int64)
 
     def choose(self, spent: NDArray[np.int64], found: NDArray[np.float64]) -> NDArray[np.intp]:
-        """The run, by its place in the order, that each sample goes on with.
+        """The run, by its place among `runs`, that each sample goes on with.
 
         Args:
             spent: (sample, run) queries so far. Every sample has spent the same in all, and less than there is.
             found: (sample, run) the nearest distance of each run so far; inf where there is none.
         """
-        begun, going = spent > 0, (spent > 0) & (spent < MAX_QUERIES)
-        beyond = begun.sum(1) - self.first
-        trying = (beyond < 0) | (beyond * SLICE < self.share * spent.sum(1)) | ~going.any(1)
-        chosen = np.where(
-            trying & ~begun.all(1), self._next(begun, found, beyond), self._most_promising(spent, found, going)
-        )
-        cut = going & (spent % SLICE > 0)  # a slice that a smaller budget has cut is finished first
+        begun, left = spent > 0, spent < MAX_QUERIES
+        may_end = self._may_end(spent, found)
+        hopeful = left & (may_end < found.min(1)[:, None])
+        runs, before = self._slices
+        next_up = hopeful[:, runs] & (spent[:, runs] == before)
+        # Where nothing on the order is left, or nothing has hope, the run that may end nearest goes on.
+        nearest = np.where(left, may_end, np.inf).argmin(1)
+        chosen = np.where(next_up.any(1), runs[next_up.argmax(1)], nearest)
+        cut = begun & (spent % SLICE > 0)  # a slice that a smaller budget has cut is finished first
         return np.asarray(np.where(cut.any(1), cut.argmax(1), chosen), dtype=np.intp)
 
-    def _next(
-        self, begun: NDArray[np.bool_], found: NDArray[np.float64], beyond: NDArray[np.int64]
-    ) -> NDArray[np.intp]:
-        """The run to try next: by turns the first left of the attack that is nearest so far, and the first of all.
-
-        Where one run of an attack is ahead, its other restarts and targets are worth more than the order knows.
-        """
-        own = ~begun & (self._attacks == self._attacks[found.argmin(1)][:, None])
-        turn = np.floor((beyond + 1) * self.family) > np.floor(beyond * self.family)
-        of_the_attack = turn & (beyond >= 0) & own.any(1)
-        return np.asarray(np.where(of_the_attack, own.argmax(1), (~begun).argmax(1)), dtype=np.intp)
-
-    def _most_promising(
-        self, spent: NDArray[np.int64], found: NDArray[np.float64], going: NDArray[np.bool_]
-    ) -> NDArray[np.intp]:
-        """Of the runs under way, the one to gain most per query still to spend: by how much it is expected to beat the
-        nearest distance so far, on the logarithm. Where none is, the one that is expected to end nearest."""
-        distance = np.log(np.clip(found, 1 / _FAR, _FAR))
-        places = np.arange(len(self.order))
-        ends = distance[:, :, None] + self._falls[places, spent // SLICE]
-        gain = np.maximum(distance.min(1)[:, None, None] - ends, 0).mean(2) / np.maximum(MAX_QUERIES - spent, SLICE)
-        return np.asarray(np.where(going, gain - 1e-9 * np.median(ends, axis=2), -np.inf).argmax(1), dtype=np.intp)
+    def _may_end(self, spent: NDArray[np.int64], found: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How near each run may come: one not begun is judged by the nearest of its attack, or may come anywhere."""
+        known = np.where(spent > 0, np.minimum(found, _FAR), np.inf)
+        for attack in np.unique(self._attacks):
+            own = np.flatnonzero(self._attacks == attack)
+            tried = known[:, own].min(1)
+            known[:, own] = np.where(spent[:, own] > 0, known[:, own], np.where(tried < np.inf, tried, 0.0)[:, None])
+        return known * self._hopes[np.arange(len(self.runs)), spent // SLICE]
 
     # Its file
 
@@ -166,11 +167,9 @@ class Race:
         """Write as TOML."""
         lines = [f"name = {toml_text(self.name)}", f"norm = {toml_text(self.norm)}", f"total = {self.total}"]
         lines += [f"flags = [{', '.join(toml_text(flag) for flag in self.flags)}]"] if self.flags else []
-        lines += [f"{key} = {getattr(self, key)!r}" for key in ("first", "share", "family")] + ["order = ["]
-        lines += [*(f"    {toml_text(run)}," for run in self.order), "]", "", "[ratios]"]
-        for attack, slices in self.ratios.items():
-            rows = ("    [" + ", ".join(f"{ratio:g}" for ratio in quantiles) + "]," for quantiles in slices)
-            lines += [f"{toml_text(attack)} = [", *rows, "]"]
+        moves = (f"    {{ run = {toml_text(run)}, queries = {queries} }}," for run, queries in self.order)
+        lines += ["order = [", *moves, "]", "", "[hopes]"]
+        lines += [f"{toml_text(attack)} = [{', '.join(map(repr, hopes))}]" for attack, hopes in self.hopes.items()]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -190,6 +189,13 @@ class Race:
         return race
 
 
+class _Raise(TomlTable):
+    """A move in a file."""
+
+    run: str
+    queries: Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES)]
+
+
 class RaceFile(TomlTable):
     """A race as files and records hold it."""
 
@@ -198,26 +204,34 @@ class RaceFile(TomlTable):
     name: str
     norm: str
     total: Annotated[int, Field(strict=True, gt=0, lt=2**31)]
-    order: Annotated[list[str], Field(max_length=10_000)]
-    ratios: dict[str, list[list[_Ratio]]]
-    first: Annotated[int, Field(strict=True, ge=1, lt=2**31)]
-    share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-    family: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    order: Annotated[list[_Raise], Field(min_length=1, max_length=100_000)]
+    hopes: dict[str, list[_Ratio]]
     flags: tuple[str, ...] | list[str] = ()
 
     @classmethod
     def of(cls, race: Race) -> RaceFile:
         """The stored form of a race."""
-        return cls.model_validate(jsonable({name: getattr(race, name) for name in cls.model_fields}))
+        return cls(
+            name=race.name,
+            norm=race.norm,
+            total=race.total,
+            order=[_Raise(run=run, queries=queries) for run, queries in race.order],
+            hopes={attack: list(hopes) for attack, hopes in race.hopes.items()},
+            flags=list(race.flags),
+        )
 
     def race(self) -> Race:
         """The race."""
-        values = {name: getattr(self, name) for name in type(self).model_fields}
-        ratios = {attack: tuple(map(tuple, slices)) for attack, slices in self.ratios.items()}
-        return Race(**values | {"order": tuple(self.order), "flags": tuple(self.flags), "ratios": ratios})
+        order = tuple((move.run, move.queries) for move in self.order)
+        hopes = {attack: tuple(values) for attack, values in self.hopes.items()}
+        return Race(self.name, self.norm, self.total, order, hopes, tuple(self.flags))
 
 
 def _named(name: str, total: int) -> str:
     """`race-12k` at 4000 queries is `race-4k`."""
     stem, _, tier = name.rpartition("-")
     return f"{stem if stem and tier[:1].isdigit() else name}-{tier_label(total)}"
+
+
+def _beyond(run: Run, classes: int) -> bool:
+    return run.variant == "target" and run.index >= classes

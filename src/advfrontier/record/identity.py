@@ -85,7 +85,7 @@ def solver_words(solver: Solver) -> str:
 
 def policy_words(race: Race) -> str:
     """What decides the choices of a race, whatever its budget."""
-    return digest(repr((race.order, sorted(race.ratios.items()), race.first, race.share, race.family)).encode())
+    return digest(repr((race.order, sorted(race.hopes.items()))).encode())
 
 
 def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[str, str]:
