@@ -47,8 +47,8 @@ def _tier(name: str | int, norm: str) -> Ensemble | Race:
         raise FrontierError(f"{name} is no ensemble: expected a tier such as 4k, or one of {', '.join(_FAMILIES)}-4k")
     whole = _whole(family or _DEFAULT, norm)
     budget = tier_queries(tier)
-    if budget > whole.total:
-        raise FrontierError(f"{budget} queries are more than the largest tier: expected at most {whole.total}")
+    if budget > max(whole.total, whole.tiers[-1]):  # an allocation may have had no use for all of its tier
+        raise FrontierError(f"{budget} queries are more than the largest tier: expected at most {whole.tiers[-1]}")
     found = whole.at(budget)
     if found.total == 0:
         raise FrontierError(f"{name} queries are too few to run anything: expected at least 10")
