@@ -1,4 +1,4 @@
-"""Make the shipped reference distances: every embedded model, four norms, the largest tier, 200 samples.
+"""Make the shipped reference distances: every embedded model, four norms, the largest tier, 100 samples.
 
     python scripts/zoo_reference.py build/reference            # all, resumable
     python scripts/zoo_reference.py build/reference F3 F7      # these models only
@@ -23,7 +23,7 @@ from advfrontier.sources import load_data
 from advfrontier.threat.names import NORMS
 from advfrontier.zoo import MODELS
 
-SAMPLES = 200
+SAMPLES = 100
 WORKERS = 2
 
 
@@ -35,7 +35,7 @@ def main() -> None:
         for norm in NORMS:
             done = evaluate(
                 f"zoo:{name}", samples, norm=norm, ensemble="12k", out=folder / name / norm, name=name,
-                machine=Machine(workers=WORKERS, threads=1), progress=True,
+                batch_size=SAMPLES // WORKERS, machine=Machine(workers=WORKERS, threads=1), progress=True,
             )  # fmt: skip
             print(f"{name} {norm}: AUREC {done.aurec().value:.4g}, flags {list(done.flags)}", flush=True)
     for norm in NORMS:
