@@ -110,7 +110,7 @@ class Header(_Frozen):
     runs: dict[str, Queries] = {}  # run → the most queries it was asked for
     ensemble: EnsembleFile | None = None  # what an evaluation is working towards
     finished: EnsembleFile | None = None  # the last one that was complete
-    radii: tuple[float, ...] = ()  # of a baseline
+    radii: tuple[float, ...] = ()  # of a baseline; of an evaluation, where its accuracy is to be read
     keep_state: bool = True
     flags: tuple[Flag, ...] = ()  # of the model, when the record was begun
     counts: dict[str, NonNegativeInt] = {}  # passes through the model that no unit counts
