@@ -47,7 +47,7 @@ def parse_radii(text: str, norm: str | None = None) -> tuple[Radius, ...]:
 def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
     """The radii usually quoted for data of this name; none where there is no custom."""
     name = data.lower().replace("-", "").replace("_", "")
-    if name.startswith("fashionmnist"):
+    if "fashionmnist" in name:
         from advfrontier.zoo import REFERENCE_RADII  # noqa: PLC0415  # the zoo imports torch models
 
         return tuple((f"{size:g}", size) for size in REFERENCE_RADII[norm])

@@ -197,11 +197,6 @@ def below(folder: str | PathLike[str], *names: str) -> str:
     return (text if text.endswith("/") else f"{text}/") + "/".join(names) if names else text
 
 
-def norm_folder(out: str | PathLike[str], norm: str) -> str:
-    """The folder of a record: `out/NORM`, so that norms lie side by side; or `out` itself if it ends so already."""
-    return str(out) if PurePosixPath(str(out)).name == norm else below(out, norm)
-
-
 def folder_name(name: str) -> str:
     """A folder for a model of this name, `zoo+F3` for `zoo:F3`; other names have others, and none is `.` or `..`.
 

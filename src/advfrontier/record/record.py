@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import fields
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,7 +19,7 @@ from advfrontier.engine import CleanPass
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.pool import Run
-from advfrontier.record.folder import below, norm_folder, open_folder
+from advfrontier.record.folder import below, open_folder
 from advfrontier.record.header import FILE, Header
 from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
 from advfrontier.record.images import FOLDER as IMAGES
@@ -280,6 +281,13 @@ class Record:
     def write_file(self, name: str, tensors: Mapping[str, Tensor], words: Mapping[str, str], belongs: str) -> None:
         """Write a tensor file with its mark."""
         self.folder.write(name, pack(tensors, {**words, "belongs": belongs}))
+
+
+def norm_folder(out: str | PathLike[str], norm: str) -> str:
+    """The folder of a record: `out/NORM`, so that norms lie side by side; `out` itself if it ends so or is a record."""
+    place = open_folder(out)
+    own = PurePosixPath(place.place).name == norm or place.read(FILE) is not None
+    return str(out) if own else below(out, norm)
 
 
 def check_empty(place: str | PathLike[str], *, but_for: Collection[str] = ()) -> Folder:
