@@ -36,9 +36,6 @@ Radii = Annotated[
     str | None,
     Parameter(name=RADII, help="Where robust accuracy is read: 4/255,8/255, or by norm L2=0.5,Linf=8/255."),
 ]
-Published = Annotated[
-    bool, Parameter(help="The solvers as their papers have them, without the departures that docs/solvers.md lists.")
-]
 Export = Annotated[str | None, Parameter(help="Write a table beside every record as well: csv, parquet, npz, or card.")]
 Json = Annotated[bool, Parameter(help="Print figures as JSON and nothing else.")]
 Device = Annotated[
@@ -98,11 +95,12 @@ class Machine(Workers):
 
     @property
     def found(self) -> str:
-        """The device by name, if it is there."""
-        return str(find_device(self.device))
+        """The device by name."""
+        return str(find_device("auto")) if self.device == "auto" else self.device
 
     def machine(self, *, keep_state: bool = True) -> WorkMachine:
         """The machine that does the work."""
+        find_device(self.found)
         workers, threads = self.resolved()
         return WorkMachine(self.found, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state)
 
@@ -159,7 +157,8 @@ class Attacks:
     "Some runs only, with commas: fmn,alma:target1."
     pool: str | None = None
     "All runs of a pool: paper, extended (with attacks beyond it), or black-box (those that use no gradient)."
-    published: Published = False
+    published: bool = False
+    "The solvers as their papers have them, without the departures that docs/solvers.md lists."
 
     def chosen(self) -> str | None:
         """The runs or the pool, if any was named."""

@@ -55,7 +55,7 @@ def trace_command(
     if not models:
         raise FrontierError("no model to trace: expected at least one, such as zoo:F3")
     samples = data.load(*models)
-    where, asked = machine.machine(), attacks.chosen()
+    asked, where = attacks.chosen(), machine.machine()
     done = {}
     for model in models:
         for each in norms(norm):
@@ -64,7 +64,7 @@ def trace_command(
                 model,
                 samples,
                 norm=each,
-                runs=attacks.runs.split(",") if attacks.runs else asked,
+                runs=[run.strip() for run in attacks.runs.split(",")] if attacks.runs else asked,
                 queries=queries,
                 seed=seed,
                 solvers=attacks.solvers,
