@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from advfrontier import trace
+from advfrontier import register, trace
 from advfrontier.pool import SolverFacts
-from advfrontier.pool.plugins import register
 from advfrontier.solvers import Answer, Problem
 
 
@@ -57,7 +56,7 @@ if __name__ == "__main__":
     images = torch.rand(20, 1, 8, 8)
     labels = model(images).argmax(1)
 
-    solvers = register(Newton)
-    traces = trace(model, images, labels, norm="L2", runs=["newton", "newton:target1", "ddn"], solvers=solvers)
+    register(Newton)
+    traces = trace(model, images, labels, norm="L2", runs=["newton", "newton:target1", "ddn"])
     for run, distances in zip(traces.runs, traces.at(1000), strict=True):
         print(f"{run:16s} median distance {np.median(distances):.4f}")

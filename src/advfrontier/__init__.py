@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from advfrontier.execution import Machine
     from advfrontier.frontier.allocation import allocate
     from advfrontier.pool.ensemble import Ensemble
+    from advfrontier.pool.plugins import register
 
 __version__ = "0.1.0"
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "compare",
     "evaluate",
     "rank",
+    "register",
     "trace",
 ]
 
@@ -41,6 +43,7 @@ _HOMES = {
     "compare": "advfrontier.evaluation.compare",
     "evaluate": "advfrontier.evaluation.evaluate",
     "rank": "advfrontier.evaluation.rank",
+    "register": "advfrontier.pool.plugins",
     "trace": "advfrontier.evaluation.trace",
 }
 

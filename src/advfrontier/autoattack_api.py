@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from advfrontier.engine import Oracle
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.flags import Flag, Kind, doubts
-from advfrontier.pool import MAX_QUERIES, Ensemble, check_run, pool
 from advfrontier.record import below
 from advfrontier.record.record import check_empty
 
@@ -52,7 +52,7 @@ class AutoAttack:
         verbose: bool = True,  # noqa: FBT001, FBT002
         attacks_to_run: list[str] | None = None,
         version: str = "standard",
-        device: str = "cpu",
+        device: str | torch.device | None = None,
         log_path: str | None = None,
     ) -> None:
         if version not in VERSIONS or attacks_to_run:
@@ -84,7 +84,7 @@ class AutoAttack:
         points, labels = _within(self.eps, found, found.distances, found.adversarials, found.predictions)
         robust, cost = found.distances > self.eps, f"{found.ensemble.total} queries per sample"
         if {flag.kind for flag in found.flags} & _FAILED:
-            other = self._evaluate(_black_box(found.norm), "black-box", x_orig, y_orig, bs, state_path)
+            other = self._evaluate("black-box", "black-box", x_orig, y_orig, bs, state_path)
             self.black_box = other
             nearer = _within(self.eps, other, other.distances, other.adversarials, other.predictions)
             more = torch.from_numpy(robust & (other.distances <= self.eps))
@@ -115,13 +115,13 @@ class AutoAttack:
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
         """The share of images that are classified correctly."""
         right = 0
-        with torch.no_grad():
+        with torch.no_grad(), Oracle(self.model, device=self.device) as oracle:
             for x, y in zip(torch.split(x_orig, bs), torch.split(y_orig, bs), strict=True):
-                right += int((self.model(x.to(self.device)).argmax(1).cpu() == y.cpu()).sum())
+                right += int((oracle.logits(oracle.images(x)).argmax(1) == oracle.labels(y)).sum())
         return right / len(x_orig)
 
     def _evaluate(  # noqa: PLR0917  # as the method above has them
-        self, ensemble: Ensemble | str, part: str, x: Tensor, y: Tensor, batch_size: int, state_path: str | None
+        self, ensemble: str, part: str, x: Tensor, y: Tensor, batch_size: int, state_path: str | None
     ) -> Evaluation:
         return evaluate(
             self.model,
@@ -132,7 +132,7 @@ class AutoAttack:
             seed=self.seed,
             out=None if state_path is None else below(state_path, part),
             batch_size=batch_size,
-            machine=str(self.device),
+            machine=self.device,
             progress=self.verbose,
         )
 
@@ -187,12 +187,6 @@ class ByRun(Mapping[str, Any]):
                     return points, classes
             self._reading = self._found.by_run()
         return self._found.originals, self._found.clean_logits.argmax(1)  # nothing was left to attack
-
-
-def _black_box(norm: str) -> Ensemble:
-    """All runs of a norm that use no gradient, to their end."""
-    runs = [run for run in pool(norm, name="extended") if check_run(run, norm).step_queries == 1]
-    return Ensemble.of("black-box", norm, {str(run): MAX_QUERIES for run in runs})
 
 
 def _within(

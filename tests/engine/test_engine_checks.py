@@ -21,15 +21,16 @@ LABELS = torch.tensor([0, 1, 2, 3, 0, 1])
     [
         (IMAGES.numpy(), LABELS, "must be tensors: found ndarray, Tensor"),
         (IMAGES, LABELS.tolist(), "must be tensors: found Tensor, list"),
-        ((IMAGES * 255).to(torch.uint8), LABELS, "torch.uint8.*divide 8-bit images by 255"),
+        ((IMAGES * 255).to(torch.uint8), LABELS, r"torch.uint8.*type images / 255"),
         (IMAGES.flatten(), LABELS, r"shape \(96,\).*samples, channels, height, width"),
         (IMAGES[:0], LABELS[:0], r"shape \(0, 1, 4, 4\)"),
         (IMAGES, LABELS[:5], r"6 images but labels of shape \(5,\).*one label per image"),
         (IMAGES, nn.functional.one_hot(LABELS), r"labels of shape \(6, 4\)"),
         (IMAGES, LABELS.float(), "labels are torch.float32.*integers"),
         (IMAGES, LABELS > 1, "labels are torch.bool"),
-        (IMAGES * 255, LABELS, r"to 25\d.*expected \[0, 1\]; divide by 255"),
-        (IMAGES * 3 - 1.5, LABELS, "range from -1.*normalisation inside the model"),
+        (IMAGES * 255, LABELS, r"to 25\d.*expected \[0, 1\]; if they are 8-bit, divide by 255"),
+        (IMAGES * 3 - 1.5, LABELS, r"range from -1.*normalisation inside the model.*Normalised\(model, mean, std\)"),
+        (IMAGES * 3.2 - 0.4, LABELS, r"range from -0.*to 2\.\d+: expected \[0, 1\]; if they are normalised"),
         (
             IMAGES - 2e-6 * (IMAGES.min() == IMAGES) - IMAGES.min(),
             LABELS,
@@ -85,11 +86,16 @@ def sound(x):
         (lambda x: sound(x)[:, :1], r"returned \(6, 1\) for 6 images"),
         (lambda x: sound(x)[:3], r"returned \(3, 4\) for 6 images"),
         (lambda x: sound(x)[..., None], r"returned \(6, 4, 1\) for 6 images"),
-        (lambda x: (sound(x), x), "returned tuple for 6 images"),
+        (lambda x: (sound(x), x), r"returned tuple of 2: .*hand over lambda images: model\(images\)\[0\]"),
+        (
+            lambda x: {"a": sound(x), "b": x},
+            r"returned dict of a, b: .*hand over lambda images: model\(images\)\['KEY'\]",
+        ),
+        (lambda _: "logits", "returned str: .*hand over a function of images"),
         (lambda x: sound(x) / 0, "not finite on clean images"),
         (lambda x: sound(x).index_fill(0, torch.tensor([4]), torch.nan), "not finite on clean images"),
         (lambda x: sound(x)[:, :3], "labels range from 0 to 3, but the model has 3 classes: 0 to 2"),
-        (lambda x: sound(x).detach(), r"no gradient.*detach.*square_min"),
+        (lambda x: sound(x).detach(), r"no gradient.*detach.*--pool black-box"),
         (lambda x: x.flatten(1) @ torch.ones(3, 4), r"cannot take images of shape \(6, 1, 4, 4\) \(RuntimeError: mat1"),
     ],
 )
@@ -177,7 +183,7 @@ def outside(images):
 def test_black_box_runs_need_no_gradient():
     images = torch.rand(5, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     labels = outside(images).argmax(1)
-    with pytest.raises(FrontierError, match=r"no gradient with respect to the images.*square_min"):
+    with pytest.raises(FrontierError, match=r"no gradient with respect to the images.*--pool black-box"):
         trace(outside, images, labels, norm="Linf", runs=["square_min", "fmn"], queries=10)
     traces = trace(outside, images, labels, norm="Linf", runs=["square_min", "square_min:restart2"], queries=200)
     assert np.isfinite(traces.distances[:, -1]).all()

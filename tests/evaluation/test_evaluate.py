@@ -90,7 +90,7 @@ def test_a_prefix_of_the_budget_is_what_a_smaller_budget_finds(problem, evaluati
 def test_extending_equals_running_at_once_and_repeats_no_query(problem, tmp_path):
     model, images, labels = problem
     watch = Watch.on(model)
-    short = evaluate(model, images, labels, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a")
+    short = evaluate(model, images, labels, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2")
     first = watch.total
     short = short.extend(LARGER)
     spent = short.counts
@@ -99,7 +99,7 @@ def test_extending_equals_running_at_once_and_repeats_no_query(problem, tmp_path
     assert watch.total - first == 10 * (LARGER.total - SMALL.total) + spent["verification"] - 90
     long = evaluate(model, images, labels, norm="L2", ensemble=LARGER, batch_size=4)
     same(short, long)
-    same(Evaluation.load(tmp_path / "a"), long)
+    same(Evaluation.load(tmp_path / "a" / "L2"), long)
     assert short.ensemble == LARGER
 
 
@@ -108,7 +108,7 @@ def test_the_three_tiers_extended_equal_the_largest_at_once(norm, tmp_path):
     model = conv_net((1, 4, 4), classes=10, seed=2)
     images, labels = samples(model, 2, (1, 4, 4), seed=2)
     watch = Watch.on(model)
-    grown = evaluate(model, images, labels, norm=norm, ensemble="4k", out=tmp_path / "a")
+    grown = evaluate(model, images, labels, norm=norm, ensemble="4k", out=tmp_path / "a" / "L2")
     grown = grown.extend("8k").extend("12k")
     others = sum(grown.counts[key] for key in ("checks", "setup", "verification"))
     assert watch.total - others == 2 * 12_000
@@ -128,7 +128,7 @@ def test_fewer_classes_have_fewer_targets_and_the_total_says_so(tmp_path):
 
 
 def test_without_states_extension_replays_to_the_same_result(problem, tmp_path):
-    short = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a",
+    short = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2",
                      machine=Machine(keep_state=False))  # fmt: skip
     for unit, queries in short.record.units().items():
         assert not [name for name in short.record.read_unit(unit, queries).tensors if name.startswith("state.")]
@@ -139,7 +139,7 @@ def test_without_states_extension_replays_to_the_same_result(problem, tmp_path):
 
 def test_the_same_call_again_spends_nothing_but_a_look_at_the_model(problem, tmp_path):
     model, images, labels = problem
-    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": tmp_path / "a"}
+    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": tmp_path / "a" / "L2"}
     one = evaluate(model, images, labels, **options)
     watch = Watch.on(model)
     two = evaluate(model, images, labels, **options)
@@ -151,9 +151,9 @@ def test_the_same_call_again_spends_nothing_but_a_look_at_the_model(problem, tmp
 def test_more_samples_after_the_same_first_ones_are_added(problem, tmp_path):
     model, images, labels = problem
     options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
-    evaluate(model, images[:8], labels[:8], out=tmp_path / "a", **options)
+    evaluate(model, images[:8], labels[:8], out=tmp_path / "a" / "L2", **options)
     watch = Watch.on(model)
-    grown = evaluate(model, images, labels, out=tmp_path / "a", **options)
+    grown = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options)
     # The three new ones, and beside their attack a look at the 8 old, their clean pass, and verification.
     assert watch.total == 3 * SMALL.total + 8 + 6 + 3 * len(SMALL.runs)
     same(grown, evaluate(model, images, labels, **options))
@@ -169,7 +169,7 @@ def test_two_workers_give_the_same_bits(problem, tmp_path, evaluation):
     )
     _, images, labels = problem
     options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "machine": Machine(threads=1, workers=2)}
-    parallel = evaluate(f"{script}:net", images, labels, out=tmp_path / "a", **options)
+    parallel = evaluate(f"{script}:net", images, labels, out=tmp_path / "a" / "L2", **options)
     same(parallel, evaluation)
     assert parallel.counts == {**evaluation.counts, "checks": evaluation.counts["checks"] + 2 * 11}  # one per worker
 
@@ -200,9 +200,12 @@ def test_a_folder_that_is_removed_and_used_again_starts_afresh(problem, tmp_path
     model, images, labels = problem
     other = conv_net(SHAPE, classes=10, seed=6)
     options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
-    evaluate(other, 1 - images, other(1 - images).argmax(1), out=tmp_path / "a", **options).adversarials  # noqa: B018
-    shutil.rmtree(tmp_path / "a")
-    same(evaluate(model, images, labels, out=tmp_path / "a", **options), evaluate(model, images, labels, **options))
+    evaluate(other, 1 - images, other(1 - images).argmax(1), out=tmp_path / "a" / "L2", **options).adversarials  # noqa: B018
+    shutil.rmtree(tmp_path / "a" / "L2")
+    same(
+        evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options),
+        evaluate(model, images, labels, **options),
+    )
 
 
 def test_an_ensemble_that_does_not_go_further_is_refused(problem, evaluation):
@@ -223,20 +226,20 @@ def test_a_record_can_be_saved_loaded_and_extended_with_the_model(problem, evalu
 
 
 def test_a_damaged_unit_is_named_and_computed_again(problem, evaluation, tmp_path):
-    evaluation.save(tmp_path / "a")
-    victim = next((tmp_path / "a" / "units" / "ddn").iterdir())
+    evaluation.save(tmp_path / "a" / "L2")
+    victim = next((tmp_path / "a" / "L2" / "units" / "ddn").iterdir())
     victim.write_bytes(victim.read_bytes()[:-9])
     with pytest.raises(FrontierError, match=rf"lacks ddn on samples.*units/ddn/{victim.name.replace('+', '.')}"):
-        Evaluation.load(tmp_path / "a").distances  # noqa: B018
+        Evaluation.load(tmp_path / "a" / "L2").distances  # noqa: B018
     assert victim.exists()  # who only reads removes nothing
-    again = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a")
+    again = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2")
     same(again, evaluation)
-    same(Evaluation.load(tmp_path / "a"), evaluation)
+    same(Evaluation.load(tmp_path / "a" / "L2"), evaluation)
 
 
 def test_a_unit_damaged_under_the_hands_of_an_evaluation_is_done_again(problem, tmp_path):
-    held = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a")
-    victim = next((tmp_path / "a" / "units" / "fmn").iterdir())
+    held = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2")
+    victim = next((tmp_path / "a" / "L2" / "units" / "fmn").iterdir())
     content = bytearray(victim.read_bytes())
     content[-20] ^= 1
     victim.write_bytes(content)
@@ -244,10 +247,10 @@ def test_a_unit_damaged_under_the_hands_of_an_evaluation_is_done_again(problem, 
 
 
 def test_an_unfinished_record_says_how_far_it_is(problem, tmp_path):
-    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": tmp_path / "a"}
+    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": tmp_path / "a" / "L2"}
     with pytest.raises(FrontierError, match=r"1 of 15 units failed.*MemoryError: no room for this one"):
         evaluate(*problem, machine=failing(lambda k, _: k == 3), **options)
-    half = Evaluation.load(tmp_path / "a")
+    half = Evaluation.load(tmp_path / "a" / "L2")
     assert not half.finished
     for figure in ("distances", "winners", "adversarials", "predictions", "trajectories", "counts", "queries", "flags"):
         with pytest.raises(FrontierError, match=r"small \(500 queries per sample\) is not finished: 14 of 15 units"):
@@ -308,7 +311,10 @@ def test_any_budget_works(problem):
     ("asked", "message"),
     [
         ("13k", "13000 queries are more than the largest tier: expected at most 12000"),
-        ("many", "'many' is not a budget"),
+        ("many", "many: no such ensemble or run: expected a budget such as 4k or 6500, a pool"),
+        ("4x", "'4x' is not a budget"),
+        (["fmn", "ddn"], "ddn does not run in Linf"),
+        ("square_min@5", "5 queries are too few to run anything"),
         ("nowhere.toml", "no ensemble file nowhere.toml"),
         ("paper-5k", "unknown ensemble 'paper-5k'"),
         (SMALL, "ensemble small is for L2, the evaluation in Linf"),
@@ -317,6 +323,18 @@ def test_any_budget_works(problem):
 def test_ensembles_that_are_refused(asked, message):
     with pytest.raises(FrontierError, match=message):
         find_ensemble(asked, "Linf", 10)
+
+
+def test_runs_take_turns_so_that_a_smaller_budget_is_shared_and_contained():
+    whole = find_ensemble(["fmn", "ddn"], "L2", 10)
+    assert (whole.name, whole.queries) == ("runs", {"fmn": 1000, "ddn": 1000})
+    small, larger = find_ensemble("fmn,ddn@300", "L2", 10), find_ensemble("fmn,ddn@500", "L2", 10)
+    assert (small.queries, larger.queries) == ({"fmn": 200, "ddn": 100}, {"fmn": 300, "ddn": 200})
+    assert larger.contains(small)
+    assert set(find_ensemble("black-box", "L0", 10).queries) == {
+        "sparse_min",
+        *(f"sparse_min:restart{k}" for k in range(1, 6)),
+    }
 
 
 def test_an_ensemble_file(tmp_path):
@@ -403,8 +421,8 @@ def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):
 
     model, images, _ = problem
     images = (images * 255).round() / 255
-    done = evaluate(model, images, model(images).argmax(1), norm="L2", ensemble=20, out=tmp_path / "a")
-    stored = load_file(tmp_path / "a" / "images" / "00000+011.safetensors")["images"]
+    done = evaluate(model, images, model(images).argmax(1), norm="L2", ensemble=20, out=tmp_path / "a" / "L2")
+    stored = load_file(tmp_path / "a" / "L2" / "images" / "00000+011.safetensors")["images"]
     assert stored.dtype == torch.uint8
     assert torch.equal(done.originals, images)
 
@@ -417,7 +435,9 @@ def test_a_budget_that_runs_nothing_is_refused_before_anything_is_written(proble
 
 def test_a_folder_of_norms_says_which_it_holds(problem, tmp_path):
     done = evaluate(*problem, norm="L2", ensemble=100, out=tmp_path / "L2", name="mine")
-    with pytest.raises(FrontierError, match=r"holds no evaluation: it holds L2: open .*/L2"):
+    assert (Evaluation.load(tmp_path).distances == done.distances).all()
+    evaluate(*problem, norm="Linf", ensemble=100, out=tmp_path, name="mine")
+    with pytest.raises(FrontierError, match=r"holds several norms \(L2, Linf\): open one, such as .*/L2"):
         Evaluation.load(tmp_path)
     assert repr(done) == f"<Evaluation of mine in L2, {len(done.samples)} samples, 100 queries>"
     with pytest.raises(FrontierError, match="2 radii at once: expected one"):

@@ -34,7 +34,7 @@ def marks(place):
 
 def test_a_record_tells_what_memory_tells(problem, tmp_path):
     model, images, labels = problem
-    record = traced(tmp_path / "a", model, images, labels)
+    record = traced(tmp_path / "a" / "L2", model, images, labels)
     memory = trace(model, images, labels, norm="L2", runs=RUNS, queries=60, batch_size=4)
     assert record.runs == memory.runs
     assert record.samples == memory.samples
@@ -42,7 +42,7 @@ def test_a_record_tells_what_memory_tells(problem, tmp_path):
     assert record.distances.tobytes() == memory.distances.tobytes()
     assert record.counts == memory.counts
     assert record.flags == memory.flags
-    again = load_traces(str(tmp_path / "a"), runs=RUNS)
+    again = load_traces(str(tmp_path / "a" / "L2"), runs=RUNS)
     assert (again.distances == record.distances).all()
     assert allocate([again], budgets=(60, 120), levels=(20, 40, 60))[1].total <= 120
 
@@ -51,12 +51,12 @@ def test_a_record_tells_what_memory_tells(problem, tmp_path):
 def test_where_nothing_is_classified_correctly_all_distances_are_zero(problem, tmp_path, queries):
     model, images, _ = problem
     wrong = (model(images).argmax(1) + 1) % 10
-    record = traced(tmp_path / "a", model, images, wrong, queries=queries)
+    record = traced(tmp_path / "a" / "L2", model, images, wrong, queries=queries)
     memory = trace(model, images, wrong, norm="L2", runs=RUNS, queries=queries, batch_size=4)
     assert record.runs == memory.runs
     assert record.distances.shape == memory.distances.shape
     assert not record.distances.any()
-    assert (load_traces(str(tmp_path / "a")).distances == memory.distances).all()
+    assert (load_traces(str(tmp_path / "a" / "L2")).distances == memory.distances).all()
 
 
 def test_a_model_without_gradients_can_be_traced_by_black_box_runs_alone(problem, tmp_path):
@@ -68,16 +68,16 @@ def test_a_model_without_gradients_can_be_traced_by_black_box_runs_alone(problem
             return model(x.detach())
 
     options = {"norm": "Linf", "runs": ["square_min"], "queries": 20}
-    record = traced(tmp_path / "a", closed, images, labels, **options)
+    record = traced(tmp_path / "a" / "L2", closed, images, labels, **options)
     memory = trace(closed, images, labels, batch_size=4, **options)
     assert record.distances.tobytes() == memory.distances.tobytes()
     assert record.counts == memory.counts
-    grown = traced(tmp_path / "a", closed, images, labels, **options | {"queries": 40})
+    grown = traced(tmp_path / "a" / "L2", closed, images, labels, **options | {"queries": 40})
     assert (grown.distances[:, :2] == record.distances).all()
     with pytest.raises(FrontierError, match="begun for black-box runs alone"):
-        traced(tmp_path / "a", closed, images, labels, **options | {"runs": ["fmn"]})
+        traced(tmp_path / "a" / "L2", closed, images, labels, **options | {"runs": ["fmn"]})
     with pytest.raises(FrontierError, match="no gradient with respect to the images"):
-        traced(tmp_path / "b", closed, images, labels, **options | {"runs": ["square_min", "fmn"]})
+        traced(tmp_path / "b" / "L2", closed, images, labels, **options | {"runs": ["square_min", "fmn"]})
 
 
 def test_runs_that_are_not_finished_are_named(problem, tmp_path):
@@ -85,67 +85,67 @@ def test_runs_that_are_not_finished_are_named(problem, tmp_path):
         return task.parts[0].unit.run == "ddn" and task.parts[0].unit.first == 8
 
     with pytest.raises(FrontierError, match="1 of 12 units failed"):
-        traced(tmp_path / "a", *problem, machine=failing(wrong))
-    assert load_traces(str(tmp_path / "a")).runs == ("fmn", "fmn:restart1", "alma:target1")
+        traced(tmp_path / "a" / "L2", *problem, machine=failing(wrong))
+    assert load_traces(str(tmp_path / "a" / "L2")).runs == ("fmn", "fmn:restart1", "alma:target1")
     with pytest.raises(FrontierError, match=r"not finished in .*a: ddn \(3 runs are\)"):
-        load_traces(str(tmp_path / "a"), runs=["fmn", "ddn"])
+        load_traces(str(tmp_path / "a" / "L2"), runs=["fmn", "ddn"])
 
 
 def test_traces_keep_no_points_and_no_state(problem, tmp_path):
-    traced(tmp_path / "a", *problem)
-    record = Record.find(tmp_path / "a")
+    traced(tmp_path / "a" / "L2", *problem)
+    record = Record.find(tmp_path / "a" / "L2")
     for unit, queries in record.units().items():
         names = set(record.read_unit(unit, queries).tensors)
         assert "trajectory" in names
         assert not {name for name in names if name.startswith("state.")} | (names & {"best_point"})
-    assert not (tmp_path / "a" / "images").exists()
+    assert not (tmp_path / "a" / "L2" / "images").exists()
 
 
 def test_another_solver_runs_its_own_units_and_no_others(problem, tmp_path):
     model, images, labels = problem
-    before = traced(tmp_path / "a", model, images, labels)
-    files = marks(tmp_path / "a")
+    before = traced(tmp_path / "a" / "L2", model, images, labels)
+    files = marks(tmp_path / "a" / "L2")
     watch = Watch.on(model)
-    after = traced(tmp_path / "a", model, images, labels, runs=[*RUNS, "pdgd"])
+    after = traced(tmp_path / "a" / "L2", model, images, labels, runs=[*RUNS, "pdgd"])
     assert watch.total == 11 + 10 * 60 + after.counts["verification"] - before.counts["verification"]
-    assert {path: mark for path, mark in marks(tmp_path / "a").items() if path in files} == files
-    assert len(marks(tmp_path / "a")) == len(files) + 3
+    assert {path: mark for path, mark in marks(tmp_path / "a" / "L2").items() if path in files} == files
+    assert len(marks(tmp_path / "a" / "L2")) == len(files) + 3
     assert (after.distances[:4] == before.distances).all()
 
 
 def test_a_second_time_runs_nothing_but_a_look_at_the_model(problem, tmp_path):
     model, images, labels = problem
-    traced(tmp_path / "a", model, images, labels)
+    traced(tmp_path / "a" / "L2", model, images, labels)
     watch = Watch.on(model)
-    traced(tmp_path / "a", model, images, labels)
+    traced(tmp_path / "a" / "L2", model, images, labels)
     assert watch.total == 11
 
 
 def test_more_samples_run_their_own_shards(problem, tmp_path):
     model, images, labels = problem
-    traced(tmp_path / "a", model, images[:8], labels[:8])
-    files = marks(tmp_path / "a")
+    traced(tmp_path / "a" / "L2", model, images[:8], labels[:8])
+    files = marks(tmp_path / "a" / "L2")
     watch = Watch.on(model)
-    grown = traced(tmp_path / "a", model, images, labels)
+    grown = traced(tmp_path / "a" / "L2", model, images, labels)
     assert watch.total == 8 + 3 * 60 * len(RUNS) + 2 * 3 + 3 * len(RUNS)
-    assert {path: mark for path, mark in marks(tmp_path / "a").items() if path in files} == files
-    assert (grown.distances == traced(tmp_path / "b", model, images, labels).distances).all()
+    assert {path: mark for path, mark in marks(tmp_path / "a" / "L2").items() if path in files} == files
+    assert (grown.distances == traced(tmp_path / "b" / "L2", model, images, labels).distances).all()
 
 
 def test_more_queries_replay_and_agree(problem, tmp_path):
-    short = traced(tmp_path / "a", *problem)
-    long = traced(tmp_path / "a", *problem, queries=100)
+    short = traced(tmp_path / "a" / "L2", *problem)
+    long = traced(tmp_path / "a" / "L2", *problem, queries=100)
     assert (long.distances[:, :6] == short.distances).all()
     assert len(long.queries) == 10
 
 
 def test_a_damaged_unit_is_computed_again(problem, tmp_path):
-    whole = traced(tmp_path / "a", *problem)
-    victim = next((tmp_path / "a" / "units" / "ddn").iterdir())
+    whole = traced(tmp_path / "a" / "L2", *problem)
+    victim = next((tmp_path / "a" / "L2" / "units" / "ddn").iterdir())
     victim.write_bytes(victim.read_bytes()[:100])
     with pytest.raises(FrontierError, match="lacks ddn on samples"):
-        load_traces(str(tmp_path / "a"))
-    assert (traced(tmp_path / "a", *problem).distances == whole.distances).all()
+        load_traces(str(tmp_path / "a" / "L2"))
+    assert (traced(tmp_path / "a" / "L2", *problem).distances == whole.distances).all()
 
 
 def test_what_is_no_trace(tmp_path):

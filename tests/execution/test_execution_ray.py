@@ -123,7 +123,7 @@ def test_names_of_files_mean_the_same_on_workers_that_began_elsewhere(two_nodes,
         out="mine",
         machine=Machine(threads=1, ray=two_nodes.address),
     )
-    assert Path(tmp_path, "mine", "record.json").exists()
+    assert Path(tmp_path, "mine", "L2", "record.json").exists()
     here = evaluate(model, images, labels, norm="L2", ensemble=ensemble, machine=Machine(threads=1))
     assert (found.distances == here.distances).all()
 

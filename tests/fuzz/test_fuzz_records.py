@@ -113,9 +113,9 @@ def same(one, two):
 @pytest.mark.parametrize("kind", ["damaged", "forged"])
 def test_headers(whole, problem, tmp_path, kind):
     rng = random.Random(kind)  # noqa: S311
-    right = read_all(whole / "evaluation")
-    content = (whole / "evaluation" / "record.json").read_bytes()
-    shutil.copytree(whole / "evaluation", tmp_path / "a")
+    right = read_all(whole / "evaluation" / "L2")
+    content = (whole / "evaluation" / "L2" / "record.json").read_bytes()
+    shutil.copytree(whole / "evaluation" / "L2", tmp_path / "a")
     before = sorted(path for path in tmp_path.rglob("*"))
     refused = 0
     for _ in range(CASES):
@@ -135,9 +135,9 @@ def test_headers(whole, problem, tmp_path, kind):
 
 def test_going_on_with_forged_headers(whole, problem, tmp_path):
     rng = random.Random("extend")  # noqa: S311
-    content = (whole / "evaluation" / "record.json").read_bytes()
+    content = (whole / "evaluation" / "L2" / "record.json").read_bytes()
     expected = evaluate(*problem, norm="L2", ensemble=LARGER, batch_size=4).distances
-    shutil.copytree(whole / "evaluation", tmp_path / "right")
+    shutil.copytree(whole / "evaluation" / "L2", tmp_path / "right")
     for case in range(max(CASES // 8, 5)):
         place = tmp_path / f"{case}"
         shutil.copytree(tmp_path / "right", place)
@@ -154,8 +154,8 @@ def test_going_on_with_forged_headers(whole, problem, tmp_path):
 @pytest.mark.parametrize("under", ["units", "images", "clean.safetensors"])
 def test_tensor_files(whole, tmp_path, under):
     rng = random.Random(under)  # noqa: S311
-    right = read_all(whole / "evaluation")
-    shutil.copytree(whole / "evaluation", tmp_path / "a")
+    right = read_all(whole / "evaluation" / "L2")
+    shutil.copytree(whole / "evaluation" / "L2", tmp_path / "a")
     root = tmp_path / "a" / under
     files = sorted(path for path in root.rglob("*.safetensors")) if root.is_dir() else [root]
     refused = 0
@@ -176,8 +176,8 @@ def test_tensor_files(whole, tmp_path, under):
 
 def test_traces(whole, tmp_path):
     rng = random.Random("traces")  # noqa: S311
-    right = load_traces(whole / "trace")
-    shutil.copytree(whole / "trace", tmp_path / "t")
+    right = load_traces(whole / "trace" / "L2")
+    shutil.copytree(whole / "trace" / "L2", tmp_path / "t")
     files = sorted(path for path in (tmp_path / "t").rglob("*") if path.is_file())
     for _ in range(CASES):
         victim = rng.choice(files)

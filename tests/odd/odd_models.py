@@ -211,6 +211,9 @@ RIGHT = {
     "rectifies its input in place": Odd(lambda: nn.Sequential(nn.ReLU(inplace=True), copy.deepcopy(NET)).eval()),
     "float64 logits": Odd(answering(lambda net, x: net(x).double())),
     "computes in float64": Odd(lambda: Made(lambda net, x: net(x.double()), copy.deepcopy(NET).double())),
+    "float64 weights": Odd(lambda: copy.deepcopy(NET).double()),
+    "a dictionary with logits": Odd(answering(lambda net, x: {"logits": net(x), "features": x})),
+    "a tuple of one": Odd(answering(lambda net, x: (net(x),))),
     "answers in its own memory": Odd(Buffered, run="square_min"),
     "keeps extra state": Odd(ExtraState),
     "scripted": Odd(scripted),
@@ -279,8 +282,8 @@ REFUSED = {
     "inference mode inside": Odd(answering(inference_inside), refused="no gradient with respect"),
     "int8 layers": Odd(int8, refused="no gradient with respect"),
     "made in inference mode": Odd(made_in_inference_mode, refused=r"inference_mode.*copy.deepcopy\(model\)"),
-    "a tuple": Odd(answering(lambda net, x: (net(x), x)), refused="returned tuple"),
-    "a dictionary": Odd(answering(lambda net, x: {"logits": net(x)}), refused="returned dict"),
+    "a tuple": Odd(answering(lambda net, x: (net(x), x)), refused="returned tuple of 2"),
+    "a dictionary": Odd(answering(lambda net, x: {"a": net(x), "b": x}), refused="returned dict of a, b"),
     "nothing": Odd(answering(lambda _net, _x: None), refused="returned NoneType"),
     "an array": Odd(answering(lambda net, x: net(x).detach().numpy()), refused="returned ndarray"),
     "one number": Odd(answering(lambda net, x: net(x).sum()), refused=r"returned \(\) for 6 images"),
@@ -306,7 +309,6 @@ REFUSED = {
         answering(partial(with_backward, partial(fails, KeyError("slope")))), refused="backward pass failed.*'slope'"
     ),
     "float16 weights": Odd(lambda: copy.deepcopy(NET).half(), refused=r"float16: try model.float\(\)"),
-    "float64 weights": Odd(lambda: copy.deepcopy(NET).double(), refused=r"float64: try model.float\(\)"),
     "lazy": Odd(lazy, refused="1.weight is not initialised"),
     "without weights": Odd(lambda: copy.deepcopy(NET).to("meta"), refused="1.weight is on the device meta"),
     "changes what asks for gradients": Odd(

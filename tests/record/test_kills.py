@@ -34,7 +34,7 @@ def job(kind, out, machine):
     if kind == "evaluate":
         evaluate(model, images, labels, ensemble=LARGER, out=out, **options)
     elif kind == "extend":
-        held = os.path.exists(out + "/record.json") and Evaluation.load(out).finished
+        held = os.path.exists(out + "/L2/record.json") and Evaluation.load(out).finished
         if not held or Evaluation.load(out).ensemble.total < LARGER.total:
             try:
                 evaluate(model, images, labels, ensemble=SMALL, out=out, **options)

@@ -177,12 +177,14 @@ def test_files_left_by_a_kill_are_removed_an_hour_later_and_no_others(tmp_path):
     model = conv_net(SHAPE, classes=10, seed=5)
     images, labels = samples(model, 4, SHAPE, seed=5)
     ensemble = Ensemble.of("small", "L2", {"fmn": 40})
-    record = evaluate(model, images, labels, norm="L2", ensemble=ensemble, batch_size=4, out=tmp_path / "a").record
-    folder = tmp_path / "a" / "units" / "fmn"
+    record = evaluate(
+        model, images, labels, norm="L2", ensemble=ensemble, batch_size=4, out=tmp_path / "a" / "L2"
+    ).record
+    folder = tmp_path / "a" / "L2" / "units" / "fmn"
     left = folder / ".x.safetensors.advfrontier-4711-0badcafe"
     being_written = folder / ".y.safetensors.advfrontier-4712-0badcafe"
-    foreign = [tmp_path / "a" / name for name in (".env.prod-eu", ".hidden", "notes.x-1")]
-    foreign += [folder / ".x.y-z", tmp_path / "a" / "images" / "picture.png"]
+    foreign = [tmp_path / "a" / "L2" / name for name in (".env.prod-eu", ".hidden", "notes.x-1")]
+    foreign += [folder / ".x.y-z", tmp_path / "a" / "L2" / "images" / "picture.png"]
     for path in (left, being_written, *foreign):
         path.write_bytes(b"half")
         if path != being_written:
@@ -239,9 +241,9 @@ def test_ten_thousand_units_are_listed_in_two_seconds(tmp_path):
     model = conv_net(SHAPE, classes=10, seed=5)
     images, labels = samples(model, 4, SHAPE, seed=5)
     ensemble = Ensemble.of("small", "L2", {"ddn": 20})
-    record = evaluate(model, images, labels, norm="L2", ensemble=ensemble, out=tmp_path / "a").record
+    record = evaluate(model, images, labels, norm="L2", ensemble=ensemble, out=tmp_path / "a" / "L2").record
     for run in range(100):
-        folder = tmp_path / "a" / "units" / f"fmn.target{run}"
+        folder = tmp_path / "a" / "L2" / "units" / f"fmn.target{run}"
         folder.mkdir(parents=True)
         for shard in range(100):
             (folder / f"{100 * shard:05d}+100-1000.safetensors").touch()
@@ -254,11 +256,11 @@ def test_tidying_takes_time_in_proportion_to_the_files(tmp_path):
     model = conv_net(SHAPE, classes=10, seed=5)
     images, labels = samples(model, 4, SHAPE, seed=5)
     ensemble = Ensemble.of("small", "L2", {"ddn": 20})
-    done = evaluate(model, images, labels, norm="L2", ensemble=ensemble, batch_size=1, out=tmp_path / "a")
+    done = evaluate(model, images, labels, norm="L2", ensemble=ensemble, batch_size=1, out=tmp_path / "a" / "L2")
     record = done.record
     record.write_clean(record.clean.rows(torch.zeros(20_000, dtype=torch.int64)))
     for row in range(4, 20_000):
-        (tmp_path / "a" / "units" / "ddn" / f"{row:05d}+001-0020.safetensors").touch()
+        (tmp_path / "a" / "L2" / "units" / "ddn" / f"{row:05d}+001-0020.safetensors").touch()
     started = time.process_time()
     tidy(record)
     assert time.process_time() - started < 5

@@ -76,6 +76,7 @@ def user_files_are_untouched(project, before):
 
 
 def test_a_record_is_never_started_among_other_files(problem, project):
+    project = project.rename(project.parent / "L2")  # as the folder of the record would be called
     before = contents(project)
     for start in (
         lambda: evaluate(*problem, out=project, **OPTIONS),
@@ -112,7 +113,7 @@ def test_commands_leave_a_folder_of_other_files_as_it_was(project, words, capsys
 
 
 def test_foreign_files_that_come_into_a_record_later_stay(problem, tmp_path):
-    out = tmp_path / "a"
+    out = tmp_path / "a" / "L2"
     done = evaluate(*problem, out=out, **OPTIONS)
     foreign = [".env.prod-eu", "images/cat.png", "images/.x.y-z", "units/fmn/notes.txt", "units/.a.b-c", "mine/x.txt"]
     for name in foreign:
@@ -131,7 +132,7 @@ def test_foreign_files_that_come_into_a_record_later_stay(problem, tmp_path):
 @pytest.mark.parametrize("name", ["images", "units", "record.json", "clean.safetensors", "units/fmn"])
 def test_no_link_in_a_record_is_followed(problem, tmp_path, name):
     """A received record with a link to a folder, or to a file, of the one who received it."""
-    out, outside = tmp_path / "a", tmp_path / "outside"
+    out, outside = tmp_path / "a" / "L2", tmp_path / "outside"
     evaluate(*problem, out=out, **OPTIONS)
     shutil.move(out / name, outside)  # so that what the link leads to looks right
     (out / name).symlink_to(outside)
@@ -154,34 +155,34 @@ def test_no_link_in_a_record_is_followed(problem, tmp_path, name):
 def test_a_report_is_not_written_through_a_link(problem, tmp_path, capsys):
     evaluate(*problem, out=tmp_path / "a" / "L2", name="net", **OPTIONS)
     (tmp_path / "mine.txt").write_text("mine")
-    (tmp_path / "a" / "report.html").symlink_to(tmp_path / "mine.txt")
-    assert typed("report", tmp_path / "a") == 2
+    (tmp_path / "a" / "L2" / "report.html").symlink_to(tmp_path / "mine.txt")
+    assert typed("report", tmp_path / "a" / "L2") == 2
     assert "report.html is a link" in capsys.readouterr().err
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
 def test_a_report_that_somebody_else_wrote_is_kept(problem, tmp_path, capsys):
     evaluate(*problem, out=tmp_path / "a" / "L2", name="net", **OPTIONS)
-    (tmp_path / "a" / "report.html").write_text("<p>my own notes</p>")
-    assert typed("report", tmp_path / "a") == 2
+    (tmp_path / "a" / "L2" / "report.html").write_text("<p>my own notes</p>")
+    assert typed("report", tmp_path / "a" / "L2") == 2
     assert "was not written by advfrontier" in capsys.readouterr().err
-    assert (tmp_path / "a" / "report.html").read_text() == "<p>my own notes</p>"
-    assert typed("report", tmp_path / "a", "--out", tmp_path / "other.html") == 0
-    assert typed("report", tmp_path / "a", "--out", tmp_path / "other.html") == 0  # its own it may replace
+    assert (tmp_path / "a" / "L2" / "report.html").read_text() == "<p>my own notes</p>"
+    assert typed("report", tmp_path / "a" / "L2", "--out", tmp_path / "other.html") == 0
+    assert typed("report", tmp_path / "a" / "L2", "--out", tmp_path / "other.html") == 0  # its own it may replace
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz", "card", "parquet"])
 def test_a_table_that_somebody_else_wrote_is_kept(problem, tmp_path, kind, capsys):
     evaluate(*problem, out=tmp_path / "a" / "L2", name="net", **OPTIONS)
-    target = tmp_path / "a" / f"L2.{'json' if kind == 'card' else kind}"
+    target = tmp_path / "a" / "L2" / f"L2.{'json' if kind == 'card' else kind}"
     target.write_text("my own figures")
     out = ("--out", tmp_path / "report.html")
-    assert typed("report", tmp_path / "a", "--export", kind, *out) == 2
+    assert typed("report", tmp_path / "a" / "L2", "--export", kind, *out) == 2
     assert "was not written by advfrontier" in capsys.readouterr().err
     assert target.read_text() == "my own figures"
     target.unlink()
-    assert typed("report", tmp_path / "a", "--export", kind, *out) == 0
-    assert typed("report", tmp_path / "a", "--export", kind, *out) == 0  # its own it may replace
+    assert typed("report", tmp_path / "a" / "L2", "--export", kind, *out) == 0
+    assert typed("report", tmp_path / "a" / "L2", "--export", kind, *out) == 0  # its own it may replace
 
 
 # Code
@@ -208,12 +209,21 @@ def test_code_that_a_record_names_is_not_run(problem, tmp_path, capsys):
     with pytest.raises(FrontierError, match=r"which would run code on this machine.*--model .*evil.py:net"):
         Evaluation.load(tmp_path / "a" / "L2").extend(LARGER)
     LARGER.save(tmp_path / "larger.toml")
-    assert typed("extend", tmp_path / "a", "--ensemble", tmp_path / "larger.toml", "--workers", "0") == 2
+    assert typed("extend", tmp_path / "a" / "L2", "--ensemble", tmp_path / "larger.toml", "--workers", "0") == 2
     assert "type it yourself" in capsys.readouterr().err
-    assert typed("report", tmp_path / "a") == 0
-    assert typed("rank", tmp_path / "a") == 0
+    assert typed("report", tmp_path / "a" / "L2") == 0
+    assert typed("rank", tmp_path / "a" / "L2") == 0
     assert not ran.exists()
-    command = ("extend", tmp_path / "a", "--ensemble", tmp_path / "larger.toml", "--model", source, "--workers", "0")
+    command = (
+        "extend",
+        tmp_path / "a" / "L2",
+        "--ensemble",
+        tmp_path / "larger.toml",
+        "--model",
+        source,
+        "--workers",
+        "0",
+    )
     assert typed(*command) == 0
     assert ran.exists()
     assert Evaluation.load(tmp_path / "a" / "L2").ensemble.total == 80

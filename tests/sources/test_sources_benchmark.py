@@ -6,7 +6,7 @@ import pytest
 
 from advfrontier.bench.benchmark import benchmark_names, load_benchmark
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.radii import reference_radii
+from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.sources.models import robustbench
 from advfrontier.sources.spec import read_spec
 
@@ -155,3 +155,14 @@ def test_usual_radii_are_the_paper_s(norm):
     for data in load_benchmark("paper").data.values():
         assert tuple(size for _, size in reference_radii(data.source, norm)) == pytest.approx(data.radii[norm])
     assert reference_radii("npz:mine.npz", norm) == ()
+
+
+def test_radii_by_norm_and_by_name():
+    text = "1/2, L2=0.5,1,Linf=8/255"
+    assert parse_radii(text, "L2") == (("1/2", 0.5), ("0.5", 0.5), ("1", 1.0))
+    assert parse_radii(text, "Linf") == (("1/2", 0.5), ("8/255", 8 / 255))
+    assert [size for _, size in parse_radii(text)] == [0.5, 0.5, 1.0, 8 / 255]
+    assert reference_radii("MNIST", "Linf") == (("0.3", 0.3),)
+    assert reference_radii("FashionMNIST", "Linf") == reference_radii("fashion-mnist", "Linf") != ()
+    with pytest.raises(FrontierError, match="unknown norm 'L9'"):
+        parse_radii("L9=1")

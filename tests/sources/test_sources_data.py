@@ -80,8 +80,14 @@ def test_only_the_rows_asked_for_are_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"images": PIXELS.astype(np.float32), "labels": LABELS}, "range from 0 to 255: expected .0, 1.; divide"),
-        ({"images": PIXELS / 127.5 - 1, "labels": LABELS}, "range from -1 to 1: expected .0, 1.; put the norm"),
+        (
+            {"images": PIXELS.astype(np.float32), "labels": LABELS},
+            "range from 0 to 255: expected .0, 1.; if they are 8-bit, divide",
+        ),
+        (
+            {"images": PIXELS / 127.5 - 1, "labels": LABELS},
+            "range from -1 to 1: expected .0, 1.; if they are normalised, undo it",
+        ),
         ({"images": PIXELS.astype(np.int32), "labels": LABELS}, "images are int32: expected uint8"),
         ({"images": PIXELS, "labels": LABELS[:5]}, r"20 images but labels of shape \(5,\)"),
         ({"images": PIXELS, "labels": LABELS.astype(str)}, "labels are <U.*: expected class numbers"),
@@ -262,6 +268,19 @@ def test_tensors_and_loaders_become_samples():
         assert as_samples(given) is given
 
 
+def test_what_is_not_usual_about_a_loader_or_a_layout_is_heeded():
+    labels = torch.from_numpy(LABELS)
+    half = DataLoader(
+        TensorDataset(UNIT, labels), collate_fn=lambda items: tuple(map(torch.stack, zip(*items, strict=True)))
+    )
+    assert torch.equal(as_samples(half).read(ROWS), UNIT[ROWS])
+    last = UNIT.permute(0, 2, 3, 1)
+    assert torch.equal(as_samples(last, LABELS.tolist()).read(ROWS), UNIT[ROWS])
+    assert torch.equal(as_samples(list(UNIT), LABELS).read(ROWS), UNIT[ROWS])
+    unclear = torch.rand(2, 4, 9, 3)  # four channels, or a height of four
+    assert torch.equal(as_samples(unclear, [0, 1]).read(torch.tensor([0, 1])), unclear)
+
+
 def test_a_loader_over_a_dataset_is_read_on_demand_in_the_order_of_its_sampler():
     rows = Rows(UNIT)
     torch.manual_seed(0)
@@ -278,16 +297,19 @@ def test_a_loader_over_a_dataset_is_read_on_demand_in_the_order_of_its_sampler()
     ("arguments", "message"),
     [
         ((UNIT,), "images without labels"),
-        ((UNIT * 255, torch.from_numpy(LABELS)), "range from 0 to 255: expected .0, 1.; divide by 255"),
+        (
+            (UNIT * 255, torch.from_numpy(LABELS)),
+            "range from 0 to 255: expected .0, 1.; if they are 8-bit, divide by 255",
+        ),
         ((UNIT, torch.zeros(20)), "labels are torch.float32"),
         ((UNIT, torch.zeros(20, 10, dtype=torch.int64)), r"labels of shape \(20, 10\)"),
         ((UNIT[0, 0, 0], torch.zeros(5, dtype=torch.int64)), r"shape \(5,\)"),
         ((UNIT[:0], torch.from_numpy(LABELS)[:0]), r"images have shape \(0, 3, 6, 5\): expected at least one"),
         ((UNIT * torch.nan, torch.from_numpy(LABELS)), "range from nan to nan: expected .0, 1."),
         ((DataLoader(UNIT), None), "expected .image, label. pairs"),
-        ((DataLoader(Rows(UNIT)), torch.zeros(20)), "images are a DataLoader with labels given apart"),
+        ((DataLoader(Rows(UNIT)), torch.zeros(20)), "labels were given apart, but a DataLoader has its own"),
         (([],), "expected batches of"),
-        ((3,), r"cannot be read \(TypeError.*expected tensors, or batches"),
+        ((3,), r"cannot be read \(TypeError.*expected images with labels, or batches"),
         (([(UNIT, LABELS), (UNIT[:, :1], LABELS)],), r"cannot be read \(RuntimeError"),
         ((DataLoader(Rows([torch.rand(3, 4, 4), torch.rand(3, 5, 5)]), batch_size=1),), "images of different sizes"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.attacks.autoattack import KnownPoints, check_norm
@@ -52,8 +53,9 @@ def run_autoattack(
         machine: Where the work is done.
         progress: Show a progress bar.
     """
-    machine, subject = machine or Machine(), as_model(model)
-    terms = as_terms(check_norm(norm), seed=seed, batch_size=batch_size, machine=machine)
+    # AutoAttack computes in float32.
+    machine, subject = replace(machine or Machine(), dtype="float32"), as_model(model)
+    terms = as_terms(check_norm(norm), subject, seed=seed, batch_size=batch_size, machine=machine)
     record = prepare(out, subject, samples, terms, kind="baseline")
     job = AutoAttackJob(model=subject, samples=samples, radii=tuple(sorted({float(radius) for radius in radii})))
     drive(record, job, machine, progress=progress)
@@ -72,7 +74,7 @@ def radii_of(place: str) -> tuple[float, ...] | None:
 
 def radii_to_run(text: str | None, data: str, norm: str, frontier: NDArray[np.float64] | None) -> list[float]:
     """The radii written out, or else the usual ones of the data; with a frontier, nine percentiles of it as well."""
-    usual = [radius for _, radius in (parse_radii(text) if text else reference_radii(data, norm))]
+    usual = [radius for _, radius in parse_radii(text or "", norm) or reference_radii(data, norm)]
     wanted = [*usual, *(baseline_radii(frontier).tolist() if frontier is not None else [])]
     if not wanted:
         raise FrontierError("no radius to run AutoAttack at: expected --radii 4/255,8/255 or --trace traces/MODEL/NORM")

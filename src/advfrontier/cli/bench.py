@@ -83,7 +83,7 @@ def status_command(
     *,
     place: Place = _PLACE,
     calibration: bool = True,
-    device: Device = "cpu",
+    device: Device = "auto",
     threads: Threads = None,
     workers: WorkerCount = None,
     json: Json = False,
@@ -98,7 +98,8 @@ def status_command(
         Measure how long a query takes here, if that is not known: a few short runs.
     """
     target = place.open(benchmark)
-    many, each = Machine(workers, device=device, threads=threads).resolved()
-    standing = estimated_status(target, device=device, threads=each, measure=calibration)
+    machine = Machine(workers, device=device, threads=threads)
+    many, each = machine.resolved()
+    standing = estimated_status(target, device=machine.found, threads=each, measure=calibration)
     together = max(1, many)
     show(standing.table(workers=together), facts=standing.facts(workers=together), as_json=json)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from advfrontier.cli.options import OUT, Budget, Data, Machine, Model, Norm, Output, Seed, Workers, norms
+from advfrontier.cli.options import OUT, Attacks, Budget, Data, Machine, Model, Norm, Output, Seed, Workers, norms
 from advfrontier.cli.output import show_evaluations
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
@@ -16,7 +16,7 @@ from advfrontier.evaluation.find import find_evaluations
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.record import below, folder_name
 
-_DATA, _MACHINE, _WORKERS, _BUDGET, _OUTPUT = Data(), Machine(), Workers(), Budget(), Output()
+_DATA, _MACHINE, _WORKERS, _BUDGET, _OUTPUT, _ATTACKS = Data(), Machine(), Workers(), Budget(), Output(), Attacks()
 _TIER = "4k"
 
 
@@ -27,6 +27,7 @@ def evaluate_command(
     data: Data = _DATA,
     norm: Norm = "Linf",
     budget: Budget = _BUDGET,
+    attacks: Attacks = _ATTACKS,
     out: Annotated[str | None, OUT] = None,
     name: Annotated[str | None, Parameter(help="How tables call the model.")] = None,
     seed: Seed = 42,
@@ -36,15 +37,15 @@ def evaluate_command(
 ) -> None:
     """Measure the robustness curve of a model.
 
-    Each sample is given 4k queries if nothing else is said. Killed at any moment, the same command goes on where it
-    stopped.
+    Each sample is given 4k queries if nothing else is said. Runs or a pool that are named take turns, up to 1000
+    queries each, or --queries in all. Killed at any moment, the same command goes on where it stopped.
 
     Parameters
     ----------
     out
         Folder of the record, or an address such as s3://bucket/mine; by default runs/ and the model's name.
     """
-    ensemble = budget.chosen()
+    ensemble = _ensemble(budget, attacks)
     folder = out or below("runs", folder_name(name or model))
     output.check(folder)
     samples, done_by = data.load(model), machine.machine(keep_state=state)
@@ -53,9 +54,10 @@ def evaluate_command(
             model,
             samples,
             norm=each,
-            ensemble=_TIER if ensemble is None else ensemble,
+            ensemble=ensemble,
             seed=seed,
-            out=below(folder, each),
+            solvers=attacks.solvers,
+            out=folder,
             name=name,
             batch_size=data.batch_size,
             machine=done_by,
@@ -64,6 +66,16 @@ def evaluate_command(
         for each in norms(norm)
     ]
     show_evaluations(done, folder, output)
+
+
+def _ensemble(budget: Budget, attacks: Attacks) -> str | int:
+    """What `evaluate` calls the ensemble."""
+    runs, spent = attacks.chosen(), budget.chosen()
+    if runs is not None and budget.ensemble is not None:
+        raise FrontierError("--ensemble says which runs there are: expected it without --runs and --pool")
+    if runs is None:
+        return _TIER if spent is None else spent
+    return runs if spent is None else f"{runs}@{spent}"
 
 
 def extend_command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from advfrontier.execution import Machine as WorkMachine
 from advfrontier.execution.local import cores
 from advfrontier.record.folder import below, check_writable
 from advfrontier.report.page import MARK
+from advfrontier.solvers import PUBLISHED, Solver
 from advfrontier.sources import Samples, load_data, load_model
 from advfrontier.threat.names import NORMS, norm_name
 
@@ -29,10 +31,17 @@ Model = Annotated[
 ]
 Norm = Annotated[str, Parameter(help="L0, L1, L2, Linf, several with commas, or all.")]
 Seed = Annotated[int, Parameter(help="Of the random restarts.")]
-Radii = Annotated[str | None, Parameter(help="Where robust accuracy is read, such as 4/255,8/255.")]
+RADII = ("--radii", "--eps")
+Radii = Annotated[
+    str | None,
+    Parameter(name=RADII, help="Where robust accuracy is read: 4/255,8/255, or by norm L2=0.5,Linf=8/255."),
+]
 Export = Annotated[str | None, Parameter(help="Write a table beside every record as well: csv, parquet, npz, or card.")]
 Json = Annotated[bool, Parameter(help="Print figures as JSON and nothing else.")]
-Device = Annotated[str, Parameter(help="Where the model runs: cpu, cuda, cuda:1, mps.")]
+Device = Annotated[
+    str,
+    Parameter(help="Where the model runs: cpu, cuda, cuda:1, mps, or auto for the first there is of cuda, mps, cpu."),
+]
 Threads = Annotated[
     int | None,
     Parameter(
@@ -73,7 +82,7 @@ class Workers:
 class Machine(Workers):
     """Where the work is done."""
 
-    device: Device = "cpu"
+    device: Device = "auto"
     threads: Threads = None
 
     def resolved(self) -> tuple[int, int]:
@@ -82,13 +91,18 @@ class Machine(Workers):
         threads = 1 if self.threads is None else self.threads
         if threads < 1:
             raise FrontierError(f"--threads is {threads}: expected at least 1")
-        return self.count(self.device, threads), threads
+        return self.count(self.found, threads), threads
+
+    @property
+    def found(self) -> str:
+        """The device by name."""
+        return str(find_device("auto")) if self.device == "auto" else self.device
 
     def machine(self, *, keep_state: bool = True) -> WorkMachine:
         """The machine that does the work."""
-        find_device(self.device)
+        find_device(self.found)
         workers, threads = self.resolved()
-        return WorkMachine(self.device, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state)
+        return WorkMachine(self.found, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state)
 
 
 @Parameter(name="*")
@@ -132,6 +146,30 @@ class Budget:
         if len(given) > 1:
             raise FrontierError(f"{' and '.join(given)} were given together: expected one of them")
         return next(iter(given.values()), None)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Attacks:
+    """Which attacks are run."""
+
+    runs: str | None = None
+    "Some runs only, with commas: fmn,alma:target1."
+    pool: str | None = None
+    "All runs of a pool: paper, extended (with attacks beyond it), or black-box (those that use no gradient)."
+    published: bool = False
+    "The solvers as their papers have them, without the departures that docs/solvers.md lists."
+
+    def chosen(self) -> str | None:
+        """The runs or the pool, if any was named."""
+        if self.runs is not None and self.pool is not None:
+            raise FrontierError("--runs and --pool were given together: expected one of them")
+        return self.runs or self.pool
+
+    @property
+    def solvers(self) -> Mapping[str, Solver] | None:
+        """Solvers in place of the attacks' own."""
+        return PUBLISHED if self.published else None
 
 
 @Parameter(name="*")

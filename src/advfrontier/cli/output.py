@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.evaluation.export import export_all
+from advfrontier.evaluation.radii import remember_radii
 from advfrontier.evaluation.summary import summarise_all
 from advfrontier.record.folder import below
 from advfrontier.report import print_tables, summary_tables, write_report
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 def show_evaluations(evaluations: Sequence[Evaluation], folder: str, output: Output) -> None:
     """What every command that ends with evaluations prints, and writes into their folder."""
+    for evaluation in evaluations:
+        remember_radii(evaluation, output.radii)
     summaries = summarise_all(evaluations, radii=output.radii)
     show_summaries(summaries, evaluations, folder, output)
     if output.report:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -17,7 +16,7 @@ from advfrontier.bench.allocation import (
     write_ensembles,
 )
 from advfrontier.bench.baselines import baseline_facts, baseline_table, radii_to_run, run_autoattack
-from advfrontier.cli.options import OUT, Data, Json, Machine, Model, Norm, Seed, norms
+from advfrontier.cli.options import OUT, RADII, Attacks, Data, Json, Machine, Model, Norm, Seed, norms
 from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.aoi import evaluation_aoi
@@ -26,28 +25,6 @@ from advfrontier.evaluation.trace import load_traces
 from advfrontier.evaluation.trace import trace as trace_runs
 from advfrontier.pool import MAX_QUERIES, tier_queries
 from advfrontier.record import below, find_records, folder_name
-from advfrontier.solvers import PUBLISHED
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Attacks:
-    """What is traced."""
-
-    runs: str | None = None
-    "Some runs only, with commas: fmn,alma:target1."
-    pool: str = "paper"
-    "paper, or extended with attacks beyond it."
-    queries: int = MAX_QUERIES
-    "Where each run stops, of its schedule of 1000."
-    published: bool = False
-    "The solvers as their papers have them, without the departures that docs/solvers.md lists."
-
-    def settings(self) -> dict[str, Any]:
-        """The arguments of `trace`."""
-        runs = [run.strip() for run in self.runs.split(",")] if self.runs else self.pool
-        return {"runs": runs, "queries": self.queries, "solvers": PUBLISHED if self.published else None}
-
 
 _DATA, _MACHINE, _ATTACKS = Data(), Machine(), Attacks()
 
@@ -58,23 +35,27 @@ def trace_command(
     norm: Norm = "Linf",
     out: Annotated[str, OUT] = "traces",
     attacks: Attacks = _ATTACKS,
+    queries: int = MAX_QUERIES,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
     json: Json = False,
 ) -> None:
     """Run every attack of the pool, and record how its distances fall with the queries it spends.
 
-    Killed at any moment, the same command goes on. More models, norms, runs, queries or samples add to what is there.
+    The pool is the paper's if no other is named. Killed at any moment, the same command goes on. More models, norms,
+    runs, queries or samples add to what is there.
 
     Parameters
     ----------
     out
         Folder of the traces; each model gets a folder, and in it one per norm.
+    queries
+        Where each run stops, of its schedule of 1000.
     """
     if not models:
         raise FrontierError("no model to trace: expected at least one, such as zoo:F3")
     samples = data.load(*models)
-    settings, where = attacks.settings(), machine.machine()
+    asked, where = attacks.chosen(), machine.machine()
     done = {}
     for model in models:
         for each in norms(norm):
@@ -83,12 +64,14 @@ def trace_command(
                 model,
                 samples,
                 norm=each,
+                runs=[run.strip() for run in attacks.runs.split(",")] if attacks.runs else asked,
+                queries=queries,
                 seed=seed,
+                solvers=attacks.solvers,
                 out=folder,
                 batch_size=data.batch_size,
                 machine=where,
                 progress=True,
-                **settings,
             )
     show(trace_table(done), facts=trace_facts(done), as_json=json)
 
@@ -126,7 +109,7 @@ def baseline_command(
     /,
     *,
     norm: str = "Linf",
-    radii: str | None = None,
+    radii: Annotated[str | None, Parameter(name=RADII)] = None,
     trace: str | None = None,
     data: Data = _DATA,
     out: Annotated[str, OUT] = "baselines",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from advfrontier.cli.options import Export, Json, Output, Radii
 from advfrontier.cli.output import say, show, show_summaries
 from advfrontier.errors import FrontierError
@@ -91,14 +93,19 @@ def compare_command(
 
 
 def rank_command(
-    *records: str, reference: str | None = None, csv: str | None = None, html: str | None = None, json: Json = False
+    *records: str,
+    reference: str | None = None,
+    radii: Radii = None,
+    csv: str | None = None,
+    html: str | None = None,
+    json: Json = False,
 ) -> None:
     """Rank models by DOI, in every norm and over all of them.
 
     Parameters
     ----------
     records
-        Folders of evaluations, on the same samples.
+        Folders of evaluations, on the same samples; what holds none is left out with a note.
     reference
         Rank against a shipped pool as well: fashion-mnist.
     csv
@@ -106,7 +113,10 @@ def rank_command(
     html
         Write a leaderboard page to this file.
     """
-    evaluations = find_evaluations(records)
+    Output(radii).check()
+    evaluations = find_evaluations(
+        records, skipped=lambda path: print(f"note: no evaluation in {path}", file=sys.stderr)
+    )
     by_model(evaluations)
     pools = None
     if reference is not None:
@@ -114,7 +124,7 @@ def rank_command(
             norm: common_pool([e for e in evaluations if e.norm == norm], norm, name=reference)
             for norm in {e.norm for e in evaluations} or NORMS
         }
-    ranking = rank(evaluations, reference=pools)
+    ranking = rank(evaluations, reference=pools, radii=radii)
     show(*rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
     if csv is not None:
         say(f"table: {write_file(csv, ranking_csv(ranking).encode())}", as_json=json)

@@ -5,7 +5,7 @@ from advfrontier.engine.clean import CleanPass, clean_pass
 from advfrontier.engine.digest import model_digest
 from advfrontier.engine.evidence import accuracy_flag, beaten, noise_check
 from advfrontier.engine.margins import robustly_misclassified
-from advfrontier.engine.oracle import Counts, Oracle, find_device
+from advfrontier.engine.oracle import Counts, Oracle, find_device, own_device, own_dtype
 from advfrontier.engine.race import RaceUnit, advance_race, start_race
 from advfrontier.engine.unit import Unit, advance, classify, start_unit
 
@@ -26,6 +26,8 @@ __all__ = [
     "find_device",
     "model_digest",
     "noise_check",
+    "own_device",
+    "own_dtype",
     "robustly_misclassified",
     "start_race",
     "start_unit",

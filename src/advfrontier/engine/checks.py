@@ -22,6 +22,11 @@ _TOLERANCE = 1e-6  # how far an input may stand outside [0, 1] before it is more
 # about this share. Ordinary nets are below 1e-5; an offset of 1e4 on logits of order one comes to 1e-3.
 _COARSE = 5e-4
 
+_NORMALISED = (
+    "if they are normalised, undo it (images * std + mean) and put the normalisation inside the model: "
+    "from advfrontier.sources import Normalised; model = Normalised(model, mean, std)"
+)
+
 TRAINING = Flag(Kind.TRAINING, "the model was in train mode: evaluated in eval mode, and set back afterwards")
 PROBABILITIES = Flag(
     Kind.PROBABILITIES,
@@ -35,15 +40,15 @@ def check_images(images: Tensor, source: str = "") -> Tensor:
     """Return the images, clamped to [0, 1] where rounding took them outside; a message begins with their source."""
     which = f"{source}: images" if source else "images"
     if not images.is_floating_point():
-        raise FrontierError(f"{which} are {images.dtype}: expected floats in [0, 1]; divide 8-bit images by 255")
+        raise FrontierError(f"{which} are {images.dtype}: expected uint8, or floats in [0, 1]; type images / 255")
     if images.ndim < 2 or not images.numel():
         raise FrontierError(
             f"{which} have shape {tuple(images.shape)}: expected at least one, as (samples, channels, height, width)"
         )
     low, high = float(images.min()), float(images.max())
     if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):
-        cause = "divide by 255" if high > 2 else "put the normalisation inside the model"
-        raise FrontierError(f"{which} range from {low:g} to {high:g}: expected [0, 1]; {cause}")
+        cure = "if they are 8-bit, divide by 255" if low >= 0 and high > 2 else _NORMALISED
+        raise FrontierError(f"{which} range from {low:g} to {high:g}: expected [0, 1]; {cure}")
     return images.clamp(0, 1) if low < 0 or high > 1 else images
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -27,7 +28,9 @@ class Counts:
 
 
 def find_device(name: str | torch.device) -> torch.device:
-    """The device of this name, if it is there."""
+    """The device of this name, if it is there; `auto` is CUDA, else MPS, else the CPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -39,23 +42,54 @@ def find_device(name: str | torch.device) -> torch.device:
     return device
 
 
-class Oracle(AbstractContextManager["Oracle"]):
-    """A model on a device. Inside its `with` block the model is in eval mode with frozen parameters, then as it was.
+def own_device(model: object) -> torch.device:
+    """Where a model is: the device of its first number, and the CPU for one that shows none."""
+    tensors = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
+    return tensors[0].device if tensors else torch.device("cpu")
 
-    Inference mode and autocast of the caller are switched off inside the block: attacks need gradients, and margins
-    need the precision that autocast takes away. `purpose` names the counter that passes are charged to.
+
+def own_dtype(model: object) -> torch.dtype:
+    """The precision a model is attacked in if none is named: float64 if its parameters are, else float32."""
+    numbers = [p for p in model.parameters() if p.is_floating_point()] if isinstance(model, nn.Module) else []
+    return torch.float64 if numbers and numbers[0].dtype == torch.float64 else torch.float32
+
+
+def logits_of(answer: object) -> Tensor:
+    """The logits of a model's answer: a tensor, the `logits` of a dict or an object, or the only part of a tuple."""
+    found = answer.get("logits") if isinstance(answer, Mapping) else getattr(answer, "logits", None)
+    if found is None and isinstance(answer, (tuple, list)) and len(answer) == 1:
+        found = answer[0]
+    found = answer if found is None else found
+    if isinstance(found, Tensor):
+        return found
+    what, cure = type(answer).__name__, "a function of images that returns only these"
+    if isinstance(answer, Mapping):
+        what, cure = f"{what} of {', '.join(map(str, answer))}", "lambda images: model(images)['KEY'] with its key"
+    elif isinstance(answer, (tuple, list)):
+        what, cure = f"{what} of {len(answer)}", "lambda images: model(images)[0], if its first part holds them"
+    raise FrontierError(f"the model returned {what}: expected a tensor of logits; in its place hand over {cure}")
+
+
+class Oracle(AbstractContextManager["Oracle"]):
+    """A model on a device. Inside its `with` block the model is there, in eval mode with frozen parameters.
+
+    Afterwards it is where and as it was. Device and precision are the model's own if none are named. Inference mode and
+    autocast of the caller are switched off inside the block: attacks need gradients, and margins need the precision
+    that autocast takes away. `purpose` names the counter that passes are charged to.
     """
 
     def __init__(
         self,
         model: Callable[[Tensor], Tensor],
         *,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
+        dtype = own_dtype(model) if dtype is None else dtype
         if dtype not in (torch.float32, torch.float64):
             raise FrontierError(f"cannot attack in {dtype}: expected torch.float32 or torch.float64")
-        self.model, self.device, self.dtype = model, find_device(device), dtype
+        self.model, self.dtype = model, dtype
+        self.device = find_device(own_device(model) if device is None else device)
         self.counts = Counts()
         self.purpose = "checks"
         self.was_training = False
@@ -79,6 +113,9 @@ class Oracle(AbstractContextManager["Oracle"]):
 
     def _prepare(self, model: nn.Module, undo: ExitStack) -> None:
         check_parameters(model)
+        if (home := own_device(model)).type != self.device.type or self.device.index not in {None, home.index}:
+            undo.callback(model.to, home)
+            model.to(self.device)
         training = [module for module in model.modules() if getattr(module, "training", False)]
         for module in training:
             undo.callback(setattr, module, "training", True)  # noqa: FBT003
@@ -113,15 +150,16 @@ class Oracle(AbstractContextManager["Oracle"]):
         """
         with torch.set_grad_enabled(images.requires_grad):
             try:
-                logits = self.model(images.clone())
+                answer = self.model(images.clone())
             except FrontierError:
                 raise
             except (Exception, SystemExit) as error:
                 raise FrontierError(
                     f"the model cannot take images of shape {tuple(images.shape)} ({_named(error)}): expected one from "
                     f"such images, (samples, channels, height, width) in [0, 1] as {images.dtype}, to logits"
-                    f"{_advice(self.model)}"
+                    f"{_advice(self.model, images, error)}"
                 ) from error
+            logits = logits_of(answer)
             _check_answer(logits, len(images))
             self.logits_dtype = logits.dtype
             if logits.dtype.itemsize < torch.float32.itemsize:
@@ -143,8 +181,8 @@ class Oracle(AbstractContextManager["Oracle"]):
         except (Exception, SystemExit) as error:
             raise FrontierError(
                 f"the model's backward pass failed ({_named(error)}): expected logits that can be differentiated with "
-                f"respect to the images{_advice(self.model)}; or ask for black-box runs only (square_min, in L0 "
-                "sparse_min)"
+                f"respect to the images{_advice(self.model, images, error)}; or ask for runs without gradients: "
+                f"{_BLACK_BOX}"
             ) from error
         if gradient is None:
             raise FrontierError(_NO_GRADIENT)
@@ -154,9 +192,10 @@ class Oracle(AbstractContextManager["Oracle"]):
         setattr(self.counts, self.purpose, getattr(self.counts, self.purpose) + rows)
 
 
+_BLACK_BOX = '--pool black-box (ensemble="black-box")'
 _NO_GRADIENT = (
     "the model's logits have no gradient with respect to the images: gradient attacks cannot run; "
-    "remove torch.no_grad() or .detach() from the model, or ask for black-box runs only (square_min, in L0 sparse_min)"
+    f"remove torch.no_grad() or .detach() from the model, or ask for runs without gradients: {_BLACK_BOX}"
 )
 
 
@@ -170,21 +209,21 @@ def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-def _advice(model: object) -> str:
-    """What is known to be odd about a model that failed."""
+def _advice(model: object, images: Tensor, error: BaseException) -> str:
+    """What is known to be odd about a model that failed, and what to type."""
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
     if any(parameter.is_inference() for parameter in parameters):
         return ". It was made in torch.inference_mode(): make it outside, or attack copy.deepcopy(model)"
-    kinds = sorted({str(p.dtype) for p in parameters if p.is_floating_point()} - {"torch.float32"})
-    return f". Its parameters are {', '.join(kinds)}: try model.float()" if kinds else ""
+    kinds = sorted({str(p.dtype) for p in parameters if p.is_floating_point()} - {str(images.dtype)})
+    if kinds:
+        cure = "model.double()" if images.dtype == torch.float64 else "model.float()"
+        return f". Its parameters are {', '.join(kinds)}: try {cure}"
+    if not parameters and "device" in str(error):
+        return '. A function does not show where it computes: name the device, as in machine="cuda"'
+    return ". If it needs a channel axis, give images[:, None]" if images.ndim == 3 else ""
 
 
-def _check_answer(logits: object, rows: int) -> None:
-    if not isinstance(logits, Tensor):
-        raise FrontierError(
-            f"the model returned {type(logits).__name__} for {rows} images: expected a tensor of logits; "
-            "wrap it in a function that returns only these"
-        )
+def _check_answer(logits: Tensor, rows: int) -> None:
     if logits.is_nested or logits.layout != torch.strided or logits.is_meta:
         raise FrontierError(
             f"the model returned a tensor without plain numbers ({logits.layout}, {logits.device}): expected a dense "

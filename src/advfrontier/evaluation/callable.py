@@ -49,7 +49,7 @@ def run_callable(
     batch_size: int = 100,
     alone: bool = False,
     seed: int = 42,
-    device: str | torch.device = "cpu",
+    device: str | torch.device | None = None,
     progress: bool = False,
 ) -> Found:
     """Run `attack(model, images, labels)` against a model, and record the best distance per sample every 10 queries.

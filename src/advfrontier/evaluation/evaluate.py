@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import weakref
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,84 +19,95 @@ from advfrontier.flags import Kind
 from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
 from advfrontier.jobs.setup import threads
 from advfrontier.pool import TARGETS, Race, find_ensemble, tier_label
+from advfrontier.record import norm_folder
 from advfrontier.record.header import packed, unpacked
 from advfrontier.sources import runs_code
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
 
+    import torch
     from torch import Tensor
 
-    from advfrontier.engine.data import Samples
+    from advfrontier.evaluation.inputs import Images, Labels
     from advfrontier.execution import Machine
     from advfrontier.jobs import Model
     from advfrontier.pool import Ensemble
     from advfrontier.record import Record
+    from advfrontier.solvers import Solver
 
 _TRIED = 200  # samples on which noise is tried
 
 
 def evaluate(
     model: Model | Callable[[Tensor], Tensor] | str,
-    images: Tensor | Samples | Iterable[Any] | str,
-    labels: Tensor | None = None,
+    images: Images,
+    labels: Labels | None = None,
     *,
     norm: str,
-    ensemble: Ensemble | Race | str | int = "4k",
+    ensemble: Ensemble | Race | str | int | Sequence[str] = "4k",
     seed: int = 42,
+    solvers: Mapping[str, Solver] | None = None,
     out: str | PathLike[str] | None = None,
     name: str | None = None,
     batch_size: int = 100,
-    machine: Machine | str | None = None,
+    machine: Machine | str | torch.device | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Find the smallest perturbation of every sample that an ensemble of attacks can.
 
     Args:
         model: From images in [0, 1] to logits; or the name of a source, such as `zoo:F3` or `file.py:factory`.
-        images: A tensor with `labels`, a DataLoader, or the name of a data source, such as `fashion-mnist`, `npz:FILE`.
-        labels: One class per image.
+        images: A tensor, an array or a list with `labels`; a Dataset, a DataLoader; or the name of a data source, such
+            as `fashion-mnist` or `npz:FILE`. 8-bit images are divided by 255, channels that come last put first.
+        labels: One class per image: a tensor, an array or a list.
         norm: `L0`, `L1`, `L2` or `Linf`.
-        ensemble: A tier (`4k`, `8k`, `12k`), any number of queries, an `Ensemble`, a `Race` or the path of its file.
+        ensemble: A tier (`4k`, `8k`, `12k`), any number of queries, an `Ensemble`, a `Race` or the path of its file; or
+            runs, such as `["fmn", "alma:target1"]`, or a pool (`paper`, `extended`, `black-box`), which take turns
+            until each has spent its 1000 queries, or with `black-box@2000` 2000 queries in all.
         seed: Of the random restarts.
-        out: Where the record is written, unit by unit: killed at any moment, the same call continues. Without it the
-            record is temporary.
+        solvers: Solvers in place of their attacks' own: `{"fmn": Fmn(alpha=1)}`, or `PUBLISHED` for all as in their
+            papers.
+        out: The record is written to `out/NORM`, unit by unit: killed at any moment, the same call continues. Without
+            it the record is temporary.
         name: What tables call the model.
         batch_size: Samples per batch, which are one unit of work.
-        machine: Where the work is done: a `Machine`, or a device such as `cuda`.
+        machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
         progress: Show a progress bar.
     """
-    machine, threat = as_machine(machine), norm_name(norm)
+    machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
     first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
     samples, subject = as_data(images, labels), as_model(model, name)
-    terms = as_terms(threat, seed=seed, batch_size=batch_size, machine=machine)
+    terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine)
     gradients = needs_gradients(first.runs, threat)
-    with record_folder(out) as (place, keep):
-        record = prepare(place, subject, samples, terms, kind="evaluation", gradients=gradients, store_images=True)
+    with record_folder(out, threat) as (place, keep):
+        record = prepare(place, subject, samples, terms, kind="evaluation", gradients=gradients, store_images=True,
+                         solvers=solvers)  # fmt: skip
         keep(record)
         wanted = find_ensemble(ensemble, threat, record.clean.classes)
-        return _reach(record, subject, wanted, machine, progress=progress)
+        return _reach(record, subject, wanted, machine, solvers, progress=progress)
 
 
 def extend(
     evaluation: Evaluation,
-    ensemble: Ensemble | Race | str | int,
+    ensemble: Ensemble | Race | str | int | Sequence[str],
     *,
     model: Model | Callable[[Tensor], Tensor] | str | None = None,
-    machine: Machine | str | None = None,
+    machine: Machine | str | torch.device | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     header = evaluation.record.header
     subject = _own_model(evaluation) if model is None else as_model(model, header.model.name)
-    record = evaluation.record
+    record, solvers = evaluation.record, evaluation.solvers
     if subject is not evaluation.worked_with:
         old = record.samples()
-        record = prepare(record.place, subject, old, header.terms, kind="evaluation", gradients=header.gradients)
+        record = prepare(record.place, subject, old, header.terms, kind="evaluation", gradients=header.gradients,
+                         solvers=solvers)  # fmt: skip
     wanted = find_ensemble(ensemble, header.terms.norm, record.clean.classes)
-    return _reach(record, subject, wanted, as_machine(machine), progress=progress)
+    return _reach(record, subject, wanted, as_machine(machine), solvers, progress=progress)
 
 
 def _own_model(evaluation: Evaluation) -> Model:
@@ -117,7 +128,15 @@ def _own_model(evaluation: Evaluation) -> Model:
     return as_model(source, name)
 
 
-def _reach(record: Record, model: Model, wanted: Ensemble | Race, machine: Machine, *, progress: bool) -> Evaluation:
+def _reach(
+    record: Record,
+    model: Model,
+    wanted: Ensemble | Race,
+    machine: Machine,
+    solvers: Mapping[str, Solver],
+    *,
+    progress: bool,
+) -> Evaluation:
     """Bring a record to an ensemble that goes at least as far as the units it holds."""
     header = record.header
     beyond = [unit for unit, queries in record.units().items() if queries > wanted.queries.get(unit.run, 0)]
@@ -136,6 +155,7 @@ def _reach(record: Record, model: Model, wanted: Ensemble | Race, machine: Machi
         samples=record.samples(),
         wanted=wanted.queries,
         race=wanted if isinstance(wanted, Race) else None,
+        solvers=solvers,
         pack=machine.pack,
         keep_state=machine.keep_state and header.keep_state,
         note={"ensemble": stored, "keep_state": machine.keep_state and header.keep_state},
@@ -168,14 +188,15 @@ def _try_noise(evaluation: Evaluation, model: Model) -> None:
 
 
 @contextmanager
-def record_folder(out: str | PathLike[str] | None) -> Iterator[tuple[str, Callable[[Record], object]]]:
+def record_folder(out: str | PathLike[str] | None, norm: str) -> Iterator[tuple[str, Callable[[Record], object]]]:
     """The folder of a record and what to do once it is there: a temporary one goes when nobody uses it any more."""
     if out is not None:
-        yield str(out), lambda _: None
+        yield norm_folder(out, norm), lambda _: None
         return
     place = tempfile.mkdtemp(prefix="advfrontier-")
     try:
-        yield place, lambda record: weakref.finalize(record, shutil.rmtree, place, ignore_errors=True)
+        inside = norm_folder(place, norm)
+        yield inside, lambda record: weakref.finalize(record, shutil.rmtree, place, ignore_errors=True)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)  # nobody could go on with it
         raise

@@ -15,14 +15,14 @@ from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
 from advfrontier.jobs.units import UnitPart, UnitTask
 from advfrontier.pool import CHECKPOINT, RACE, Race, tier_label
-from advfrontier.record import Record, below, open_folder
+from advfrontier.record import Record
 from advfrontier.record.header import unpacked
-from advfrontier.record.identity import several_versions
+from advfrontier.record.identity import several_versions, solver_words
 from advfrontier.record.units import DOUBTS, unit_flags
-from advfrontier.threat.names import NORMS
+from advfrontier.solvers import PUBLISHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
 
     from numpy.typing import NDArray
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from advfrontier.jobs import Model, UnitJob
     from advfrontier.pool import Ensemble
     from advfrontier.record import StoredUnit, UnitName
+    from advfrontier.solvers import Solver
 
 PURPOSES = ("checks", "setup", "attack", "verification")
 
@@ -55,6 +56,10 @@ class Evaluation:
         self.commands = header.commands  # all that was typed to make the record, in order
         self.worked_with = None if job is None else job.model  # the model that this evaluation was just made with
         self._job = job
+        # What stands in for attacks' own solvers: a record tells the published ones by their words.
+        published = {attack: solver for attack, solver in PUBLISHED.items()
+                     if header.solvers.get(attack) == solver_words(solver)}  # fmt: skip
+        self.solvers: Mapping[str, Solver] = published if job is None else job.solvers
         if header.ensemble is None:
             raise FrontierError(
                 f"the evaluation in {record.place} is not finished: no unit is done; {header.how_to_go_on}"
@@ -75,27 +80,19 @@ class Evaluation:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Open a record."""
-        record = Record.find(path)
-        if record is None:
-            folder = open_folder(path)
-            found = [norm for norm in NORMS if Record.find(below(folder.place, norm)) is not None]
-            if found:
-                raise FrontierError(
-                    f"{folder.place} holds no evaluation: it holds {', '.join(found)}: open {folder.place}/{found[0]}"
-                )
+        """Open the record in a folder, or in the folder of the only norm there."""
         return cls(Record.open(path, "evaluation"))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Copy the record to a folder that is new or empty."""
+        """Copy the record into `path/NORM`, which must be new or empty."""
         self.record.copy(path)
 
     def extend(
         self,
-        ensemble: Ensemble | Race | str | int,
+        ensemble: Ensemble | Race | str | int | Sequence[str],
         *,
         model: Model | Callable[[Tensor], Tensor] | str | None = None,
-        machine: Machine | str | None = None,
+        machine: Machine | str | torch.device | None = None,
         progress: bool = False,
     ) -> Evaluation:
         """Go on to a larger ensemble that holds this one, and return the evaluation with it.
@@ -103,7 +100,7 @@ class Evaluation:
         No query is repeated where states were kept. Killed at any moment, the same call continues.
 
         Args:
-            ensemble: A tier, any number of queries, an `Ensemble` or the path of its file.
+            ensemble: As `evaluate` takes it.
             model: The model, where the record does not name a source that can be loaded without running code.
             machine: Workers and the like; device, threads and batches are those the record began with.
             progress: Show a progress bar.

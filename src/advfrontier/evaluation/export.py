@@ -62,8 +62,7 @@ def export_all(evaluations: Iterable[Evaluation], folder: str, kind: str, *, rad
     def write(aside: Path) -> Iterator[Path]:
         for evaluation in evaluations:
             inside = evaluation.place.removeprefix(root).strip("/") or evaluation.norm
-            shown = chosen_radii(evaluation.data, evaluation.norm, radii)
-            yield export(evaluation, kind, aside / f"{inside}.{ending}", radii=shown)
+            yield export(evaluation, kind, aside / f"{inside}.{ending}", radii=chosen_radii(evaluation, radii))
 
     mark = b"advfrontier_ensemble" if kind == "card" else b"adversarial_class"  # a table of somebody else's is kept
     return [str(path) for path in write_files(folder, write, mark=mark)]

@@ -9,12 +9,18 @@ from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.record import find_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
-def find_evaluations(paths: Iterable[str]) -> list[Evaluation]:
-    """Open every evaluation at or below these folders."""
-    return [Evaluation(record) for path in paths for record in find_records(path, kind="evaluation")]
+def find_evaluations(paths: Iterable[str], *, skipped: Callable[[str], object] | None = None) -> list[Evaluation]:
+    """Open every evaluation at or below these folders. Raises where there is none, or tells `skipped` of it."""
+    found = []
+    for path in paths:
+        records = find_records(path, kind="evaluation", needed=skipped is None)
+        if skipped is not None and not records:
+            skipped(path)
+        found += [Evaluation(record) for record in records]
+    return found
 
 
 def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluation]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from advfrontier.engine import find_device, own_device, own_dtype
 from advfrontier.errors import FrontierError
 from advfrontier.jobs import Model
 from advfrontier.record import Terms
@@ -15,10 +16,15 @@ from advfrontier.threat.names import norm_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import numpy as np
     from torch import Tensor
+    from torch.utils.data import Dataset
 
     from advfrontier.engine.data import Samples
     from advfrontier.execution import Machine
+
+    Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
+    Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
 
 
 def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None = None) -> Model:
@@ -30,21 +36,29 @@ def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None =
     return Model(name or type(model).__name__, model)
 
 
-def as_data(images: Tensor | Samples | Iterable[Any] | str, labels: Tensor | None) -> Samples:
-    """Samples by their source, or of tensors, arrays, a DataLoader or batches."""
+def as_data(images: Images, labels: Labels | None) -> Samples:
+    """Samples by their source, or of tensors, arrays, lists, a Dataset, a DataLoader or batches."""
     return load_data(images) if isinstance(images, str) else as_samples(images, labels)
 
 
-def as_terms(norm: str, *, seed: int, batch_size: int, machine: Machine) -> Terms:
-    """What decides the bits of a record."""
+def as_terms(norm: str, model: Model, *, seed: int, batch_size: int, machine: Machine) -> Terms:
+    """What decides the bits of a record. Device and precision are the model's own where the machine names none."""
     if batch_size < 1:
         raise FrontierError(f"a batch size of {batch_size}: expected at least 1")
     values = {
         "norm": norm_name(norm),
         "seed": int(seed),
         "shard": int(batch_size),
-        "device": machine.device,
-        "dtype": machine.dtype,
+        "device": _device(machine, model),
+        "dtype": machine.dtype or str(own_dtype(model.function)).removeprefix("torch."),
         "threads": int(machine.threads or torch.get_num_threads()),
     }
     return Terms.model_validate(values)
+
+
+def _device(machine: Machine, model: Model) -> str:
+    """The name that a record keeps; the first of several GPUs is `cuda`, as it would be typed."""
+    if machine.device not in {None, "auto"}:
+        return str(machine.device)
+    device = find_device("auto") if machine.device else own_device(model.function)
+    return str(device) if device.index else device.type

@@ -1,44 +1,96 @@
-"""Reference radii: the ε that people quote, per data set and norm. The curve itself needs none."""
+"""The radii at which robust accuracy is read: asked for, remembered, customary, or quantiles of the curve."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from advfrontier.errors import FrontierError
+from advfrontier.frontier.curve import distance_quantile
+from advfrontier.threat.names import norm_name
+
+if TYPE_CHECKING:
+    from advfrontier.evaluation.evaluation import Evaluation
 
 Radius = tuple[str, float]  # as it is written, and its size
 
-# Those of the paper, and of RobustBench; in ℓ0, where neither has one, what the literature uses most.
+# Those of RobustBench and of work on several norms at once; in ℓ0 what the literature uses most.
 _KNOWN = {
+    "mnist": {"L0": "24", "L1": "10", "L2": "2", "Linf": "0.3"},
     "cifar": {"L0": "24", "L1": "12", "L2": "0.5", "Linf": "8/255"},
     "imagenet": {"L0": "150", "L1": "40", "L2": "3", "Linf": "4/255"},
 }
+# What images of unknown origin are taken for: channels, least height and width, most, and the numbers of classes.
+_SHAPES = {"mnist": (1, 28, 28, {10}), "cifar": (3, 32, 32, {10, 100}), "imagenet": (3, 160, 600, {1000})}
+_QUANTILES = (0.25, 0.5, 0.75)
 
 
-def parse_radii(text: str) -> tuple[Radius, ...]:
-    """Read sizes such as `8/255`, `0.5` or `12`, with commas between them."""
-    radii = []
+def parse_radii(text: str, norm: str | None = None) -> tuple[Radius, ...]:
+    """Read sizes such as `8/255` or `L2=0.5,1,Linf=8/255`: those of a norm, and those before any norm is named."""
+    radii, named = [], None
     for part in filter(None, map(str.strip, text.split(","))):
+        before, equals, size = part.rpartition("=")
+        named = norm_name(before) if equals else named
         try:
-            size = float(Fraction(part))
+            radius = float(Fraction(size.strip()))
         except (ValueError, ZeroDivisionError) as error:
-            raise FrontierError(f"{part!r} is not a radius: expected a number such as 0.5 or 8/255") from error
-        if size < 0:
-            raise FrontierError(f"a radius of {part} is negative: expected a number such as 0.5 or 8/255")
-        radii.append((part, size))
+            raise FrontierError(f"{size!r} is not a radius: expected a number such as 0.5 or 8/255") from error
+        if radius < 0:
+            raise FrontierError(f"a radius of {size} is negative: expected a number such as 0.5 or 8/255")
+        if norm is None or named in {None, norm}:
+            radii.append((size.strip(), radius))
     return tuple(radii)
 
 
 def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
     """The radii usually quoted for data of this name; none where there is no custom."""
-    if data.startswith("fashion-mnist"):
+    name = data.lower().replace("-", "").replace("_", "")
+    if "fashionmnist" in name:
         from advfrontier.zoo import REFERENCE_RADII  # noqa: PLC0415  # the zoo imports torch models
 
         return tuple((f"{size:g}", size) for size in REFERENCE_RADII[norm])
-    family = next((family for family in _KNOWN if family in data.lower()), "")
+    family = next((family for family in _KNOWN if family in name), "")
     return parse_radii(_KNOWN.get(family, {}).get(norm, ""))
 
 
-def chosen_radii(data: str, norm: str, text: str | None) -> tuple[Radius, ...]:
-    """The radii asked for, or those usually quoted."""
-    return parse_radii(text) if text else reference_radii(data, norm)
+def chosen_radii(evaluation: Evaluation, text: str | None = None) -> tuple[Radius, ...]:
+    """The radii asked for, else those the record remembers, else those customary, else quartiles of the distances."""
+    header = evaluation.record.header
+    return (
+        parse_radii(text or "", evaluation.norm)
+        or tuple((_written(size), size) for size in header.radii)
+        or reference_radii(evaluation.data, evaluation.norm)
+        or reference_radii(_family(evaluation), evaluation.norm)
+        or _quartiles(evaluation)
+    )
+
+
+def remember_radii(evaluation: Evaluation, text: str | None) -> None:
+    """Let the record keep the radii that were asked for in its norm."""
+    if sizes := tuple(size for _, size in parse_radii(text or "", evaluation.norm)):
+        evaluation.record.change(lambda _: {"radii": sizes})
+
+
+def _family(evaluation: Evaluation) -> str:
+    """What the images look like, by their shape and the number of classes."""
+    shape, classes = tuple(evaluation.images([0]).shape[1:]), evaluation.record.clean.classes
+    for family, (channels, least, most, numbers) in _SHAPES.items():
+        if len(shape) == 3 and shape[0] == channels and classes in numbers and least <= min(shape[1:]) <= most:
+            return family
+    return ""
+
+
+def _quartiles(evaluation: Evaluation) -> tuple[Radius, ...]:
+    broken = evaluation.distances[(evaluation.distances > 0) & np.isfinite(evaluation.distances)]
+    if not broken.size:
+        return ()
+    rounded = (f"{distance_quantile(broken, share):.2g}" for share in _QUANTILES)
+    return tuple((text, float(text)) for text in dict.fromkeys(rounded))
+
+
+def _written(size: float) -> str:
+    """A size as people write it: 0.5, or 8/255."""
+    levels = round(255 * size)
+    return f"{levels}/255" if float(f"{size:g}") != size and levels / 255 == size else f"{size:g}"

@@ -179,8 +179,7 @@ def summarise_all(evaluations: Iterable[Evaluation], *, radii: str | None = None
     summaries = []
     for evaluation in evaluations:
         pool, why_not = embedded_pool(evaluation)
-        read_at = chosen_radii(evaluation.data, evaluation.norm, radii)
-        found = summarise(evaluation, radii=read_at, reference=pool)
+        found = summarise(evaluation, radii=chosen_radii(evaluation, radii), reference=pool)
         summaries.append(found if why_not is None else replace(found, no_standing=why_not))
     return summaries
 

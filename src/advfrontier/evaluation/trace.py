@@ -24,12 +24,13 @@ from advfrontier.record.units import DOUBTS, doubtful, unit_flags
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
 
+    import torch
     from torch import Tensor
 
-    from advfrontier.engine.data import Samples
+    from advfrontier.evaluation.inputs import Images, Labels
     from advfrontier.execution import Machine
     from advfrontier.flags import Flag, Kind
     from advfrontier.jobs import Model
@@ -55,8 +56,8 @@ class Traces(Trajectories):
 
 def trace(
     model: Model | Callable[[Tensor], Tensor] | str,
-    images: Tensor | Samples | Iterable[Any] | str,
-    labels: Tensor | None = None,
+    images: Images,
+    labels: Labels | None = None,
     *,
     norm: str,
     runs: Sequence[str] | str | Callable[[int], Sequence[str]] | None = None,
@@ -65,7 +66,7 @@ def trace(
     solvers: Mapping[str, Solver] | None = None,
     out: str | PathLike[str] | None = None,
     batch_size: int = 100,
-    machine: Machine | str | None = None,
+    machine: Machine | str | torch.device | None = None,
     progress: bool = False,
 ) -> Traces:
     """Run attacks against a model and record the best distance of each, per sample, every 10 queries.
@@ -76,19 +77,19 @@ def trace(
 
     Args:
         model: From images in [0, 1] to logits; or the name of a source, such as `zoo:F3` or `file.py:factory`.
-        images: A tensor with `labels`, a DataLoader, or the name of a data source.
+        images: A tensor, an array or a list with `labels`; a Dataset, a DataLoader; or the name of a data source.
         labels: One class per image.
         norm: `L0`, `L1`, `L2` or `Linf`.
-        runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default) or `extended`; or a function that
-            tells the names for a number of classes.
+        runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default), `extended` or `black-box`; or a
+            function that tells the names for a number of classes.
         queries: Where each run stops: the first so many queries of its full schedule of 1000.
         seed: Of the random restarts.
         solvers: Solvers in place of their attacks' own: `{"fmn": Fmn(alpha=1)}`, or `PUBLISHED` for all as in their
             papers.
-        out: Where the record is written, unit by unit: killed at any moment, the same call continues. Without it the
-            record is temporary.
+        out: The record is written to `out/NORM`, unit by unit: killed at any moment, the same call continues. Without
+            it the record is temporary.
         batch_size: Samples per batch, which are one unit of work.
-        machine: Where the work is done: a `Machine`, or a device such as `cuda`.
+        machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
         progress: Show a progress bar.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
@@ -96,9 +97,9 @@ def trace(
     check_queries(queries, MAX_QUERIES)
     _check(named, solvers)
     subject, samples = as_model(model), as_data(images, labels)
-    terms = as_terms(threat, seed=seed, batch_size=batch_size, machine=machine)
+    terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine)
     gradients = named is None or needs_gradients(named, threat)
-    with record_folder(out) as (place, keep):
+    with record_folder(out, threat) as (place, keep):
         record = prepare(place, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers)
         keep(record)
         members = named or _members(runs, threat, record.clean.classes)
@@ -149,7 +150,7 @@ def read_traces(
 
 
 def load_traces(place: str | PathLike[str], *, runs: Sequence[str] | None = None) -> Traces:
-    """Read a traced record from its folder."""
+    """Read a traced record from its folder, or from the folder of the only norm there."""
     return read_traces(Record.open(place, "trace"), runs=runs)
 
 

@@ -45,7 +45,7 @@ def on_ray(work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retr
     folder = None if ray.is_initialized() else _connect(ray, address, slots)
     pending: dict[Any, T] = {}
     try:
-        gpu = machine.device.startswith("cuda")
+        gpu = str(machine.device).startswith("cuda")
         perform = ray.remote(_perform).options(
             num_cpus=each, num_gpus=1 if gpu else 0, max_retries=retries, retry_exceptions=False
         )

@@ -40,7 +40,7 @@ def in_processes(
     packed = _packed(work)
     workers = min(machine.workers, len(tasks))
     threads = machine.threads or max(1, cores() // max(workers, 1))
-    team = [_Worker(packed, threads, gpu) for gpu in _gpus(machine.device, workers)]
+    team = [_Worker(packed, threads, gpu) for gpu in _gpus(str(machine.device), workers)]
     free = list(team)
     busy: dict[Future[bytes], tuple[_Worker, T, int]] = {}  # with how often the task has killed its worker
     waiting = deque((task, 0) for task in tasks)
@@ -185,7 +185,13 @@ def _end_with_parent(lifeline: Connection) -> None:
 
 @functools.cache
 def _load() -> Callable[[Any], Any]:
-    work: Callable[[Any], Any] = pickle.loads(_WORK)  # noqa: S301
+    try:
+        work: Callable[[Any], Any] = pickle.loads(_WORK)  # noqa: S301
+    except (AttributeError, ImportError) as error:  # classes travel as the name they are imported by
+        raise FrontierError(
+            f"a worker process cannot find what the work is made of ({error}): expected models, data and solvers of "
+            "importable files; put the class into a file and import it from there, or use workers=0"
+        ) from error
     return work
 
 

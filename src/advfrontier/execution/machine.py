@@ -10,14 +10,17 @@ from advfrontier.errors import FrontierError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
 
 @dataclass(frozen=True)
 class Machine:
     """A device, and the processes that share the work.
 
     Args:
-        device: Where the model runs: `cpu`, `cuda`, `cuda:1`, `mps`.
-        dtype: `float32` or `float64`.
+        device: Where the model runs: `cpu`, `cuda`, `cuda:1`, `mps`, a `torch.device`, or `auto` for the fastest there
+            is. By default where the model is.
+        dtype: `float32` or `float64`, or the torch dtype of that name. By default that of the model's parameters.
         threads: Threads of each process; by default those PyTorch has here. Results depend on them in the last bits.
         workers: Worker processes; 0 works in this process.
         ray: A Ray cluster: `auto`, an address, or `local` for one on this machine with `workers` slots.
@@ -27,8 +30,8 @@ class Machine:
         executor: What does the tasks instead, if given: called with the work and the tasks, it yields `Outcome`s.
     """
 
-    device: str = "cpu"
-    dtype: str = "float32"
+    device: str | torch.device | None = None
+    dtype: str | torch.dtype | None = None
     threads: int | None = None
     workers: int = 0
     ray: str | None = None
@@ -37,9 +40,10 @@ class Machine:
     executor: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "device", str(self.device))
-        object.__setattr__(self, "dtype", str(self.dtype).removeprefix("torch."))
-        if self.dtype not in {"float32", "float64"}:
+        for name in ("device", "dtype"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, str(getattr(self, name)).removeprefix("torch."))
+        if self.dtype not in {None, "float32", "float64"}:
             raise FrontierError(f"dtype is {self.dtype}: expected float32 or float64")
         for name, least in (("workers", 0), ("threads", 1), ("pack", 1)):
             value = getattr(self, name)
@@ -52,6 +56,6 @@ class Machine:
         return self.workers == 0 and self.ray is None
 
 
-def as_machine(machine: Machine | str | None) -> Machine:
-    """A machine, the device's name alone, or this process on the CPU."""
-    return machine if isinstance(machine, Machine) else Machine(device=str(machine or "cpu"))
+def as_machine(machine: Machine | str | torch.device | None) -> Machine:
+    """A machine, a device alone, or this process where the model is."""
+    return machine if isinstance(machine, Machine) else Machine(machine)

@@ -16,32 +16,33 @@ from advfrontier.frontier.certificate import certify
 from advfrontier.frontier.construction import applied, greedy
 from advfrontier.frontier.problem import build_problem
 from advfrontier.frontier.swaps import improve
-from advfrontier.pool import TIERS, Ensemble, Move, tier_label
+from advfrontier.frontier.trajectories import Trajectories
+from advfrontier.pool import TIERS, Ensemble, Move, tier_label, tier_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from advfrontier.frontier.problem import Levels, Problem, Raises
-    from advfrontier.frontier.trajectories import Trajectories
 
 
 def allocate(
-    trajectories: Iterable[Trajectories],
+    trajectories: Trajectories | Iterable[Trajectories],
     *,
-    budgets: Sequence[int] = TIERS,
+    budgets: Sequence[int | str] = TIERS,
     levels: Sequence[int] | None = None,
     name: str = "greedy",
     plain: bool = False,
     ordered_restarts: bool = False,
 ) -> tuple[Ensemble, ...]:
-    """Nested ensembles, one per budget, from the trajectories of several models (one object each, same runs and norm).
+    """Nested ensembles, one per budget, from the trajectories of models (one object each, same runs and norm).
 
     `aoi` of each is its global AOI on these models, `bound` what no allocation with that budget can pass. Judge an
     ensemble on models it was not made from: on these it is optimistic. Trajectories may come from a generator, one at
     a time. `plain` is the paper's Algorithm 1 as printed: no move raises more than one run, and no swaps follow.
     """
-    problem = build_problem(trajectories, levels=levels, ordered_restarts=ordered_restarts)
-    stages = staged(problem, budgets, plain=plain)
+    models = [trajectories] if isinstance(trajectories, Trajectories) else trajectories
+    problem = build_problem(models, levels=levels, ordered_restarts=ordered_restarts)
+    stages = staged(problem, [tier_queries(budget) for budget in budgets], plain=plain)
     reached: dict[int, Levels] = {}
     allocation = problem.none
     for budget, stage in stages.items():

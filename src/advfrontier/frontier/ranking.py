@@ -14,7 +14,7 @@ import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.confidence import RESAMPLES, Interval, ratio_intervals, resampled
-from advfrontier.frontier.curve import Curve, aurec, distance_quantile
+from advfrontier.frontier.curve import Curve, aurec, distance_quantile, robust_accuracy
 from advfrontier.jsonable import jsonable
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class RankRow:
     aurec: float | None = None  # up to the E of its table
     clean_accuracy: float | None = None
     median: float | None = None
+    robust: dict[str, float] = field(default_factory=dict)  # radius, as it is written → robust accuracy there
     dois: dict[str, float] = field(default_factory=dict)  # over several norms: the DOI in each
 
     @property
@@ -70,6 +71,11 @@ class RankTable:
         """How many models take a rank."""
         return sum(not row.bracketed for row in self.rows)
 
+    @property
+    def radii(self) -> tuple[str, ...]:
+        """Where robust accuracies were asked for."""
+        return tuple(self.rows[0].robust)
+
     def row(self, model: str) -> RankRow:
         """The line of one of the models."""
         return next(row for row in self.rows if row.model == model)
@@ -89,11 +95,24 @@ class Ranking:
         return content
 
 
-def rank(pools: Mapping[str, ReferencePool], *, given: Collection[str] = (), resamples: int = RESAMPLES) -> Ranking:
-    """Rank the models of one pool per norm, in the order of the norms; `given` are the models asked about."""
+def rank(
+    pools: Mapping[str, ReferencePool],
+    *,
+    given: Collection[str] = (),
+    radii: Mapping[str, Mapping[str, float]] | None = None,
+    resamples: int = RESAMPLES,
+) -> Ranking:
+    """Rank the models of one pool per norm, in the order of the norms.
+
+    `given` are the models asked about, `radii` of every norm where to read robust accuracy, by the radius as it is
+    written.
+    """
     if not pools:
         raise FrontierError("nothing to rank: expected at least one record, such as `advfrontier rank runs/*`")
-    tables = {norm: rank_table(pool, given=given, resamples=resamples) for norm, pool in pools.items()}
+    tables = {
+        norm: rank_table(pool, given=given, radii=(radii or {}).get(norm, {}), resamples=resamples)
+        for norm, pool in pools.items()
+    }
     models = {model for pool in pools.values() for model in pool.distances}
     shared = tuple(norm for norm, pool in pools.items() if models <= set(pool.distances))
     overall: tuple[RankRow, ...] = ()
@@ -109,7 +128,13 @@ def rank(pools: Mapping[str, ReferencePool], *, given: Collection[str] = (), res
     return Ranking(tuple(tables.values()), shared, overall)
 
 
-def rank_table(pool: ReferencePool, *, given: Collection[str] = (), resamples: int = RESAMPLES) -> RankTable:
+def rank_table(
+    pool: ReferencePool,
+    *,
+    given: Collection[str] = (),
+    radii: Mapping[str, float] | None = None,
+    resamples: int = RESAMPLES,
+) -> RankTable:
     """All models of a pool by DOI; equal DOIs share the better rank."""
     flagged, limit = pool.flagged, pool.end
     intervals, ranges = doi_intervals(pool, resamples=resamples), rank_ranges(pool, resamples=resamples)
@@ -125,6 +150,7 @@ def rank_table(pool: ReferencePool, *, given: Collection[str] = (), resamples: i
             aurec=aurec(d, E=limit).value,
             clean_accuracy=float((d > 0).mean()),
             median=distance_quantile(d, 0.5),
+            robust={label: robust_accuracy(d, epsilon) for label, epsilon in (radii or {}).items()},
         )
         for name, d in pool.distances.items()
     ]

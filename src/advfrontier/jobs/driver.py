@@ -83,6 +83,7 @@ def drive(record: Record, job: J, machine: Machine, *, progress: bool = False) -
 
     Returns the job, ready to do a task again whose file is lost later.
     """
+    machine = replace(machine, device=record.header.terms.device)
     job.check(record)
     tasks = job.missing(record)
     if tasks:

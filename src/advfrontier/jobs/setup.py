@@ -82,6 +82,10 @@ def prepare(
         elif (known := record.read_clean()) is not None:
             check_answers(record, oracle, images, known)
         _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
+    if model.source is not None and record.header.model.source is None:  # begun with the object: now it has a name
+        record.change(
+            lambda header: {"model": asked.model, "data": header.data.model_copy(update={"name": samples.name})}
+        )
     return record
 
 

@@ -21,6 +21,7 @@ from advfrontier.pool import CHECKPOINT, MAX_QUERIES, RACE, SLICE, Race, Run, ch
 from advfrontier.record import UnitName
 from advfrontier.record.identity import code_digest, policy_words, solver_words, solvers_of
 from advfrontier.record.units import SPENT
+from advfrontier.solvers import solver_of
 from advfrontier.threat.norms import get_norm
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ class UnitJob(Job[UnitTask]):
     keep_state: bool = True
     note: Mapping[str, Any] = field(default_factory=dict)  # what else the header is to say once work begins
     counted = "queries"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Sent with all its solvers: another process knows none that was registered in this one."""
+        runs = {run.attack: run for run in map(Run.parse, self.wanted)}
+        solvers = {attack: self.solvers.get(attack) or solver_of(run) for attack, run in runs.items()}
+        return super().__getstate__() | {"solvers": solvers}
 
     # What is to be done
 

@@ -13,7 +13,8 @@ TARGETS = 9  # at most: the likeliest wrong classes
 CHECKPOINT = 10  # distances are recorded every so many queries, so a run is never cut finer
 MAX_QUERIES = 1000  # what one run may spend: the horizon that shapes every schedule
 
-POOLS = ("paper", "extended")
+BLACK_BOX = "black-box"  # the pool of all runs that use no gradient
+POOLS = ("paper", "extended", BLACK_BOX)
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class SolverFacts:
     restarts: bool = True
     targets: bool = True
     step_queries: int = 2  # a forward and a backward; 1 for a black-box solver
-    pools: tuple[str, ...] = POOLS
+    pools: tuple[str, ...] = ("paper", "extended")
 
 
 CATALOGUE: dict[str, SolverFacts] = {
@@ -75,9 +76,13 @@ def pool(norm: str, *, classes: int = 10, name: str = "paper") -> tuple[Run, ...
     if name not in POOLS:
         raise FrontierError(f"unknown pool {name!r}: expected one of {', '.join(POOLS)}")
     norm = norm_name(norm)
-    if name == "extended":
+    if name != "paper":
         _discover()
-    members = [facts for facts in CATALOGUE.values() if norm in facts.norms and name in facts.pools]
+    members = [
+        facts
+        for facts in CATALOGUE.values()
+        if norm in facts.norms and (facts.step_queries == 1 if name == BLACK_BOX else name in facts.pools)
+    ]
     return tuple(run for facts in members for loss in facts.losses for run in variants(facts, loss, classes))
 
 

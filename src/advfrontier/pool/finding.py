@@ -5,30 +5,46 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool.ensemble import Ensemble, tier_queries
+from advfrontier.pool.catalogue import MAX_QUERIES, POOLS, check_run, facts_of, pool
+from advfrontier.pool.ensemble import Ensemble, Move, tier_queries
 from advfrontier.pool.paper import paper_ensemble
 from advfrontier.pool.race import Race
+from advfrontier.pool.runs import Run
 from advfrontier.toml import has_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _FAMILIES = ("race", "greedy", "paper")  # each has tiers of its own: race-4k, greedy-12k, …
 _DEFAULT = "race"  # what `4k` or a number of queries means
+_TURN = 100  # queries that a run spends before the next one has its turn
 
 
-def find_ensemble(ensemble: Ensemble | Race | str | int, norm: str, classes: int) -> Ensemble | Race:
-    """A tier by name, a number of queries, the path of an ensemble's or a race's file, or the thing itself.
+def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: str, classes: int) -> Ensemble | Race:
+    """An ensemble or a race by what a user calls it, or the thing itself.
 
-    Names are `4k` and the like, and those of one family: `race-4k`, `greedy-8k`, `paper-12k`.
+    That is a tier (`4k`, or of one family: `race-4k`, `greedy-8k`, `paper-12k`), a number of queries, the path of a
+    file, a pool (`black-box`), or runs (`fmn,alma:target1`, or a list of them); and behind `@` where to stop, as in
+    `black-box@2000`.
     """
     if isinstance(ensemble, Ensemble | Race):
         found: Ensemble | Race = ensemble
+    elif isinstance(ensemble, str) and "@" in ensemble:
+        name, _, stop = ensemble.partition("@")
+        found = find_ensemble(name, norm, classes).at(tier_queries(stop))
     elif isinstance(ensemble, str) and ensemble.endswith(".toml"):
         if not Path(ensemble).is_file():
             raise FrontierError(f"no ensemble file {ensemble}: `advfrontier allocate` writes such files")
         found = load_ensemble(ensemble)
-    else:
+    elif isinstance(ensemble, int) or (isinstance(ensemble, str) and _is_tier(ensemble)):
         found = _tier(ensemble, norm)
+    else:
+        found = _in_turns(ensemble, norm, classes)
+    if not found.total:
+        raise FrontierError(f"{ensemble} queries are too few to run anything: expected at least 10")
     if found.norm != norm:
         raise FrontierError(f"ensemble {found.name} is for {found.norm}, the evaluation in {norm}: expected the same")
     found = found.for_classes(classes)
@@ -41,18 +57,18 @@ def load_ensemble(path: str) -> Ensemble | Race:
     return Race.load(path) if has_key(path, "order") else Ensemble.load(path)
 
 
+def _is_tier(name: str) -> bool:
+    family, _, tier = name.rpartition("-")
+    return family in ("", *_FAMILIES) and tier[:1].isdecimal()
+
+
 def _tier(name: str | int, norm: str) -> Ensemble | Race:
     family, _, tier = str(name).rpartition("-")
-    if family and family not in _FAMILIES:
-        raise FrontierError(f"{name} is no ensemble: expected a tier such as 4k, or one of {', '.join(_FAMILIES)}-4k")
     whole = _whole(family or _DEFAULT, norm)
     budget = tier_queries(tier)
     if budget > max(whole.total, whole.tiers[-1]):  # an allocation may have had no use for all of its tier
         raise FrontierError(f"{budget} queries are more than the largest tier: expected at most {whole.tiers[-1]}")
-    found = whole.at(budget)
-    if found.total == 0:
-        raise FrontierError(f"{name} queries are too few to run anything: expected at least 10")
-    return found
+    return whole.at(budget)
 
 
 @cache
@@ -62,3 +78,22 @@ def _whole(family: str, norm: str) -> Ensemble | Race:
         return paper_ensemble("paper-12k", norm)
     text = files("advfrontier.pool").joinpath(f"learned/{family}-{norm}.toml").read_text(encoding="utf-8")
     return Race.from_toml(text) if family == "race" else Ensemble.from_toml(text)
+
+
+def _in_turns(asked: str | Sequence[str], norm: str, classes: int) -> Ensemble:
+    """Runs, or those of a pool, that take turns until each has spent all its queries: all share a smaller budget."""
+    if isinstance(asked, str) and asked in POOLS:
+        name, runs = asked, pool(norm, classes=classes, name=asked)
+    else:
+        names = asked.split(",") if isinstance(asked, str) else asked
+        name, runs = "runs", tuple(dict.fromkeys(Run.parse(run.strip()) for run in names))
+        if unknown := [str(run) for run in runs if facts_of(run.solver) is None]:
+            raise FrontierError(
+                f"{', '.join(unknown)}: no such ensemble or run: expected a budget such as 4k or 6500, a pool "
+                f"({', '.join(POOLS)}), runs such as fmn,alma:target1, or a file that ends in .toml"
+            )
+    for run in runs:
+        check_run(run, norm, classes)
+    order = [str(run) for run in sorted(runs, key=lambda run: run.index)]
+    tier, turns = MAX_QUERIES * len(order), range(_TURN, MAX_QUERIES + 1, _TURN)
+    return Ensemble(name, norm, tuple(Move(((run, queries),), tier) for queries in turns for run in order))

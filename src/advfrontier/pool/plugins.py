@@ -22,6 +22,7 @@ from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
 
 GROUP = "advfrontier.solvers"
+REGISTERED: dict[str, Any] = {}  # by attack name: the solvers that were registered in this process
 
 
 @cache
@@ -33,16 +34,28 @@ def discover() -> dict[str, Any]:
     return found
 
 
-def register(make: Any, name: str | None = None) -> dict[str, Any]:
-    """Enter a solver class into the catalogue; return its solvers by attack name, as `trace(solvers=…)` takes them.
+def register(solver: Any) -> dict[str, Any]:
+    """Make a solver known by its name to `trace` and `evaluate` in this process, and in the workers they start.
 
-    The paper's pool stays the paper's: plug-ins join the extended one.
+    The paper's pool stays the paper's: it joins the extended one. Registered once more, it takes its own place.
+
+    Args:
+        solver: A class with `facts`, made without arguments, or with `loss_name=…` where its facts offer several
+            losses; or a solver, with parameters of your choice.
     """
-    facts = make.facts
+    made = _enter(solver)
+    REGISTERED.update(made)
+    return made
+
+
+def _enter(solver: Any, name: str | None = None) -> dict[str, Any]:
+    """Enter a solver into the catalogue; return it by attack name, made anew for every loss if it is a class."""
+    facts = solver.facts
     _check(facts, name)
-    made = {
-        Run(facts.name, loss).attack: make(loss_name=loss) if len(facts.losses) > 1 else make() for loss in facts.losses
-    }
+    made = {}
+    for loss in facts.losses:
+        options = {"loss_name": loss} if len(facts.losses) > 1 else {}
+        made[Run(facts.name, loss).attack] = solver(**options) if isinstance(solver, type) else solver
     CATALOGUE[facts.name] = replace(facts, pools=tuple(pool for pool in facts.pools if pool != "paper"))
     return made
 
@@ -50,7 +63,7 @@ def register(make: Any, name: str | None = None) -> dict[str, Any]:
 def _load(entry: EntryPoint) -> dict[str, Any]:
     origin = entry.dist.name if entry.dist is not None else "an unknown package"
     try:
-        return register(entry.load(), entry.name)
+        return _enter(entry.load(), entry.name)
     except Exception as error:
         raise FrontierError(
             f"plug-in {entry.name} ({entry.value} of {origin}) cannot be used: {type(error).__name__}: {error}; "
@@ -61,7 +74,8 @@ def _load(entry: EntryPoint) -> dict[str, Any]:
 def _check(facts: SolverFacts, name: str | None) -> None:
     if not isinstance(facts, SolverFacts) or (name or facts.name) != facts.name:
         raise FrontierError(f"its facts are {facts}: expected SolverFacts({name!r}, …)")
-    if facts.name in CATALOGUE:
+    own = name is None and any(Run.parse(attack).solver == facts.name for attack in REGISTERED)
+    if facts.name in CATALOGUE and not own:
         raise FrontierError(f"there is a solver {facts.name} already: expected another name")
     if facts.step_queries not in {1, 2} or not facts.norms or any(norm_name(norm) != norm for norm in facts.norms):
         raise FrontierError(f"its facts are {facts}: expected 1 or 2 queries per step, and norms such as 'L2'")

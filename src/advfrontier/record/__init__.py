@@ -3,7 +3,7 @@
 from advfrontier.record.find import find_records
 from advfrontier.record.folder import below, folder_name, open_folder, write_file, write_files
 from advfrontier.record.header import Header, Terms
-from advfrontier.record.record import Record
+from advfrontier.record.record import Record, norm_folder
 from advfrontier.record.units import StoredUnit, UnitName
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "below",
     "find_records",
     "folder_name",
+    "norm_folder",
     "open_folder",
     "write_file",
     "write_files",

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _DEPTH = 3  # folders below the one named that are searched
 
 
-def find_records(path: str, *, kind: Kind) -> list[Record]:
-    """The records of a kind at or below a folder, sorted, norms in their usual order. Raises if there are none."""
+def find_records(path: str, *, kind: Kind, needed: bool = True) -> list[Record]:
+    """The records of a kind at or below a folder, sorted, norms in their usual order. Raises if some are needed."""
     folder = open_folder(path)
     names = folder.names(depth=_DEPTH)
-    if not names:
+    if not names and needed:
         raise FrontierError(
             f"no folder {path}, or nothing in it: expected one that `advfrontier {COMMANDS[kind]} --out` has written"
         )
@@ -31,7 +31,7 @@ def find_records(path: str, *, kind: Kind) -> list[Record]:
     ours = [parts for parts in inside if _is_ours(folder.read("/".join((*parts, FILE))))]
     records = [record for parts in sorted(ours, key=_order) if (record := Record.find(below(path, *parts))) is not None]
     found = [record for record in records if record.header.kind == kind]
-    if not found:
+    if not found and needed:
         raise FrontierError(
             f"{path} holds no record of the kind {kind}: type `advfrontier {COMMANDS[kind]} … --out {path}`"
         )

@@ -111,7 +111,7 @@ class Header(_Frozen):
     runs: dict[str, Asked] = {}  # run → the most queries it was asked for
     ensemble: EnsembleFile | RaceFile | None = None  # what an evaluation is working towards
     finished: EnsembleFile | RaceFile | None = None  # the last one that was complete
-    radii: tuple[float, ...] = ()  # of a baseline
+    radii: tuple[float, ...] = ()  # of a baseline; of an evaluation, where its accuracy is to be read
     keep_state: bool = True
     flags: tuple[Flag, ...] = ()  # of the model, when the record was begun
     counts: dict[str, NonNegativeInt] = {}  # passes through the model that no unit counts

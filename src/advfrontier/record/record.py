@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import fields
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,7 +19,7 @@ from advfrontier.engine import CleanPass
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.pool import Run
-from advfrontier.record.folder import open_folder
+from advfrontier.record.folder import below, open_folder
 from advfrontier.record.header import FILE, Header
 from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
 from advfrontier.record.images import FOLDER as IMAGES
@@ -26,6 +27,7 @@ from advfrontier.record.images import StoredImages, VerifiedImages
 from advfrontier.record.tensors import Damaged, pack, unpack_parts
 from advfrontier.record.units import FOLDER as UNITS
 from advfrontier.record.units import StoredUnit, UnitName, shards_of
+from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -67,8 +69,14 @@ class Record:
 
     @classmethod
     def open(cls, place: str | PathLike[str], kind: Kind) -> Record:
-        """The record of a kind in a folder. Raises if there is none."""
+        """The record of a kind in a folder, or in the folder of the only norm there. Raises if there is none."""
         record = cls.find(place)
+        if record is None:
+            inside = [there for norm in NORMS if (there := cls.find(below(place, norm))) is not None]
+            if len(inside) > 1:
+                named = ", ".join(there.header.terms.norm for there in inside)
+                raise FrontierError(f"{place} holds several norms ({named}): open one, such as {inside[0].place}")
+            record = inside[0] if inside else None
         if record is None or record.header.kind != kind:
             found = "nothing" if record is None else f"a record of the kind {record.header.kind}"
             raise FrontierError(
@@ -245,8 +253,8 @@ class Record:
     # Files
 
     def copy(self, place: str | PathLike[str]) -> None:
-        """Copy the record to a folder that is new or empty; the header last: without it nothing counts."""
-        target = check_empty(place)
+        """Copy the record into `place/NORM`, new or empty; the header last: without it nothing counts."""
+        target = check_empty(norm_folder(place, self.header.terms.norm))
         for name in (*self.folder.names(UNITS), *self.folder.names(IMAGES), *self.folder.names("radii"), _CLEAN, FILE):
             content = self.folder.read(name)
             if content is not None:
@@ -273,6 +281,13 @@ class Record:
     def write_file(self, name: str, tensors: Mapping[str, Tensor], words: Mapping[str, str], belongs: str) -> None:
         """Write a tensor file with its mark."""
         self.folder.write(name, pack(tensors, {**words, "belongs": belongs}))
+
+
+def norm_folder(out: str | PathLike[str], norm: str) -> str:
+    """The folder of a record: `out/NORM`, so that norms lie side by side; `out` itself if it ends so or is a record."""
+    place = open_folder(out)
+    own = PurePosixPath(place.place).name == norm or place.read(FILE) is not None
+    return str(out) if own else below(out, norm)
 
 
 def check_empty(place: str | PathLike[str], *, but_for: Collection[str] = ()) -> Folder:

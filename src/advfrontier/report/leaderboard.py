@@ -43,6 +43,7 @@ def ranking_csv(ranking: Ranking) -> str:
     tables: list[tuple[str, tuple[RankRow, ...], RankTable | None]] = [(t.norm, t.rows, t) for t in ranking.norms]
     if ranking.overall:
         tables.append((_OVERALL, ranking.overall, None))
+    radii = [(table.norm, radius) for table in ranking.norms for radius in table.radii]
     rows = []
     for norm, models, table in tables:
         end, queries, samples = (table.E, table.queries, table.samples) if table else (None, None, None)
@@ -51,8 +52,10 @@ def ranking_csv(ranking: Ranking) -> str:
             area = row.aurec if known(row.aurec) else None
             ranks = row.ranks or (None, None)
             about = (end, row.clean_accuracy, row.median, queries, samples, "; ".join(_told(row)))
-            rows.append((norm, row.model, row.rank, int(row.bracketed), *ranks, *doi, area, *about))
-    return as_csv(Table("", tuple(Column(name) for name in _CSV), tuple(rows)))
+            robust = (row.robust.get(radius) if table and table.norm == of else None for of, radius in radii)
+            rows.append((norm, row.model, row.rank, int(row.bracketed), *ranks, *doi, area, *about, *robust))
+    columns = (*_CSV, *(f"robust_accuracy_{of}_{radius}" for of, radius in radii))
+    return as_csv(Table("", tuple(Column(name) for name in columns), tuple(rows)))
 
 
 def write_leaderboard(path: str | PathLike[str], ranking: Ranking, *, title: str = "Robustness leaderboard") -> str:
@@ -80,8 +83,9 @@ def _overall(ranking: Ranking) -> Table:
 
 def _of_norm(table: RankTable) -> Table:
     area = Column(f"AUREC up to {size(table.E)}", "sizes")
-    columns = (*_head(), Column("DOI", "score"), area, Column("clean %", "percent"), Column("median", "sizes"))
-    rows = tuple((*_start(row), row.aurec, row.clean_accuracy, row.median) for row in table.rows)
+    robust = (Column(f"at {radius} %", "percent") for radius in table.radii)
+    columns = (*_head(), Column("DOI", "score"), area, Column("clean %", "percent"), *robust, Column("median", "sizes"))
+    rows = tuple((*_start(row), row.aurec, row.clean_accuracy, *row.robust.values(), row.median) for row in table.rows)
     title = f"{table.norm} on {table.data}: {whole(table.samples)} samples, {tier_label(table.queries)} queries each"
     return Table(title, columns, rows)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from advfrontier.pool.plugins import discover
+from advfrontier.pool.plugins import REGISTERED, discover
 from advfrontier.solvers.alma import Alma
 from advfrontier.solvers.apgd_min import ApgdMin
 from advfrontier.solvers.ddn import Ddn
@@ -47,7 +47,6 @@ _BY_NAME |= {f"apgd_min-{loss}": ApgdMin(loss_name=loss) for loss in ApgdMin.fac
 
 
 def solver_of(run: Run) -> Solver:
-    """The solver of a run, with its default hyper-parameters; also one that another package brings."""
-    if run.attack not in _BY_NAME:
-        return cast("Solver", discover()[run.attack])
-    return _BY_NAME[run.attack]
+    """The solver of a run, with its default hyper-parameters; also one that was registered."""
+    solver = _BY_NAME.get(run.attack) or REGISTERED.get(run.attack) or discover()[run.attack]
+    return cast("Solver", solver)

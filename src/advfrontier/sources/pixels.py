@@ -28,6 +28,13 @@ def check_unit(images: Tensor, name: str) -> Tensor:
     return check_images(images, name).to(torch.float32)
 
 
+def channels_first(images: Tensor) -> Tensor:
+    """Put the channels first where they can only be the last axis: 1 or 3 of them, behind two larger axes."""
+    if images.ndim != 4 or images.shape[3] not in _CHANNELS or min(images.shape[1:3]) <= max(_CHANNELS) + 1:
+        return images
+    return images.permute(0, 3, 1, 2).contiguous()
+
+
 def layout_of(shape: tuple[int, ...], name: str, *, asked: str | None = None) -> str:
     """Where the channels are: the axis with 1 or 3 entries. (n, h, w) counts as NHW."""
     if len(shape) == 3:

@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+    default_convert,
+)
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
-from advfrontier.sources.pixels import check_unit
+from advfrontier.sources.pixels import channels_first, check_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,41 +67,61 @@ def _read_chosen(read: Callable[[Tensor], Tensor], chosen: Tensor, rows: Tensor)
     return read(chosen[rows])
 
 
-def as_samples(
-    images: Samples | Tensor | Iterable[Any], labels: Tensor | None = None, name: str = "tensors"
-) -> Samples:
-    """Make samples of tensors, of a DataLoader, or of any iterable of (images, labels) batches.
+def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samples:
+    """Make samples of tensors, arrays or lists with labels; of a Dataset, a DataLoader, or batches of (images, labels).
 
-    A DataLoader over a map-style dataset is read on demand, in the order its sampler gives now; anything else is read
-    once and kept in memory. Samples are returned as they are.
+    A Dataset is read on demand, and so is a DataLoader over one, in the order its sampler gives now; anything else is
+    read once and kept in memory. Samples are returned as they are. 8-bit images are divided by 255, and channels that
+    can only be the last axis are put first.
     """
     if isinstance(images, Samples) and labels is None:
         return images
-    if isinstance(images, Tensor):
-        if labels is None:
-            raise FrontierError(f"{name}: images without labels: expected as_samples(images, labels)")
-        pixels = check_unit(images.detach().cpu(), name)
-        return Samples(name, as_labels(labels, len(images), name), partial(torch.index_select, pixels, 0))
-    if isinstance(images, np.ndarray) and isinstance(labels, np.ndarray):
-        return as_samples(torch.from_numpy(images), torch.from_numpy(labels), name)
-    if labels is not None or isinstance(images, Samples):
-        raise FrontierError(
-            f"{name}: images are a {type(images).__name__} with labels given apart: expected tensors, arrays, or an "
-            "iterable of (images, labels) batches"
-        )
+    if isinstance(images, (Samples, Dataset, DataLoader)) and labels is not None:
+        raise FrontierError(f"labels were given apart, but a {type(images).__name__} has its own: leave them out")
+    if isinstance(images, Dataset):
+        return as_samples(DataLoader(images), name=name or _dataset_name(images))
     if isinstance(images, DataLoader) and _can_be_indexed(images):
-        return _from_dataset(images, name)
-    with explaining(f"{name}: cannot be read", ": expected tensors, or batches of (images, labels)"):
+        return _from_dataset(images, name or _dataset_name(images.dataset))
+    name = name or "tensors"
+    if labels is not None:
+        with explaining(f"{name}: cannot be read", ": expected tensors, arrays or lists of numbers, of one size"):
+            pixels = check_unit(channels_first(as_tensor(images)), name)
+            numbers = as_labels(as_tensor(labels), len(pixels), name)
+        return Samples(name, numbers, partial(torch.index_select, pixels, 0))
+    if isinstance(images, (Tensor, np.ndarray)):
+        raise FrontierError(
+            f"{name}: images without labels: type the labels behind them, as in (model, images, labels)"
+        )
+    with explaining(f"{name}: cannot be read", ": expected images with labels, or batches of (images, labels)"):
         batches = list(images)
         if not batches or not all(isinstance(b, (tuple, list)) and len(b) >= 2 for b in batches):
             raise FrontierError(f"{name}: expected batches of (images, labels), at least one")
-        pixels, numbers = (torch.cat([torch.as_tensor(batch[k]).detach().cpu() for batch in batches]) for k in (0, 1))
+        pixels, numbers = (torch.cat([as_tensor(batch[k]) for batch in batches]) for k in (0, 1))
     return as_samples(pixels, numbers, name)
+
+
+def as_tensor(values: Any) -> Tensor:
+    """A tensor on the CPU of a tensor, an array, a picture, or a list of any of them."""
+    if isinstance(values, Tensor):
+        return values.detach().cpu()
+    if isinstance(values, (list, tuple)) and any(isinstance(value, Tensor) for value in values):
+        return torch.stack([as_tensor(value) for value in values])
+    return torch.from_numpy(np.require(values, requirements=("C", "W")))
+
+
+def _dataset_name(dataset: Any) -> str:
+    """What a dataset is called, below whatever takes parts of it."""
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    return "tensors" if isinstance(dataset, TensorDataset) else type(dataset).__name__
 
 
 def _can_be_indexed(loader: DataLoader[Any]) -> bool:
     plain = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
-    return plain and not isinstance(loader.dataset, IterableDataset) and not getattr(loader, "drop_last", False)
+    usual = loader.collate_fn in {default_collate, default_convert}
+    return (
+        plain and usual and not isinstance(loader.dataset, IterableDataset) and not getattr(loader, "drop_last", False)
+    )
 
 
 def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
@@ -102,9 +131,10 @@ def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
     item = loader.dataset[int(order[0])]
     if not isinstance(item, (tuple, list)) or len(item) < 2:
         raise FrontierError(f"{name}: its items are {type(item).__name__}: expected (image, label) pairs")
-    stack_images([item[0]], name)
+    read = partial(_read_items, loader.dataset, order, name)
+    read(torch.tensor([0]))  # what cannot be read should show here, not in the middle of a run
     labels = torch.tensor([int(loader.dataset[i][1]) for i in order.tolist()], dtype=torch.int64)
-    return Samples(name, labels, partial(_read_items, loader.dataset, order, name))
+    return Samples(name, labels, read)
 
 
 def _read_items(dataset: Any, order: Tensor, name: str, rows: Tensor) -> Tensor:
@@ -113,14 +143,15 @@ def _read_items(dataset: Any, order: Tensor, name: str, rows: Tensor) -> Tensor:
 
 def stack_images(images: list[Any], name: str) -> Tensor:
     """Put single images into one batch."""
-    tensors = [torch.as_tensor(image).detach().cpu() for image in images]
+    with explaining(f"{name}: an image cannot be read", ": expected tensors, arrays or pictures"):
+        tensors = [as_tensor(image) for image in images]
     if len({tensor.shape for tensor in tensors}) > 1:
         shapes = sorted({tuple(tensor.shape) for tensor in tensors})
         raise FrontierError(
             f"{name}: images of different sizes ({shapes[0]} and {shapes[1]}): expected one size; "
             "name a preprocessing, such as preprocessing=Res256Crop224"
         )
-    return check_unit(torch.stack(tensors), name)
+    return check_unit(channels_first(torch.stack(tensors)), name)
 
 
 def as_labels(labels: Tensor, count: int, name: str) -> Tensor:

@@ -1,0 +1,64 @@
+"""Which attacks are run, where accuracy is read, and what is ranked."""
+
+from pathlib import Path
+
+import pytest
+
+from advfrontier import Ensemble, Evaluation
+from advfrontier.record import Record
+
+
+def test_runs_by_name_and_published_solvers(folder, evaluate, run, capsys):
+    words = ["nets.py:net", "--norm", "L2", "--runs", "fmn,ddn", "--published", "-o", "a", "--no-report"]
+    assert evaluate(*words, "--queries", "300") == 0
+    done = Evaluation.load("a")
+    assert done.ensemble.queries == {"fmn": 200, "ddn": 100}
+    assert "alpha=1.0" in done.record.header.solvers["fmn"]
+    Ensemble.of("larger", "L2", {"fmn": 220, "ddn": 120}).save("larger.toml")
+    assert (
+        run("extend", "a", "--ensemble", "larger.toml", "--model", "nets.py:net", "--workers", "0", "--no-report") == 0
+    )
+    assert Evaluation.load("a").ensemble.total == 340
+    for mistake, said in (
+        (["--pool", "paper"], "--runs and --pool were given together"),
+        (["--ensemble", "larger.toml"], "--ensemble says which runs there are"),
+    ):
+        assert evaluate(*words, *mistake) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_black_box_runs_alone_need_no_gradient(folder, evaluate):
+    assert evaluate("nets.py:net", "--pool", "black-box", "-o", "a", "--no-report") == 0
+    done = Evaluation.load("a")
+    assert done.ensemble.queries == {"square_min": 100}
+    assert not done.record.header.gradients
+
+
+def test_radii_are_remembered_and_others_are_customary_or_quartiles(folder, evaluate, run, capsys):
+    assert evaluate("nets.py:net", "-o", "a", "--norm", "L2,Linf", "--eps", "Linf=8/255,0.2", "--no-report") == 0
+    assert Record.find("a/Linf").header.radii == (8 / 255, 0.2)
+    assert Record.find("a/L2").header.radii == ()
+    capsys.readouterr()
+    assert run("report", "a") == 0
+    said = capsys.readouterr().out
+    assert "8/255" in said
+    assert said.count("0.2 ") >= 1
+    assert "no radius is customary" not in said  # in L2 quartiles are shown
+
+
+def test_what_is_no_record_is_left_out_of_a_ranking(folder, evaluate, run, capsys):
+    assert evaluate("nets.py:net", "-o", "runs/a", "--no-report") == 0
+    assert evaluate("nets.py:weaker", "-o", "runs/b", "--no-report") == 0
+    Path("runs/board.html").write_text("notes")
+    Path("runs/empty").mkdir()
+    capsys.readouterr()
+    everything = sorted(map(str, Path("runs").iterdir()))
+    assert run("rank", *everything, "--radii", "Linf=1/255,L2=1", "--csv", "t.csv", "--html", "t.html") == 0
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == ["note: no evaluation in runs/board.html", "note: no evaluation in runs/empty"]
+    assert "at 1/255 %" in printed.out
+    robust = [Evaluation.load(f"runs/{name}").robust_accuracy(1 / 255) for name in "ab"]
+    header, *rows = Path("t.csv").read_text().splitlines()
+    assert header.endswith(",robust_accuracy_Linf_1/255")
+    assert sorted(float(row.rpartition(",")[2]) for row in rows) == pytest.approx(sorted(robust))
+    assert "Robust % at 1/255" in Path("t.html").read_text()

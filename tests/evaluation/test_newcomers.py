@@ -1,0 +1,229 @@
+"""What newcomers type: every snippet works as it stands, or is answered with what to type instead."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+
+from advfrontier import Evaluation, Machine, allocate, evaluate, register, trace, zoo
+from advfrontier.cli import main
+from advfrontier.errors import FrontierError
+from advfrontier.pool import CATALOGUE
+from advfrontier.pool.plugins import REGISTERED
+
+ROOT = Path(__file__).parents[2]
+FEW = {"norm": "Linf", "ensemble": 100}
+
+
+def net(classes=10, *, size=8):
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * (size - 2) ** 2, classes)
+        ).eval()
+
+
+MODEL = net()
+IMAGES = (torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)) * 255).round() / 255
+LABELS = MODEL(IMAGES).argmax(1)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return evaluate(MODEL, IMAGES, LABELS, **FEW).distances
+
+
+class Pairs(Dataset):
+    """8-bit pictures with the channels last, as image libraries have them."""
+
+    def __len__(self):
+        return len(IMAGES)
+
+    def __getitem__(self, row):
+        return (IMAGES[row] * 255).byte().permute(1, 2, 0).numpy(), int(LABELS[row])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (IMAGES, LABELS.tolist()),
+        (list(IMAGES), LABELS.numpy()),
+        ((IMAGES * 255).byte().permute(0, 2, 3, 1).numpy(), LABELS.tolist()),
+        (TensorDataset(IMAGES, LABELS),),
+        (Subset(Pairs(), range(4)),),
+        (DataLoader(TensorDataset(IMAGES, LABELS), batch_size=3),),
+        (DataLoader(Pairs(), batch_size=2),),
+    ],
+    ids=["tensors and a list", "lists", "8-bit arrays, channels last", "dataset", "pictures", "loader", "its pictures"],
+)
+def test_data_as_people_have_them(data, expected):
+    assert (evaluate(MODEL, *data, **FEW).distances == expected).all()
+
+
+@dataclass
+class Output:
+    """An answer as Hugging Face's models give it."""
+
+    logits: torch.Tensor
+    hidden_states: tuple = ()
+
+
+@pytest.mark.parametrize(
+    "answer", [Output, lambda z: OrderedDict(loss=None, logits=z), lambda z: (z,)],
+    ids=["object", "dict", "tuple of one"],
+)  # fmt: skip
+def test_logits_inside_of_something(answer, expected):
+    assert (evaluate(lambda x: answer(MODEL(x)), IMAGES, LABELS, **FEW).distances == expected).all()
+
+
+@pytest.mark.parametrize("machine", [torch.device("cpu"), "cpu", "auto", Machine(torch.device("cpu"), torch.float32)])
+def test_devices_as_objects_and_by_name(machine, expected):
+    found = evaluate(MODEL, IMAGES, LABELS, machine=machine, **FEW)
+    assert found.record.header.terms.device == ("cpu" if machine != "auto" else found.record.header.terms.device)
+    assert np.allclose(found.distances, expected, rtol=1e-3)
+
+
+def test_a_model_is_attacked_in_its_own_precision(expected):
+    found = evaluate(net().double(), IMAGES.double(), LABELS, **FEW)
+    assert found.record.header.terms.dtype == "float64"
+    assert found.adversarials.dtype == torch.float64
+    assert np.allclose(found.distances, expected, rtol=0.05)
+    with pytest.raises(FrontierError, match=r"parameters are torch\.float32: try model\.double\(\)"):
+        evaluate(net(), IMAGES, LABELS, machine=Machine(dtype=torch.float64), **FEW)
+
+
+@pytest.mark.parametrize("classes", [2, 1000])
+def test_few_classes_and_many(classes):
+    model = net(classes)
+    found = evaluate(model, IMAGES, model(IMAGES).argmax(1), **FEW)
+    assert np.isfinite(found.distances).all()
+
+
+CELL = """
+import torch
+from torch import nn
+from advfrontier import FrontierError, Machine, evaluate
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(27, 4)
+    def forward(self, x):
+        return self.layer(x.flatten(1))
+
+model, images = Net(), torch.rand(3, 3, 3, 3)
+labels = model(images).argmax(1)
+print(evaluate(model, images, labels, norm="L2", ensemble=100))
+try:
+    evaluate(model, images, labels, norm="L2", ensemble=100, machine=Machine(workers=1))
+except FrontierError as error:
+    print(error)
+"""
+
+
+def test_a_cell_of_a_notebook():
+    """Code without a file: it works, and worker processes, which cannot import its classes, say what to do."""
+    done = subprocess.run([sys.executable, "-c", CELL], capture_output=True, text=True, timeout=300, check=True)  # noqa: S603
+    first, second = done.stdout.splitlines()
+    assert first == "<Evaluation of Net in L2, 3 samples, 100 queries>"
+    assert "put the class into a file and import it from there, or use workers=0" in second
+
+
+def readme_lines():
+    """The Python lines and the commands of the README, in order, with fewer samples and queries."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    python, block, inline = (
+        r"```python\n(.*?)```",
+        r"\n\$ (advfrontier evaluate [^\n]*)",
+        r"`(advfrontier (?:extend|rank) [^`]*)`",
+    )
+    found = re.findall(f"{python}|{block}|{inline}", text, re.DOTALL)
+    lines = [("python", lines) if lines else ("command", block or inline) for lines, block, inline in found]
+    fewer = {
+        '"4k"': "100",
+        "--samples 100": "--samples 3 --queries 100 --workers 0",
+        "--tier 12k": "--queries 200 --workers 0",
+        'norm="L2")': 'norm="L2", runs=["fmn", "ddn"], queries=100)',
+        "4000, 8000, 12000": "100, 150, 200",
+    }
+    for old, new in fewer.items():
+        assert any(old in line for _, line in lines), old
+        lines = [(kind, line.replace(old, new)) for kind, line in lines]
+    return lines
+
+
+def test_the_lines_of_the_readme_in_one_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("from advfrontier import zoo\ndef net():\n    return zoo.load('F8')\n")
+    images, labels = (tensor[:3] for tensor in zoo.images_and_labels())
+    names = {"model": zoo.load("F8"), "images": images, "labels": labels}
+    done = []
+    for kind, line in readme_lines():
+        if kind == "python":
+            exec(line, names)  # noqa: S102
+        else:
+            words = [
+                str(found)
+                for word in shlex.split(line)[1:]
+                for found in (sorted(Path().glob(word)) if "*" in word else [word])
+            ]
+            main(words)
+            done.append(words[0])
+    assert {"evaluate", "extend", "rank"} == set(done)
+    assert sorted(path.name for path in Path("runs/mine").iterdir()) == ["L2", "Linf", "report.html"]
+    assert Evaluation.load("runs/mine/Linf").ensemble.total == 200
+    assert "mine.py:net on fashion-mnist, 3 samples, at most 200 queries" in capsys.readouterr().out
+    assert names["small"].total <= 100
+
+
+@pytest.fixture
+def newton(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from plugin_solver import Newton  # noqa: PLC0415
+
+    yield Newton
+    CATALOGUE.pop("newton", None)
+    REGISTERED.clear()
+
+
+def test_a_solver_of_ones_own(newton):
+    model = net()
+    register(newton)
+    register(newton(overshoot=0.1))  # as when a cell is run again
+    traces = trace(model, IMAGES, LABELS, norm="L2", runs=["newton", "ddn"], queries=100)
+    (small,) = allocate(traces, budgets=("100",))
+    here = evaluate(model, IMAGES, LABELS, norm="L2", ensemble="newton@100", machine=Machine(threads=1))
+    there = evaluate(model, IMAGES, LABELS, norm="L2", ensemble="newton@100", machine=Machine(threads=1, workers=1))
+    assert small.total <= 100
+    assert (here.distances == there.distances).all()
+    assert "overshoot=0.1" in there.record.header.solvers["newton"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            (MODEL, (IMAGES - 0.5) / 0.25, LABELS),
+            r"normalised, undo it \(images \* std \+ mean\).*Normalised\(model, mean",
+        ),
+        ((MODEL, IMAGES * 255, LABELS), "divide by 255"),
+        ((lambda x: (MODEL(x), x), IMAGES, LABELS), r"lambda images: model\(images\)\[0\]"),
+        ((MODEL, IMAGES), r"type the labels behind them, as in \(model, images, labels\)"),
+        ((MODEL, TensorDataset(IMAGES, LABELS), LABELS), "a TensorDataset has its own: leave them out"),
+        ((net(), IMAGES[:, 0], LABELS), r"channel axis, give images\[:, None\]"),
+        ((MODEL, IMAGES.long(), LABELS), "type images / 255"),
+        (("zoo:F99", IMAGES, LABELS), "expected one of F1 to F16"),
+    ],
+)
+def test_what_cannot_work_says_what_to_type(arguments, message):
+    with pytest.raises(FrontierError, match=message):
+        evaluate(*arguments, **FEW)
