@@ -37,7 +37,7 @@ def run_autoattack(
     seed: int = 42,
     batch_size: int = 100,
     machine: Machine | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> KnownPoints:
     """Run AutoAttack at these radii into a record, and return what it found. Killed, the same call goes on.
 
@@ -50,7 +50,7 @@ def run_autoattack(
         seed: Of AutoAttack.
         batch_size: Samples per batch, which are one unit of work.
         machine: Where the work is done.
-        progress: Show a progress bar.
+        progress: Show a progress bar; by default on terminals and in notebooks.
     """
     machine, subject = machine or Machine(), as_model(model)
     terms = as_terms(check_norm(norm), seed=seed, batch_size=batch_size, machine=machine)

@@ -10,11 +10,11 @@ from cyclopts import Parameter
 
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.export import check_format
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.execution.local import cores
 from advfrontier.record.folder import below, check_writable
+from advfrontier.report.export import parse_formats
 from advfrontier.report.page import MARK
 from advfrontier.sources import Samples, load_data, load_model
 from advfrontier.threat.names import NORMS, norm_name
@@ -30,7 +30,13 @@ Model = Annotated[
 Norm = Annotated[str, Parameter(help="L0, L1, L2, Linf, several with commas, or all.")]
 Seed = Annotated[int, Parameter(help="Of the random restarts.")]
 Radii = Annotated[str | None, Parameter(help="Where robust accuracy is read, such as 4/255,8/255.")]
-Export = Annotated[str | None, Parameter(help="Write a table beside every record as well: csv, parquet, npz, or card.")]
+Export = Annotated[
+    str | None,
+    Parameter(
+        help="Write files beside the records as well, several with commas: csv or parquet (a row per sample), npz "
+        "(with images and adversarials), png (adversarials), classes (a row per class), card, latex, sentence."
+    ),
+]
 Json = Annotated[bool, Parameter(help="Print figures as JSON and nothing else.")]
 Device = Annotated[str, Parameter(help="Where the model runs: cpu, cuda, cuda:1, mps.")]
 Threads = Annotated[
@@ -151,7 +157,7 @@ class Output:
         That is radii that are none, exports that cannot be written, and a report in the place of another file.
         """
         parse_radii(self.radii or "")
-        check_format(self.export)
+        parse_formats(self.export)
         if self.report and folder is not None and "://" not in folder:
             check_writable(below(folder, "report.html"), MARK)
 

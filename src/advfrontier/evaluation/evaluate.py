@@ -50,7 +50,7 @@ def evaluate(
     name: str | None = None,
     batch_size: int = 100,
     machine: Machine | str | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Evaluation:
     """Find the smallest perturbation of every sample that an ensemble of attacks can.
 
@@ -66,7 +66,7 @@ def evaluate(
         name: What tables call the model.
         batch_size: Samples per batch, which are one unit of work.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`.
-        progress: Show a progress bar.
+        progress: Show a progress bar; by default on terminals and in notebooks.
     """
     machine, threat = as_machine(machine), norm_name(norm)
     first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
@@ -86,7 +86,7 @@ def extend(
     *,
     model: Model | Callable[[Tensor], Tensor] | str | None = None,
     machine: Machine | str | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     header = evaluation.record.header
@@ -117,7 +117,7 @@ def _own_model(evaluation: Evaluation) -> Model:
     return as_model(source, name)
 
 
-def _reach(record: Record, model: Model, wanted: Ensemble, machine: Machine, *, progress: bool) -> Evaluation:
+def _reach(record: Record, model: Model, wanted: Ensemble, machine: Machine, *, progress: bool | None) -> Evaluation:
     """Bring a record to an ensemble that goes at least as far as the units it holds."""
     header = record.header
     beyond = [unit for unit, queries in record.units().items() if queries > wanted.queries.get(unit.run, 0)]

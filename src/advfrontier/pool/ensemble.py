@@ -22,6 +22,7 @@ from advfrontier.pool.constraints import violations
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
 from advfrontier.toml import TomlTable, parse_toml, read_toml, shown
+from advfrontier.views import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +44,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class Ensemble(Shown):
     """Queries per run as an order of moves; where known, the AOI reached and the bound no allocation can pass."""
 
     name: str
@@ -83,6 +84,9 @@ class Ensemble:
         order = sorted((run for run in queries if queries[run]), key=lambda run: Run.parse(run).index)
         tier = sum(queries.values())
         return cls(name, norm, tuple(Move(((run, queries[run]),), tier) for run in order))
+
+    def __repr__(self) -> str:
+        return f"<Ensemble {self.name} in {self.norm}, {len(self.runs)} runs, {tier_label(self.total)} queries>"
 
     @cached_property
     def queries(self) -> dict[str, int]:

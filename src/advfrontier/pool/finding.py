@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool.ensemble import Ensemble, tier_queries
+from advfrontier.pool.ensemble import Ensemble, tier_label, tier_queries
 from advfrontier.pool.paper import paper_ensemble
 
 _WHOLE = "paper-12k"  # the largest tier: every smaller budget is a prefix of it
@@ -26,7 +27,7 @@ def find_ensemble(ensemble: Ensemble | str | int, norm: str, classes: int) -> En
         whole = paper_ensemble(_WHOLE, norm)
         if budget > whole.total:
             raise FrontierError(f"{budget} queries are more than the largest tier: expected at most {whole.total}")
-        found = whole.at(budget)
+        found = replace(whole.at(budget), name=tier_label(budget))
         if not found.moves:
             raise FrontierError(f"{ensemble} queries are too few to run anything: expected at least 10")
     if found.norm != norm:
