@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from advfrontier.frontier.curve import Curve
 
 _OWN_POINTS, _POOL_POINTS = 2000, 250  # steps drawn of a curve; more would not be seen
-_WIDTH, _HEIGHT = 520, 300  # of an SVG picture, and what its axes take on each side
+_WIDTH, _HEIGHT = 520, 380  # of an SVG picture, and what its axes take on each side
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 12, 44
-_LETTERS, _LETTER, _LINE = 16, 9.0, 16.0  # of a name beside a curve: at most so many, their width and their height
+_LETTERS, _LETTER, _LINE = 16, 10.5, 18.0  # of a name beside a curve: at most so many, their width and their height
 
 
 def norm_data(
@@ -154,11 +154,12 @@ def _labels(curves: Mapping[str, Curve], end: float) -> dict[str, dict[str, Any]
 
 
 def _path(curve: Curve, end: float) -> str:
-    """Steps: along to the next ε, then down to the next accuracy."""
+    """Steps: along to the next ε, then down to the next accuracy; on to the end of the picture unless that is 0."""
     drawn = points(curve, _POOL_POINTS)
     steps = [(x, y) for x, y in zip(drawn["x"], drawn["y"], strict=True) if 0 < x <= end]
     down = "".join(f"H{_x(x, end):.1f}V{_y(y):.1f}" for x, y in steps)
-    return f"M{_x(0, end):.1f} {_y(drawn['y'][0]):.1f}{down}H{_x(end, end):.1f}"
+    last = steps[-1][1] if steps else drawn["y"][0]
+    return f"M{_x(0, end):.1f} {_y(drawn['y'][0]):.1f}{down}{f'H{_x(end, end):.1f}' if last else ''}"
 
 
 def _x(epsilon: float, end: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -21,6 +21,7 @@ from advfrontier.report.png import MARK, png
 from advfrontier.report.render import as_csv, as_latex
 from advfrontier.report.summary import summary_tables
 from advfrontier.report.words import CITATION, sentence
+from advfrontier.table import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -78,14 +79,14 @@ def export_all(
 ) -> Iterator[tuple[str, str]]:
     """Write into a folder; yields what was written and where.
 
-    Files of one evaluation are named after its record: below the folder there may be several models.
+    Files of one evaluation are named after its record, if that is below the folder: there may be several models.
     """
-    root = open_folder(folder).place
+    root = f"{open_folder(folder).place}/"
 
     def write_each(kind: str) -> Callable[[Path], Iterator[Path]]:
         def write(aside: Path) -> Iterator[Path]:
             for evaluation in evaluations:
-                inside = evaluation.place.removeprefix(root).strip("/") or evaluation.norm
+                inside = evaluation.place.removeprefix(root) if evaluation.place.startswith(root) else evaluation.norm
                 shown = chosen_radii(evaluation.data, evaluation.norm, radii)
                 yield from export(evaluation, kind, aside / f"{inside}{_EACH[kind].ending}", radii=shown)
 
@@ -128,7 +129,8 @@ def latex(summaries: Sequence[NormSummary]) -> str:
     """The summary tables for a paper, which has to load booktabs."""
     parts = ["% written by advfrontier; needs \\usepackage{booktabs}"]
     for table in summary_tables(summaries):
-        parts += [f"% {table.title}", as_latex(table)]
+        spelt = replace(table, columns=(Column("norm", "norm"), *table.columns[1:]))
+        parts += [f"% {table.title}", as_latex(spelt)]
     return "\n".join(parts) + "\n"
 
 

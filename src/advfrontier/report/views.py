@@ -107,7 +107,7 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
     curve_axes(ax, evaluation.norm, [curve], least=least)
     if not known:
         draw_marks(ax, [(size, label) for label, size in marks], ax.get_xlim()[1])
-    ax.legend()
+    ax.legend(fontsize=8, frameon=False)
     return ax
 
 

@@ -54,9 +54,9 @@ def sentence(summaries: Sequence[NormSummary]) -> str:
         models = list(dict.fromkeys(s.model for s in group))
         norms = list(dict.fromkeys(SYMBOLS[s.norm] for s in group))
         sentences.append(
-            f"{_listed(models)} {'was' if len(models) == 1 else 'were'} evaluated with advfrontier {version} (Scionis et "
-            f"al., “{PAPER}”) in {_listed(norms)} on {whole(samples)} samples of {data}, with ensembles of minimum-norm "
-            f"attacks that spend {tier_label(tier)} queries per sample (seed {seed})."
+            f"{_listed(models)} {'was' if len(models) == 1 else 'were'} evaluated with advfrontier {version} "
+            f"(Scionis et al., “{PAPER}”) in {_listed(norms)} on {whole(samples)} samples of {data}, with ensembles "
+            f"of minimum-norm attacks that spend {tier_label(tier)} queries per sample (seed {seed})."
         )
     return "\n".join(sentences)
 
