@@ -282,9 +282,7 @@ def test_leaderboard_shows_the_curve_pointed_at(browser, pages):
     assert first == "F1"
     for _ in range(2):  # best first, then worst first: who is in doubt stays below
         click(browser, "#L2 thead th:nth-child(3) button")
-        last = browser.execute_script(
-            "return document.querySelector('#L2 tbody tr:last-child th').textContent"
-        )
+        last = browser.execute_script("return document.querySelector('#L2 tbody tr:last-child th').textContent")
         assert last == "F8"
     assert quiet(browser)
 
