@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Everything that a test touches; who only uses the program needs none of the extras.
-EXTRAS := dev,autoattack,figures,hf,images,onnx,parquet,ray,robustbench,timm
+EXTRAS := dev,autoattack,figures,hf,images,onnx,pandas,parquet,ray,robustbench,timm
 
 .PHONY: setup demo test slow fuzz check bench parity results clean
 

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, now and then a plain line elsewhere. Written to stderr, so results can be piped."""
+"""A bar on a terminal, one line in a notebook, now and then a plain line elsewhere. On stderr: results can be piped."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ _SECONDS = 15.0  # between two plain lines
 _PATIENCE = 2.0  # before the first: what is quick needs no report
 
 
+def progress_bar(asked: bool | None, total: int, *, unit: str) -> Progress:  # noqa: FBT001 - as users give it
+    """A bar if it was asked for; and where that is left open, if somebody looks: on a terminal or in a notebook."""
+    if asked is None:
+        asked = in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+    return Progress(total, unit=unit) if asked else Silent()
+
+
+def in_notebook() -> bool:
+    """Whether this is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
 class Progress(AbstractContextManager["Progress"]):
     """Counts up to a total. `unit` is what is counted, in the plural."""
 
@@ -24,6 +37,7 @@ class Progress(AbstractContextManager["Progress"]):
         self._stream = stream or sys.stderr
         self._started = time.monotonic()
         self._due = self._started + _PATIENCE
+        self._again = in_notebook()  # there a line is written over the last one
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
 
@@ -46,6 +60,8 @@ class Progress(AbstractContextManager["Progress"]):
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        elif self._again and self.done:
+            print(file=self._stream)
 
     def show(self, label: str) -> None:
         """Say what is being worked on."""
@@ -57,13 +73,14 @@ class Progress(AbstractContextManager["Progress"]):
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self.done, description=self.label)
         elif (now := time.monotonic()) >= self._due:
-            self._due = now + _SECONDS
+            self._due = now + (_PATIENCE if self._again else _SECONDS)
             taken = now - self._started
             left = taken * (self.total - self.done) / max(self.done, 1)
             share = self.done / max(self.total, 1)
             print(
-                f"{self.label}: {self.done} of {self.total} {self.unit} ({share:.0%}), "
+                f"{chr(13) if self._again else ''}{self.label}: {self.done} of {self.total} {self.unit} ({share:.0%}), "
                 f"{_rate(self.done / max(taken, 1e-9))}, about {left:.0f} s left",
+                end="" if self._again else "\n",
                 file=self._stream,
                 flush=True,
             )

@@ -195,7 +195,7 @@ def test_json_holds_the_same_numbers(made):
 def test_every_figure_is_drawn_and_linked(made, tmp_path):
     written = write_results(made, tmp_path)
     names = {"growth", "cases", "crossings", "instability", "curves", "early-rejection"}
-    assert {path.stem for path in written} == names | {"results"}
+    assert {path.stem for path in written} == names | {"results", "leaderboard"}
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
     for name in names:
         assert f"(figures/{name}.png)" in page
@@ -220,5 +220,5 @@ def test_a_model_has_one_colour_in_all_panels_of_a_figure(made):
 def test_without_matplotlib_the_rest_is_written(made, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "drawable", lambda: False)
     written = write_results(made, tmp_path)
-    assert {Path(path).name for path in written} == {"results.md", "results.json"}
+    assert {Path(path).name for path in written} == {"results.md", "results.json", "leaderboard.html"}
     assert "advfrontier[figures]" in (tmp_path / "results.md").read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ def test_a_whole_path(folder, run, evaluate, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [entry["norm"] for entry in found] == ["L2", "Linf"]
     assert not Path("runs/b/report.html").exists()
-    assert Path("runs/b/L2.csv").read_text().startswith("sample,label,prediction,distance")
+    assert Path("runs/b/L2.csv").read_text().startswith("row,sample,label,prediction,distance")
 
     assert run("compare", "runs/a", "runs/b", "--out", "both.html") == 0
     out = capsys.readouterr().out

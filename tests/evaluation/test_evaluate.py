@@ -16,9 +16,9 @@ from torch import nn
 
 from advfrontier import Ensemble, Evaluation, FrontierError, Machine, compare, evaluate, rank
 from advfrontier.autoattack_api import AutoAttack
-from advfrontier.evaluation.export import export
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import find_ensemble, paper_ensemble
+from advfrontier.report.export import export, parse_formats
 from advfrontier.threat.norms import get_norm
 
 SHAPE = (1, 6, 6)
@@ -344,10 +344,11 @@ def test_an_ensemble_file(tmp_path):
 
 @pytest.mark.parametrize("kind", ["csv", "npz", "card"])
 def test_exports(evaluation, tmp_path, kind):
-    path = export(evaluation, kind, tmp_path / f"table.{kind}", radii=(("0.5", 0.5),))
+    (path,) = export(evaluation, kind, tmp_path / f"table.{kind}", radii=(("0.5", 0.5),))
     if kind == "csv":
         with path.open() as file:
             rows = list(csv.DictReader(file))
+        assert [int(row["row"]) for row in rows] == list(range(len(rows)))
         assert [float(row["distance"]) for row in rows] == evaluation.distances.tolist()
         assert [row["winner"] or None for row in rows] == list(evaluation.winners)
     elif kind == "npz":
@@ -363,13 +364,14 @@ def test_exports(evaluation, tmp_path, kind):
 
 def test_parquet(evaluation, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
-    path = export(evaluation, "parquet", tmp_path / "table.parquet")
+    (path,) = export(evaluation, "parquet", tmp_path / "table.parquet")
     assert parquet.read_table(path).column("distance").to_pylist() == evaluation.distances.tolist()
 
 
-def test_exports_that_do_not_exist(evaluation, tmp_path):
-    with pytest.raises(FrontierError, match=r"cannot export 'xls': expected one of csv, parquet, npz, card"):
-        export(evaluation, "xls", tmp_path / "x")
+def test_exports_that_do_not_exist():
+    with pytest.raises(FrontierError, match=r"cannot export 'xls': expected some of csv, parquet, npz, card"):
+        parse_formats("csv,xls")
+    assert parse_formats(" csv, latex ,csv") == ("csv", "latex")
 
 
 def test_comparing_and_ranking_evaluations(problem, evaluation):

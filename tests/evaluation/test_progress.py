@@ -1,7 +1,8 @@
-"""Progress: plain lines where there is no terminal, and nothing at all when it is not asked for."""
+"""Progress: a bar on terminals, one line in notebooks, plain lines elsewhere, and nothing if nobody looks."""
 
 import io
 import re
+from types import SimpleNamespace
 
 import pytest
 from support.models import samples, tanh_mlp
@@ -44,6 +45,37 @@ def test_a_terminal_gets_a_bar_that_is_taken_away_again(monkeypatch):
         bar.show("fmn")
         bar.advance(100)
     assert "100/100" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+
+
+class Kernel:
+    """The shell of a notebook."""
+
+    kernel = object()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("notebook", [True, False])
+@pytest.mark.parametrize("asked", [True, False, None])
+def test_whether_it_is_shown(monkeypatch, terminal, notebook, asked):
+    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: terminal)
+    shell = Kernel() if notebook else None
+    monkeypatch.setitem(progress.sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    shown = not isinstance(progress.progress_bar(asked, 10, unit="queries"), progress.Silent)
+    assert shown == (asked if asked is not None else terminal or notebook)
+
+
+def test_a_notebook_has_one_line_that_is_written_again(clock, monkeypatch):
+    monkeypatch.setitem(progress.sys.modules, "IPython", SimpleNamespace(get_ipython=Kernel))
+    stream = io.StringIO()
+    with progress.Progress(100, unit="queries", stream=stream) as bar:
+        bar.show("fmn")
+        for _ in range(10):
+            bar.advance(10)
+    first, *lines = stream.getvalue().split("\r")
+    assert first == ""
+    assert len(lines) > 2
+    assert lines[0] == "fmn: 20 of 100 queries (20%), 10/s, about 8 s left"
+    assert [line.endswith("\n") for line in lines] == [False] * (len(lines) - 1) + [True]
 
 
 def test_trace_reports_to_stderr_and_only_when_asked(clock, capsys):

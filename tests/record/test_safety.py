@@ -171,10 +171,13 @@ def test_a_report_that_somebody_else_wrote_is_kept(problem, tmp_path, capsys):
     assert typed("report", tmp_path / "a" / "L2", "--out", tmp_path / "other.html") == 0  # its own it may replace
 
 
-@pytest.mark.parametrize("kind", ["csv", "npz", "card", "parquet"])
+NAMES = {"card": "L2.json", "classes": "L2-classes.csv", "latex": "summary.tex", "sentence": "sentence.txt"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "card", "parquet", "classes", "latex", "sentence"])
 def test_a_table_that_somebody_else_wrote_is_kept(problem, tmp_path, kind, capsys):
     evaluate(*problem, out=tmp_path / "a" / "L2", name="net", **OPTIONS)
-    target = tmp_path / "a" / "L2" / f"L2.{'json' if kind == 'card' else kind}"
+    target = tmp_path / "a" / "L2" / NAMES.get(kind, f"L2.{kind}")
     target.write_text("my own figures")
     out = ("--out", tmp_path / "report.html")
     assert typed("report", tmp_path / "a" / "L2", "--export", kind, *out) == 2

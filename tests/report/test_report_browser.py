@@ -9,8 +9,9 @@ from itertools import groupby
 import pytest
 from support.records import RADII, SCALES, evaluated, record
 
+from advfrontier.errors import FrontierError
 from advfrontier.evaluation.rank import rank
-from advfrontier.evaluation.summary import summarise
+from advfrontier.evaluation.summary import summarise, summarise_all
 from advfrontier.frontier import compare
 from advfrontier.report import write_comparison, write_leaderboard, write_report
 
@@ -49,13 +50,13 @@ def pages(summaries, references, tmp_path_factory):
     return folder
 
 
-def open_page(browser, path, *, width=1200, scheme="light"):
+def open_page(browser, path, *, width=1200, scheme="light", media=""):
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
     )
     features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features, "media": media})
     browser.get_log("browser")  # what earlier pages left
     browser.get(path.as_uri())
 
@@ -199,7 +200,7 @@ def test_theme_follows_the_system_and_can_be_turned(browser, pages, scheme):
 
 
 @pytest.mark.parametrize("page", ["report.html", "comparison.html", "leaderboard.html"])
-@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("width", [360, 390, 1280])
 def test_no_page_is_wider_than_its_window(browser, pages, page, width):
     open_page(browser, pages / page, width=width)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
@@ -220,7 +221,7 @@ def test_text_stands_out(browser, pages, scheme):
         };
         const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
         const pairs = [['--warn', '--warn-paper'], ['--muted', '--panel']];
-        for (const name of ['text', 'muted', 'accent', 'other0', 'other1', 'other2', 'other3']) {
+        for (const name of ['text', 'muted', 'accent', ...Array.from({ length: 10 }, (_, k) => `c${k}`)]) {
           pairs.push([`--${name}`, '--paper']);
         }
         return pairs.map(([front, back]) => ratio(light(front), light(back)));
@@ -248,6 +249,16 @@ def test_comparison_draws_curves_and_their_difference(browser, pages):
     open_page(browser, pages / "comparison.html")
     assert traces(browser, "model") == [2] * 4
     assert traces(browser, "model", "difference") == [1] * 4
+    assert traces(browser, "lead", "difference") == [2] * 4
+    leads, curves = browser.execute_script(
+        """
+        const of = (kind, meta, take) => document.querySelector(`[data-chart=${kind}]`)._fullData
+          .filter((trace) => trace._input.meta === meta).map(take);
+        return [of("difference", "lead", (trace) => trace.fillcolor.slice(0, 7)),
+          of("curve", "model", (trace) => trace.line.color)];
+        """
+    )
+    assert leads == curves[::-1]  # where a model leads, the area has its colour; its own curve is drawn last
     assert quiet(browser)
 
 
@@ -261,7 +272,7 @@ def test_leaderboard_shows_the_curve_pointed_at(browser, pages):
         const on = [...board.querySelectorAll('path.on')].map((path) => path.querySelector('title').textContent);
         const named = board.querySelector('.named').textContent;
         row.blur();
-        return [row.querySelector('th').firstChild.textContent, on, named, board.querySelectorAll('.on').length];
+        return [row.querySelector('th').textContent, on, named, board.querySelectorAll('.on').length];
         """
     )
     model, shown, named, left = seen
@@ -271,11 +282,89 @@ def test_leaderboard_shows_the_curve_pointed_at(browser, pages):
     assert first == "F1"
     for _ in range(2):  # best first, then worst first: who is in doubt stays below
         click(browser, "#L2 thead th:nth-child(3) button")
-        last = browser.execute_script(
-            "return document.querySelector('#L2 tbody tr:last-child th').firstChild.textContent"
-        )
+        last = browser.execute_script("return document.querySelector('#L2 tbody tr:last-child th').textContent")
         assert last == "F8"
     assert quiet(browser)
+
+
+SIZES = [(1280, "light", ""), (390, "light", ""), (390, "dark", ""), (720, "light", "print")]
+
+
+@pytest.mark.parametrize(("width", "scheme", "media"), SIZES)
+def test_leaderboard_tells_lines_apart_and_names_them_without_pointing(browser, pages, width, scheme, media):
+    open_page(browser, pages / "leaderboard.html", width=width, scheme=scheme, media=media)
+    boards = browser.execute_script(
+        """
+        const look = (path) => ["stroke", "stroke-dasharray"].map((name) => getComputedStyle(path)[name]).join(" ");
+        const box = (item) => ["left", "top", "right", "bottom"].map((side) => item.getBoundingClientRect()[side]);
+        return [...document.querySelectorAll(".board")].map((board) => ({
+          rows: [...board.querySelectorAll("tbody tr")].map((row) =>
+            [row.querySelector("th").textContent, look(row.querySelector(".swatch path"))]),
+          curves: [...board.querySelectorAll("path.curve")].map((path) =>
+            [path.querySelector("title").textContent, look(path)]),
+          labels: [...board.querySelectorAll("text.label")].map((text) => [text.textContent, box(text)]),
+          picture: box(board.querySelector("figure > svg")),
+          table: box(board.querySelector("table")),
+        }));
+        """
+    )
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert len(boards) == 4
+    for board in boards:
+        assert dict(board["rows"]) == dict(board["curves"])  # the table is the legend
+        assert len({look for _, look in board["rows"]}) == 8
+        assert dict(board["rows"]) == dict(boards[0]["rows"])  # one look per model on the whole page
+        assert len(board["labels"]) >= 6
+        assert not overlapping([box for _, box in board["labels"]])
+        assert not overlapping([board["table"], board["picture"]])
+        for name, (left, top, right, bottom) in board["labels"]:
+            assert name in dict(board["rows"])
+            assert board["picture"][0] <= left < right <= board["picture"][2]
+            assert bottom - top >= 11  # pixels: it can be read on a phone
+
+
+def overlapping(boxes):
+    return any(
+        a[0] < b[2] - 0.5 and b[0] < a[2] - 0.5 and a[1] < b[3] - 0.5 and b[1] < a[3] - 0.5
+        for k, a in enumerate(boxes)
+        for b in boxes[:k]
+    )
+
+
+def test_a_model_is_highlighted_only_if_asked_for(browser, pages, references, tmp_path):
+    own = "return [...new Set([...document.querySelectorAll('tr.own th')].map((cell) => cell.textContent))]"
+    open_page(browser, pages / "leaderboard.html")
+    assert browser.execute_script(own) == ["zoo:F3"]
+    ranking = rank([record(name, seed=k) for k, name in enumerate("abc")])
+    for highlight, expected in ((None, []), (["b"], ["b"])):
+        write_leaderboard(tmp_path / "board.html", ranking, highlight=highlight)
+        open_page(browser, tmp_path / "board.html")
+        assert browser.execute_script(own) == expected
+    with pytest.raises(FrontierError, match="no model d to highlight: expected some of"):
+        write_leaderboard(tmp_path / "board.html", ranking, highlight=["d"])
+
+
+@pytest.mark.parametrize(("width", "scheme", "media"), SIZES)
+def test_models_of_a_report_stand_in_rows_by_norm_with_the_lines_of_the_charts(browser, tmp_path, width, scheme, media):
+    three = [record(f"m{k}", norm, seed=k) for k in range(3) for norm in SCALES]
+    write_report(tmp_path / "r.html", summarise_all(three))
+    open_page(browser, tmp_path / "r.html", width=width, scheme=scheme, media=media)
+    norms, models, keys, lines, wide = browser.execute_script(
+        r"""
+        const rows = [...document.querySelectorAll("#summary tbody tr")];
+        const hex = (rgb) => "#" + rgb.match(/\d+/g).map((part) => Number(part).toString(16).padStart(2, "0")).join("");
+        return [rows.map((row) => row.cells[0].textContent), rows.map((row) => row.cells[1].textContent),
+          [...document.querySelectorAll(".legend .swatch path")].map((path) => hex(getComputedStyle(path).stroke)),
+          [...document.querySelectorAll("[data-chart=curve]")].map((chart) =>
+            chart._fullData.filter((trace) => trace._input.meta === "model").map((t) => [t.name, t.line.color])),
+          document.documentElement.scrollWidth];
+        """
+    )
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert norms == [symbol for symbol in ("ℓ0", "ℓ1", "ℓ2", "ℓ∞") for _ in range(3)]
+    assert models == ["m0", "m1", "m2"] * 4
+    assert all(dict(chart) == dict(zip(("m0", "m1", "m2"), keys, strict=True)) for chart in lines)
+    assert wide <= width
 
 
 def test_hostile_names_do_nothing(browser, hostile, evil):

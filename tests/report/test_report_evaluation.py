@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from support.models import conv_net, samples
 
+from advfrontier import Evaluation, trace, views
+from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.rank import rank
-from advfrontier.evaluation.summary import summarise
+from advfrontier.evaluation.summary import summarise, summarise_all
 from advfrontier.frontier import ReferencePool
-from advfrontier.pool import Ensemble
+from advfrontier.pool import Ensemble, find_ensemble
 from advfrontier.report import summary_tables, write_report
+from advfrontier.report.export import export_all, parse_formats
 from advfrontier.report.render import as_text
 
 RUNS = {"L2": {"fmn": 60, "ddn": 40}, "Linf": {"fmn": 60, "apgd_min-dlr": 40}}
@@ -60,3 +63,105 @@ def test_report_and_ranks_of_real_records(evaluations, tmp_path):
     assert "2 of 3" in as_text(*summary_tables(found))
     text = Path(write_report(tmp_path / "r.html", found)).read_text(encoding="utf-8")
     assert "By DOI among the reference models of noise it ranks 2 of 3 in ℓ2 and 2 of 3 in ℓ∞." in text
+
+
+def test_an_evaluation_prints_the_table_of_the_command_line(evaluations):
+    one = evaluations[1]
+    assert repr(one) == "<Evaluation of net in Linf, 12 samples, 100 queries>"
+    text = one.summary(radii="8/255")
+    assert text == as_text(*summary_tables(summarise_all([one], radii="8/255")))
+    assert repr(text) == str(text)  # a session shows the table, not a quoted string
+    assert "8/255" in text
+    assert "robust accuracy" not in one.summary().split("\n\n")[1]  # no radius is customary for this data
+
+
+def test_a_notebook_shows_table_and_curve(evaluations, tmp_path):
+    page = evaluations[0]._repr_html_()
+    assert page.count("<table>") == page.count("<svg") == 1
+    assert "net on" in page
+    odd = evaluate(
+        conv_net(), *samples(conv_net(), 3, (1, 8, 8)), norm="L2", ensemble=Ensemble.of("tiny", "L2", {"fmn": 20}),
+        name="<script>alert(1)</script>", out=tmp_path / "odd",
+    )  # fmt: skip
+    assert "<script" not in odd._repr_html_()
+    next((tmp_path / "odd" / "units").rglob("*.safetensors")).unlink()
+    assert "lacks fmn on samples" in Evaluation.load(tmp_path / "odd")._repr_html_()  # in words, not as a traceback
+
+
+def test_a_plot_is_in_the_axes_given_or_in_new_ones(evaluations):
+    pytest.importorskip("matplotlib").use("Agg")
+    first, second = evaluations
+    axes = first.plot(radii="0.5")
+    assert [text.get_text() for text in axes.texts] == ["0.5"]
+    (line,) = (line for line in axes.get_lines() if line.get_label() == "net")
+    assert list(line.get_xdata()[:-1]) == first.curve().epsilons.tolist()
+    second.model = "other"
+    assert second.plot(ax=axes) is axes
+    second.model = "net"
+    colours = {line.get_label(): line.get_color() for line in axes.get_lines()}
+    assert colours["net"] != colours["other"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["net", "other"]
+
+
+def test_a_data_frame_has_a_row_per_sample(evaluations, monkeypatch):
+    pytest.importorskip("pandas")
+    frame = evaluations[0].to_dataframe()
+    assert frame["distance"].tolist() == evaluations[0].distances.tolist()
+    assert frame["row"].tolist() == list(range(12))
+    assert list(frame.columns[:4]) == ["row", "sample", "label", "prediction"]
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    with pytest.raises(FrontierError, match=r"pip install 'advfrontier\[pandas\]'"):
+        evaluations[0].to_dataframe()
+
+
+def test_a_report_of_one_line(evaluations, tmp_path):
+    path = evaluations[0].report(tmp_path / "r.html", others=evaluations[1:], radii="0.5")
+    text = Path(path).read_text(encoding="utf-8")
+    assert path == str(tmp_path / "r.html")
+    assert 'data-norm="L2"' in text
+    assert 'data-norm="Linf"' in text
+    assert "at 0.5" in text
+
+
+def test_traces_and_ensembles_show_themselves():
+    model = conv_net()
+    traces = trace(model, *samples(model, 4, (1, 8, 8)), norm="L2", runs=["fmn", "ddn"], queries=40)
+    assert repr(traces) == "<Traces of 2 runs in L2, 4 samples, 40 queries each>"
+    assert "median after 40" in traces.summary()
+    assert traces._repr_html_().count("<tr>") == 3
+    ensemble = Ensemble.of("tiny", "L2", RUNS["L2"])
+    assert repr(ensemble) == "<Ensemble tiny in L2, 2 runs, 100 queries>"
+    assert "fmn       60       60.0" in ensemble.summary()
+    assert "<td" in ensemble._repr_html_()
+    assert isinstance(ensemble, views.Shown)
+
+
+def test_all_exports_at_once(evaluations, tmp_path):
+    kinds = parse_formats("csv,npz,card,classes,png,latex,sentence")
+    found = summarise_all(evaluations, radii="0.1")
+    written = list(export_all(evaluations, found, str(tmp_path), kinds, radii="0.1"))
+    assert {what for what, _ in written} == {"table", "points", "card", "classes", "pictures", "sentence"}
+    classes = (tmp_path / "Linf-classes.csv").read_text().splitlines()
+    assert classes[0].startswith("class,name,samples,clean_accuracy,robust_accuracy_at_0.1,median_distance,taken_for")
+    assert sum(int(line.split(",")[2]) for line in classes[1:]) == 12
+    one = evaluations[1]
+    pictures = sorted((tmp_path / "Linf-png").glob("*.png"))
+    assert len(pictures) == int(((one.distances > 0) & np.isfinite(one.distances)).sum())
+    row = int(pictures[0].name[:6])
+    assert pictures[0].name == f"{row:06d}-class{one.labels[row]}-as{one.predictions[row]}.png"
+    image = pytest.importorskip("PIL.Image").open(pictures[0])
+    np.testing.assert_allclose(np.asarray(image) / 255, one.adversarials[row, 0], atol=0.5 / 255 + 1e-6)
+    table = (tmp_path / "summary.tex").read_text()
+    assert r"\usepackage{booktabs}" in table
+    assert r"$\ell_{2}$ &" in table
+    assert r"$\ell_{\infty}$ &" in table
+    said = (tmp_path / "sentence.txt").read_text()
+    assert said.startswith("net was evaluated with advfrontier ")
+    assert "in ℓ2 and ℓ∞ on 12 samples" in said
+    assert "@article{advfrontier," in said
+
+
+def test_a_card_names_the_tier_as_it_is_asked_for():
+    assert find_ensemble("4k", "Linf", 10).name == "4k"
+    assert find_ensemble(2500, "Linf", 10).name == "2500"
+    assert find_ensemble("paper-8k", "Linf", 10).name == "paper-8k"

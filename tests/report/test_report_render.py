@@ -74,7 +74,7 @@ def test_csv_gives_every_part_of_a_cell_a_column():
 def test_latex_escapes_names_and_sets_strong_cells_bold():
     lines = as_latex(TABLE).splitlines()
     assert lines[0] == r"\begin{tabular}{lllrrrr}"
-    assert r"c\_d & -- & $\ell$$\infty$ & (136.7) & \textbf{50.00} & 4 & 1 kB \\" in lines
+    assert r"c\_d & -- & $\ell_{\infty}$ & (136.7) & \textbf{50.00} & 4 & 1 kB \\" in lines
 
 
 def test_a_terminal_gets_a_drawn_table_and_a_narrow_one_a_figure_a_line(monkeypatch):

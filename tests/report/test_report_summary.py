@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from support.records import RADII, SCALES, pool, record
 
-from advfrontier.evaluation.summary import most_wins, summarise, total_counts
+from advfrontier.evaluation.summary import most_wins, summarise, summarise_all, total_counts
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import aurec, robust_accuracy, wilson
 from advfrontier.jsonable import jsonable
+from advfrontier.report.words import headline
 
 
 @pytest.mark.parametrize("norm", SCALES)
@@ -202,3 +203,31 @@ def test_passes_and_wins_are_added_up():
     assert rest.run == f"{len(one.wins) - 2} more"
     assert rest.samples == 54 - sum(win.samples for win in shown)
     assert most_wins(one, 99) == one.wins
+
+
+def test_models_shown_together_share_one_end_and_are_ranked_among_each_other():
+    three = [record(f"m{k}", norm, seed=k, strength=1.0 + k) for k in range(3) for norm in ("L2", "Linf")]
+    found = summarise_all(three, radii="0.1")
+    for norm in ("L2", "Linf"):
+        group = [summary for summary in found if summary.norm == norm]
+        assert {summary.E for summary in group} == {max(d for summary in group for d in summary.distances)}
+        assert [summary.standing.position for summary in group] == ["3 of 3", "2 of 3", "1 of 3"]
+        assert not any(summary.standing.referenced for summary in group)
+        areas = [summary.aurec.estimate for summary in group]
+        assert areas == [pytest.approx(np.mean(summary.distances)) for summary in group]
+
+
+def test_models_on_other_samples_share_an_end_and_have_no_ranks():
+    found = summarise_all([record("a"), record("b", n=50, strength=2.0)], radii="0.1")
+    assert len({summary.E for summary in found}) == 1
+    assert all(summary.standing is None and "different samples" in summary.no_standing for summary in found)
+
+
+def test_the_headline_names_the_customary_radius():
+    found = summarise_all([record(norm="L2"), record()])
+    share = 100 * found[1].robust[-1].accuracy.estimate
+    assert headline(found).endswith(f"and {share:.1f}\u00a0% by 0.1 in ℓ∞, the customary radii.")
+    (asked,) = summarise_all([record()], radii="0.02,0.1,0.2")
+    assert headline([asked]).endswith("by 0.1 in ℓ∞, the customary radius.")
+    (other,) = summarise_all([record()], radii="0.02")
+    assert headline([other]).endswith("by 0.02 in ℓ∞.")

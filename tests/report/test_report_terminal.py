@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from support.records import RADII, SCALES, evaluated, pool, record
 
 from advfrontier.evaluation.rank import rank
-from advfrontier.evaluation.summary import summarise
+from advfrontier.evaluation.summary import summarise, summarise_all
 from advfrontier.frontier import Interval, compare
 from advfrontier.report import comparison_table, print_tables, rank_tables, summary_tables
 from advfrontier.report.numbers import column_decimals, ends, size
@@ -180,3 +180,10 @@ def test_decimals_of_a_column():
     assert column_decimals([0.2355, 0.02266, float("inf")]) == 4
     assert column_decimals([3, 12, float("inf")]) == 0
     assert column_decimals([float("inf")]) == 0
+
+
+def test_several_models_are_one_table_norm_by_norm():
+    both = [record(name, norm, seed=k) for k, name in enumerate("ab") for norm in ("L2", "Linf")]
+    (table,) = summary_tables(summarise_all(both, radii="0.1"))
+    assert table.title == "2 models on fashion-mnist, 60 samples, at most 12k queries per sample, seed 42"
+    assert [row[:2] for row in table.rows] == [("L2", "a"), ("L2", "b"), ("Linf", "a"), ("Linf", "b")]

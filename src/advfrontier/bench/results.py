@@ -16,7 +16,7 @@ from advfrontier.bench.benchmark import SPLITS
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.defence import ReferencePool, defence_frontier
 from advfrontier.frontier.measure import check_same_samples
-from advfrontier.frontier.ranking import rank_table
+from advfrontier.frontier.ranking import rank, rank_table
 from advfrontier.pool import tier_label
 from advfrontier.table import Doubted
 from advfrontier.threat.names import SYMBOLS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.subject import Subject
     from advfrontier.flags import Flag
-    from advfrontier.frontier.ranking import RankRow
+    from advfrontier.frontier.ranking import Ranking, RankRow
     from advfrontier.pool import Ensemble
     from advfrontier.table import Table
 
@@ -218,6 +218,14 @@ class Results:
                     dois.setdefault(model, []).append(doi)
         means = {model: float(np.mean(values)) for model, values in dois.items()}
         return dict(sorted(means.items(), key=lambda entry: -entry[1]))
+
+    def rankings(self) -> dict[str, Ranking]:
+        """Data set → its models ranked at the largest tier, in every norm where some of them can be trusted."""
+        pools: dict[str, dict[str, ReferencePool]] = {}
+        for _, group in self.groups():
+            if group.ranked:
+                pools.setdefault(group.data, {})[group.norm] = group.pools[max(group.ranked)]
+        return {data: rank(by_norm) for data, by_norm in pools.items()}
 
     def model_tables(self) -> dict[str, Table]:
         """Data set → its models, with their rank in every norm."""

@@ -11,11 +11,11 @@ from cyclopts import Parameter
 
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.export import check_format
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.execution.local import cores
 from advfrontier.record.folder import below, check_writable
+from advfrontier.report.export import parse_formats
 from advfrontier.report.page import MARK
 from advfrontier.solvers import PUBLISHED, Solver
 from advfrontier.sources import Samples, load_data, load_model
@@ -36,7 +36,13 @@ Radii = Annotated[
     str | None,
     Parameter(name=RADII, help="Where robust accuracy is read: 4/255,8/255, or by norm L2=0.5,Linf=8/255."),
 ]
-Export = Annotated[str | None, Parameter(help="Write a table beside every record as well: csv, parquet, npz, or card.")]
+Export = Annotated[
+    str | None,
+    Parameter(
+        help="Write files beside the records as well, several with commas: csv or parquet (a row per sample), npz "
+        "(with images and adversarials), png (adversarials), classes (a row per class), card, latex, sentence."
+    ),
+]
 Json = Annotated[bool, Parameter(help="Print figures as JSON and nothing else.")]
 Device = Annotated[
     str,
@@ -189,7 +195,7 @@ class Output:
         That is radii that are none, exports that cannot be written, and a report in the place of another file.
         """
         parse_radii(self.radii or "")
-        check_format(self.export)
+        parse_formats(self.export)
         if self.report and folder is not None and "://" not in folder:
             check_writable(below(folder, "report.html"), MARK)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from advfrontier.evaluation.export import export_all
 from advfrontier.evaluation.radii import remember_radii
 from advfrontier.evaluation.summary import summarise_all
 from advfrontier.record.folder import below
 from advfrontier.report import print_tables, summary_tables, write_report
+from advfrontier.report.export import export_all, parse_formats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,11 +33,10 @@ def show_evaluations(evaluations: Sequence[Evaluation], folder: str, output: Out
 def show_summaries(
     summaries: Sequence[NormSummary], evaluations: Sequence[Evaluation], folder: str, output: Output
 ) -> None:
-    """All figures, and the tables that were asked for."""
+    """All figures, and the exports that were asked for, of these evaluations into their folder."""
     show(*summary_tables(summaries), facts=[summary.to_dict() for summary in summaries], as_json=output.json)
-    if output.export is not None:
-        for path in export_all(evaluations, folder, output.export, radii=output.radii):
-            say(f"{'card' if output.export == 'card' else 'table'}: {path}", as_json=output.json)
+    for what, path in export_all(evaluations, summaries, folder, parse_formats(output.export), radii=output.radii):
+        say(f"{what}: {path}", as_json=output.json)
 
 
 def show(*tables: Table, facts: Any, as_json: bool) -> None:

@@ -36,10 +36,12 @@ def report_command(
 ) -> None:
     """Write the HTML report of one model's records, with other models beside it.
 
+    Several models are ranked among each other, with areas up to one common ε.
+
     Parameters
     ----------
     records
-        Folders of evaluations; the first is reported on, the others are drawn beside it.
+        Folders of evaluations; the first is reported on and exported, the others are set beside it.
     out
         The HTML file; by default report.html in the first folder.
     figures
@@ -49,13 +51,13 @@ def report_command(
         raise FrontierError("nothing to report on: expected the folder of an evaluation, such as runs/mine")
     output = Output(radii, export, json=json)
     output.check()
-    own, beside = find_evaluations(records[:1]), find_evaluations(records[1:])
-    summaries, others = summarise_all(own, radii=radii), summarise_all(beside, radii=radii)
+    own = find_evaluations(records[:1])
+    summaries = summarise_all([*own, *find_evaluations(records[1:])], radii=radii)
     show_summaries(summaries, own, records[0], output)
-    path = write_report(out or below(records[0], "report.html"), summaries, others=others)
+    path = write_report(out or below(records[0], "report.html"), summaries)
     say(f"report: {path}", as_json=json)
     if figures is not None:
-        for written in write_figures(figures, summaries, others=others):
+        for written in write_figures(figures, summaries):
             say(f"figure: {written}", as_json=json)
 
 
@@ -98,6 +100,7 @@ def rank_command(
     radii: Radii = None,
     csv: str | None = None,
     html: str | None = None,
+    highlight: str | None = None,
     json: Json = False,
 ) -> None:
     """Rank models by DOI, in every norm and over all of them.
@@ -112,6 +115,8 @@ def rank_command(
         Write the tables to this file.
     html
         Write a leaderboard page to this file.
+    highlight
+        Models that stand out on the page, with commas; by default your own, where they stand among reference models.
     """
     Output(radii).check()
     evaluations = find_evaluations(
@@ -129,4 +134,5 @@ def rank_command(
     if csv is not None:
         say(f"table: {write_file(csv, ranking_csv(ranking).encode())}", as_json=json)
     if html is not None:
-        say(f"leaderboard: {write_leaderboard(html, ranking)}", as_json=json)
+        chosen = None if highlight is None else [name.strip() for name in highlight.split(",") if name.strip()]
+        say(f"leaderboard: {write_leaderboard(html, ranking, highlight=chosen)}", as_json=json)

@@ -17,7 +17,7 @@ from advfrontier.engine import Oracle, check_data, clean_pass
 from advfrontier.evaluation.trace import Traces, check_queries
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run
-from advfrontier.progress import Progress, Silent
+from advfrontier.progress import progress_bar
 from advfrontier.threat.norms import get_norm
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run_callable(
     alone: bool = False,
     seed: int = 42,
     device: str | torch.device | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Found:
     """Run `attack(model, images, labels)` against a model, and record the best distance per sample every 10 queries.
 
@@ -70,7 +70,7 @@ def run_callable(
         def watched(rows: Tensor) -> Watched:
             return Watched(oracle, images[rows], labels[rows], clean.rows(rows), norm=threat, queries=queries)
 
-        with Progress(len(attacked), unit="samples") if progress else Silent() as bar:
+        with progress_bar(progress, len(attacked), unit="samples") as bar:
             bar.show(name)
             for rows, watch in watched_batches(attack, attacked, 1 if alone else batch_size, watched, int(seed)):
                 distances[:, rows.numpy()] = watch.trajectory()

@@ -54,7 +54,7 @@ def evaluate(
     name: str | None = None,
     batch_size: int = 100,
     machine: Machine | str | torch.device | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Evaluation:
     """Find the smallest perturbation of every sample that an ensemble of attacks can.
 
@@ -75,7 +75,7 @@ def evaluate(
         name: What tables call the model.
         batch_size: Samples per batch, which are one unit of work.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
-        progress: Show a progress bar.
+        progress: Show a progress bar; by default on terminals and in notebooks.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
     first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
@@ -96,7 +96,7 @@ def extend(
     *,
     model: Model | Callable[[Tensor], Tensor] | str | None = None,
     machine: Machine | str | torch.device | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     header = evaluation.record.header
@@ -135,7 +135,7 @@ def _reach(
     machine: Machine,
     solvers: Mapping[str, Solver],
     *,
-    progress: bool,
+    progress: bool | None,
 ) -> Evaluation:
     """Bring a record to an ensemble that goes at least as far as the units it holds."""
     header = record.header

@@ -20,6 +20,7 @@ from advfrontier.record.header import unpacked
 from advfrontier.record.identity import several_versions, solver_words
 from advfrontier.record.units import DOUBTS, unit_flags
 from advfrontier.solvers import PUBLISHED
+from advfrontier.views import ShownEvaluation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 PURPOSES = ("checks", "setup", "attack", "verification")
 
 
-class Evaluation:
+class Evaluation(ShownEvaluation):
     """One model in one norm. Reads lazily from its record, and of that only what is asked for.
 
     Where an extension was interrupted it tells the last ensemble that is complete, with a flag that says so.
@@ -93,7 +94,7 @@ class Evaluation:
         *,
         model: Model | Callable[[Tensor], Tensor] | str | None = None,
         machine: Machine | str | torch.device | None = None,
-        progress: bool = False,
+        progress: bool | None = None,
     ) -> Evaluation:
         """Go on to a larger ensemble that holds this one, and return the evaluation with it.
 
@@ -103,7 +104,7 @@ class Evaluation:
             ensemble: As `evaluate` takes it.
             model: The model, where the record does not name a source that can be loaded without running code.
             machine: Workers and the like; device, threads and batches are those the record began with.
-            progress: Show a progress bar.
+            progress: Show a progress bar; by default on terminals and in notebooks.
         """
         from advfrontier.evaluation.evaluate import extend  # noqa: PLC0415  # which makes evaluations
 

@@ -73,9 +73,9 @@ def _item(evaluation: Evaluation, row: int, original: Tensor, adversarial: Tenso
         run=evaluation.winners[row],
         magnification=0.5 / largest if largest else 0.0,
         reduced=factor,
-        original=_bytes(avg_pool2d(original, factor)),
-        adversarial=_bytes(avg_pool2d(adversarial, factor)),
-        difference=_bytes(0.5 + torch.where(highest >= -lowest, highest, lowest)),
+        original=as_bytes(avg_pool2d(original, factor)),
+        adversarial=as_bytes(avg_pool2d(adversarial, factor)),
+        difference=as_bytes(0.5 + torch.where(highest >= -lowest, highest, lowest)),
     )
 
 
@@ -84,6 +84,6 @@ def _class_name(evaluation: Evaluation, number: int) -> str | None:
     return names[number] if names is not None and number < len(names) else None
 
 
-def _bytes(image: Tensor) -> NDArray[np.uint8]:
+def as_bytes(image: Tensor) -> NDArray[np.uint8]:
     """An image (channels, height, width) in [0, 1] as an array (height, width, channels)."""
     return (image * 255).round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).numpy()

@@ -12,7 +12,7 @@ import numpy as np
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import evaluated, reached
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
-from advfrontier.evaluation.radii import chosen_radii
+from advfrontier.evaluation.radii import chosen_radii, reference_radii
 from advfrontier.evaluation.reference import embedded_pool
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.confidence import (
@@ -23,6 +23,7 @@ from advfrontier.frontier.confidence import (
     wilson,
 )
 from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
+from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import as_distances, unbroken_flag
 from advfrontier.frontier.ranking import RankRow, RankTable, rank_table
 from advfrontier.jsonable import jsonable
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.radii import Radius
-    from advfrontier.frontier.defence import ReferencePool
 
 SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
 SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share
@@ -49,11 +49,12 @@ class RobustAt:
     label: str  # as the radius was asked for, such as 8/255
     epsilon: float
     accuracy: Interval
+    customary: bool = False  # the radius that people quote first for this data
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a model stands among the models of a reference pool, all with the pool's tier."""
+    """Where a model stands among the models of a reference pool, or those shown with it, all with the same tier."""
 
     row: RankRow  # its own line
     of: int  # models that take a rank
@@ -63,6 +64,37 @@ class Standing:
     def position(self) -> str:
         """`3 of 17`, or `(3) of 17` for a model whose distances cannot be trusted."""
         return f"{self.row.position} of {self.of}" if self.row.rank is not None else self.row.position
+
+    @property
+    def referenced(self) -> bool:
+        """Whether the table holds reference models, beside those asked about."""
+        return any(not row.given for row in self.table.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Several models of one norm that are shown together: one E for all, and their ranks or why there are none."""
+
+    E: float
+    table: RankTable | None = None
+    no_table: str | None = None
+
+    @classmethod
+    def of(cls, evaluations: Sequence[Evaluation]) -> Together:
+        """Rank these among each other, with the queries that all of them have had."""
+        queries = min(reached(evaluation) for evaluation in evaluations)
+        try:
+            pool = ReferencePool.of([evaluated(evaluation, queries=queries) for evaluation in evaluations])
+            table = rank_table(pool, given=tuple(pool.distances))
+        except FrontierError as error:
+            return cls(max(epsilon_min(evaluation.distances).value for evaluation in evaluations), no_table=str(error))
+        return cls(table.E, table)
+
+    def standing(self, model: str) -> tuple[Standing | None, str | None]:
+        """Where one of them stands, or why it does not."""
+        if self.table is None:
+            return None, self.no_table
+        return Standing(self.table.row(model), self.table.ranked, self.table), None
 
 
 @dataclass(frozen=True)
@@ -136,17 +168,27 @@ class NormSummary:
 
 
 def summarise(
-    evaluation: Evaluation, *, radii: Sequence[Radius], reference: ReferencePool | None = None, gallery: int = 8
+    evaluation: Evaluation,
+    *,
+    radii: Sequence[Radius],
+    reference: ReferencePool | None = None,
+    together: Together | None = None,
+    gallery: int = 8,
 ) -> NormSummary:
     """All figures of an evaluation; `radii` are the ε, with their labels, at which robust accuracy is read.
 
-    Areas end where the defence frontier of the reference pool ends, this model included, and without a pool at the
-    model's own largest distance. Where the evaluation does not fit the pool (another tier, other samples),
-    `no_standing` says why and all else is there.
+    It is ranked among the models of the reference pool, or among those it is shown together with. Areas end where the
+    defence frontier of these models ends, this one included, and without any at the model's own largest distance.
+    Where the evaluation does not fit the others (another tier, other samples), `no_standing` says why and all else is
+    there.
     """
     d = as_distances(evaluation.distances)
-    standing, no_standing = _standing(evaluation, reference) if reference is not None else (None, None)
-    limit = standing.table.E if standing else epsilon_min(d).value
+    if together is not None:
+        (standing, no_standing), limit = together.standing(evaluation.model), together.E
+    else:
+        standing, no_standing = _standing(evaluation, reference) if reference is not None else (None, None)
+        limit = standing.table.E if standing else epsilon_min(d).value
+    quoted = [ε for _, ε in reference_radii(evaluation.data, evaluation.norm)[-1:]]
     attacked = np.asarray(evaluation.queries)[d > 0]
     unbroken = unbroken_flag(d)
     own = (flag for flag in evaluation.flags if flag.kind is not Kind.UNBROKEN)  # counted anew, below
@@ -156,7 +198,7 @@ def summarise(
         misclassified=int((d == 0).sum()),
         unbroken=int(np.isinf(d).sum()),
         clean=wilson(int((d > 0).sum()), d.size),
-        robust=tuple(RobustAt(label, ε, robust_accuracy_interval(d, ε)) for label, ε in radii),
+        robust=tuple(RobustAt(label, ε, robust_accuracy_interval(d, ε), ε in quoted) for label, ε in radii),
         median=distance_quantile(d, 0.5),
         E=limit,
         aurec=aurec_interval(d, E=limit),
@@ -174,12 +216,22 @@ def summarise(
     )
 
 
-def summarise_all(evaluations: Iterable[Evaluation], *, radii: str | None = None) -> list[NormSummary]:
-    """The evaluations at the radii asked for, or those usually quoted, among the embedded models where they fit."""
+def summarise_all(
+    evaluations: Sequence[Evaluation], *, radii: str | None = None, gallery: int = 8
+) -> list[NormSummary]:
+    """The evaluations at the radii asked for, or those usually quoted.
+
+    Several models in one norm are ranked among each other; one alone is ranked among the embedded models, if it fits.
+    """
+    by_norm: dict[str, list[Evaluation]] = {}
+    for evaluation in evaluations:
+        by_norm.setdefault(evaluation.norm, []).append(evaluation)
+    together = {norm: Together.of(several) for norm, several in by_norm.items() if len(several) > 1}
     summaries = []
     for evaluation in evaluations:
-        pool, why_not = embedded_pool(evaluation)
-        found = summarise(evaluation, radii=chosen_radii(evaluation, radii), reference=pool)
+        read_at, others = chosen_radii(evaluation, radii), together.get(evaluation.norm)
+        pool, why_not = (None, None) if others else embedded_pool(evaluation)
+        found = summarise(evaluation, radii=read_at, reference=pool, together=others, gallery=gallery)
         summaries.append(found if why_not is None else replace(found, no_standing=why_not))
     return summaries
 

@@ -22,6 +22,7 @@ from advfrontier.record import Record
 from advfrontier.record.identity import several_versions
 from advfrontier.record.units import DOUBTS, doubtful, unit_flags
 from advfrontier.threat.names import norm_name
+from advfrontier.views import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,11 +40,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Traces(Trajectories):
+class Traces(Shown, Trajectories):
     """Trajectories with what is known about how they were made."""
 
     flags: tuple[Flag, ...] = ()  # what may make these distances too large, or too good
     counts: Mapping[str, int] = field(default_factory=dict)  # forward plus backward passes, by purpose
+
+    def __repr__(self) -> str:
+        runs = f"{len(self.runs)} run{'' if len(self.runs) == 1 else 's'}"
+        return f"<Traces of {runs} in {self.norm}, {len(self.samples)} samples, {self.queries[-1]} queries each>"
 
     def join(self, other: Trajectories) -> Self:
         """Add another's runs, with its flags and its cost."""
@@ -67,7 +72,7 @@ def trace(
     out: str | PathLike[str] | None = None,
     batch_size: int = 100,
     machine: Machine | str | torch.device | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Traces:
     """Run attacks against a model and record the best distance of each, per sample, every 10 queries.
 
@@ -90,7 +95,7 @@ def trace(
             it the record is temporary.
         batch_size: Samples per batch, which are one unit of work.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
-        progress: Show a progress bar.
+        progress: Show a progress bar; by default on terminals and in notebooks.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
     named = None if runs is None or isinstance(runs, str) or callable(runs) else list(runs)

@@ -21,6 +21,7 @@ from advfrontier.pool.constraints import violations
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
 from advfrontier.toml import TomlTable, parse_toml, read_toml, shown, toml_text
+from advfrontier.views import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +43,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class Ensemble(Shown):
     """Queries per run as an order of moves; where known, the AOI reached and the bound no allocation can pass."""
 
     name: str
@@ -82,6 +83,9 @@ class Ensemble:
         order = sorted((run for run in queries if queries[run]), key=lambda run: Run.parse(run).index)
         tier = sum(queries.values())
         return cls(name, norm, tuple(Move(((run, queries[run]),), tier) for run in order))
+
+    def __repr__(self) -> str:
+        return f"<Ensemble {self.name} in {self.norm}, {len(self.runs)} runs, {tier_label(self.total)} queries>"
 
     @cached_property
     def queries(self) -> dict[str, int]:
@@ -137,7 +141,7 @@ class Ensemble:
                 break
         if reached == self.queries:
             return self
-        return replace(self, name=f"{self.name}@{budget}", moves=tuple(kept), aoi=None, bound=None, flags=())
+        return replace(self, name=tier_name(self.name, budget), moves=tuple(kept), aoi=None, bound=None, flags=())
 
     def for_classes(self, classes: int) -> Ensemble:
         """Drop the targets a model with so few classes does not have; `total` then says what is left."""
@@ -242,6 +246,12 @@ def tier_queries(tier: str | int) -> int:
 def tier_label(queries: int) -> str:
     """A budget by its short name: 4k, 12k, or the number."""
     return f"{queries // 1000}k" if queries and queries % 1000 == 0 else str(queries)
+
+
+def tier_name(name: str, queries: int) -> str:
+    """The name of a smaller budget: `paper-12k` at 4000 queries is `paper-4k`."""
+    stem, _, tier = name.rpartition("-")
+    return f"{stem if stem and tier[:1].isdigit() else name}-{tier_label(queries)}"
 
 
 def _beyond(run: Run, classes: int) -> bool:

@@ -19,10 +19,11 @@ from pydantic import Field
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
-from advfrontier.pool.ensemble import TIERS, tier_label
+from advfrontier.pool.ensemble import TIERS, tier_name
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
 from advfrontier.toml import TomlTable, parse_toml, read_toml, toml_text
+from advfrontier.views import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +38,8 @@ _FAR = 1e30  # counts as the distance of a run that has found nothing yet
 _Ratio = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True)
-class Race:
+@dataclass(frozen=True, repr=False)
+class Race(Shown):
     """An order of moves, and how much nearer each attack may still end: what a sample needs to choose its runs."""
 
     name: str
@@ -71,6 +72,9 @@ class Race:
                 f"{self.most}, what its {len(self.runs)} runs can spend"
             )
 
+    def __repr__(self) -> str:
+        return f"<Race {self.name} in {self.norm}, {self.total} queries per sample among {len(self.runs)} runs>"
+
     @cached_property
     def runs(self) -> tuple[str, ...]:
         """The runs that may take part, in the order in which they are first tried."""
@@ -96,7 +100,7 @@ class Race:
     def at(self, budget: int) -> Race:
         """The race after `budget` queries per sample, or as many as make whole checkpoints."""
         total = min(budget // CHECKPOINT * CHECKPOINT, self.total)
-        return self if total == self.total else replace(self, name=_named(self.name, total), total=total)
+        return self if total == self.total else replace(self, name=tier_name(self.name, total), total=total)
 
     def for_classes(self, classes: int) -> Race:
         """Without the targets that a model with so few classes does not have: their queries go to the other runs."""
@@ -225,12 +229,6 @@ class RaceFile(TomlTable):
         order = tuple((move.run, move.queries) for move in self.order)
         hopes = {attack: tuple(values) for attack, values in self.hopes.items()}
         return Race(self.name, self.norm, self.total, order, hopes, tuple(self.flags))
-
-
-def _named(name: str, total: int) -> str:
-    """`race-12k` at 4000 queries is `race-4k`."""
-    stem, _, tier = name.rpartition("-")
-    return f"{stem if stem and tier[:1].isdigit() else name}-{tier_label(total)}"
 
 
 def _beyond(run: Run, classes: int) -> bool:

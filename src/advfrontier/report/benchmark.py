@@ -1,4 +1,4 @@
-"""The results of a benchmark: `results.md` in the order of the paper, `results.json`, and one figure per question."""
+"""The results of a benchmark: `results.md` in the order of the paper, `results.json`, a leaderboard, and figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from advfrontier.bench import model_tables
 from advfrontier.bench.benchmark import SPLITS
+from advfrontier.record import folder_name
 from advfrontier.report.benchmark_figures import draw_results
+from advfrontier.report.leaderboard import write_leaderboard
 from advfrontier.report.page import environment
 from advfrontier.report.render import as_json, as_markdown
 from advfrontier.report.style import drawable
@@ -33,7 +35,12 @@ def write_results(results: Results, folder: str | PathLike[str]) -> list[Path]:
     content.write_text(json.dumps(results_json(results), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     linked = {name: paths[-1].relative_to(target).as_posix() for name, paths in (figures or {}).items()}
     page.write_text(results_markdown(results, figures=None if figures is None else linked), encoding="utf-8")
-    return [page, content, *(path for paths in (figures or {}).values() for path in paths)]
+    rankings = results.rankings()
+    boards = []
+    for data, ranking in rankings.items():
+        board = target / ("leaderboard.html" if len(rankings) == 1 else f"leaderboard-{folder_name(data)}.html")
+        boards.append(Path(write_leaderboard(board, ranking, title=f"{results.name}: leaderboard")))
+    return [page, content, *boards, *(path for paths in (figures or {}).values() for path in paths)]
 
 
 def results_json(results: Results) -> dict[str, object]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool import tier_label
 from advfrontier.report.charts import norm_data, short
 from advfrontier.report.numbers import size
 from advfrontier.report.page import script_json, write_page
@@ -78,11 +77,10 @@ def _difference(first: NormSummary, second: NormSummary) -> dict[str, Any]:
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """What to know beside the figures: where the curves cross, what to run next, flags."""
+    """What to know beside the verdict, which says what to run next: where the curves cross, and flags."""
     notes = []
     if comparison.crossings:
         shown = ", ".join(size(ε) for ε in comparison.crossings[:_SHOWN])
         more = len(comparison.crossings) - _SHOWN
         notes.append(f"the curves cross at ε = {shown}{f' and {more} more' if more > 0 else ''}")
-    notes += [f"next: extend {name} to {tier_label(queries)}" for name, queries in comparison.run_next.items()]
     return notes + [f"flag: {flag}" for flag in comparison.flags]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool import tier_label
-from advfrontier.report.html import in_order
 from advfrontier.report.numbers import size
 from advfrontier.report.style import (
     FORMATS,
@@ -22,6 +21,7 @@ from advfrontier.report.style import (
     save,
     styled,
 )
+from advfrontier.report.summary import in_order
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from advfrontier.evaluation.summary import NormSummary
+    from advfrontier.frontier.curve import Curve
 
     Lines = Mapping[str, dict[str, Any]]
 
@@ -82,16 +83,18 @@ def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> N
             draw_steps(axes, table.curves[row.model], color=GREY, linewidth=0.5, label=label)
         draw_steps(axes, table.frontier, color=INK, linewidth=0.8, linestyle="--", label="defence frontier")
     for summary in summaries:
-        ε = [*summary.curve.epsilons, 1e9]
-        ρ = [*summary.curve.accuracies, summary.curve.accuracies[-1]]
-        low = [max(0.0, share - summary.margin) for share in ρ]
-        high = [min(1.0, share + summary.margin) for share in ρ]
-        line = lines[summary.model]
-        axes.fill_between(ε, low, high, step="post", color=line["color"], alpha=0.13, linewidth=0)
-        draw_steps(axes, summary.curve, label=summary.model, **line)
+        draw_model(axes, summary.model, summary.curve, summary.margin, lines[summary.model])
     beyond = 1.2 * max((at.epsilon for at in first.robust), default=0.0)
     curve_axes(axes, first.norm, [summary.curve for summary in summaries], least=beyond)
-    _marks(axes, [(at.epsilon, at.label) for at in first.robust], axes.get_xlim()[1])
+    draw_marks(axes, [(at.epsilon, at.label) for at in first.robust], axes.get_xlim()[1])
+
+
+def draw_model(axes: Axes, name: str, curve: Curve, margin: float, line: Mapping[str, Any]) -> None:
+    """A curve in its band."""
+    ε, ρ = [*curve.epsilons, 1e9], [*curve.accuracies, curve.accuracies[-1]]
+    low, high = [max(0.0, share - margin) for share in ρ], [min(1.0, share + margin) for share in ρ]
+    axes.fill_between(ε, low, high, step="post", color=line["color"], alpha=0.13, linewidth=0)
+    draw_steps(axes, curve, label=name, **line)
 
 
 def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> None:
@@ -102,7 +105,7 @@ def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> 
         axes.plot(found.queries, found.aurec, label=f"{summary.model}, E = {size(summary.E)}", **line)
         axes.plot(found.tiers, found.at_tiers(), color=line["color"], linestyle="none", marker="o", markersize=3)
     longest = max((summary.convergence for summary in drawn), key=lambda found: found.queries[-1])
-    _marks(axes, [(queries, tier_label(queries)) for queries in longest.tiers], longest.queries[-1])
+    draw_marks(axes, [(queries, tier_label(queries)) for queries in longest.tiers], longest.queries[-1])
     # The first queries fall from far above; what matters is whether the end is level.
     lasts = [s.convergence.aurec[-1] for s in drawn]
     early = [
@@ -115,7 +118,7 @@ def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> 
     axes.set_ylabel(f"AUREC in {SYMBOLS[summaries[0].norm]}")
 
 
-def _marks(axes: Axes, items: Sequence[tuple[float, str]], far: float) -> None:
+def draw_marks(axes: Axes, items: Sequence[tuple[float, str]], far: float) -> None:
     """Dotted lines with their labels above; a label that would run into the one before stands a line higher."""
     wide = 100.0  # points across a panel, at least
     end, raised = -wide, False

@@ -9,11 +9,10 @@ from advfrontier.evaluation.summary import most_wins
 from advfrontier.frontier.ranking import mean_rows
 from advfrontier.report.charts import norm_data
 from advfrontier.report.page import script_json, write_page
-from advfrontier.report.summary import NO_RADII
-from advfrontier.threat.names import NORMS
+from advfrontier.report.summary import NO_RADII, in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from os import PathLike
 
     from advfrontier.evaluation.gallery import GalleryItem
@@ -41,7 +40,7 @@ def write_report(
         model=model,
         first=own[0],
         own=own,
-        rows=[*own, *beside],
+        rows=in_order([*own, *beside]),
         beside=names,
         standings=_standings(own),
         radii=any(s.robust for s in (*own, *beside)),
@@ -54,11 +53,6 @@ def write_report(
     )
 
 
-def in_order(summaries: Iterable[NormSummary]) -> list[NormSummary]:
-    """Norms in their usual order."""
-    return sorted(summaries, key=lambda summary: NORMS.index(summary.norm))
-
-
 def _check_unique(summaries: Sequence[NormSummary]) -> None:
     named = [(summary.model, summary.norm) for summary in summaries]
     for model, norm in named:
@@ -68,7 +62,8 @@ def _check_unique(summaries: Sequence[NormSummary]) -> None:
 
 def _standings(own: Sequence[NormSummary]) -> dict[str, Any] | None:
     """The rank tables of all norms side by side: a row per model."""
-    tables = [s.standing.table for s in own if s.standing]
+    standing = [s.standing for s in own if s.standing]
+    tables = [each.table for each in standing]
     if not tables:
         return None
     cells = {table.norm: {row.model: row for row in table.rows} for table in tables}
@@ -78,6 +73,7 @@ def _standings(own: Sequence[NormSummary]) -> dict[str, Any] | None:
                  for row in mean_rows(tables)],
         "dataset": tables[0].data,
         "queries": tables[0].queries,
+        "referenced": any(each.referenced for each in standing),
     }  # fmt: skip
 
 

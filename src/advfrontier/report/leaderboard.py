@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from advfrontier.errors import FrontierError
 from advfrontier.pool import tier_label
-from advfrontier.report.charts import curves_svg
+from advfrontier.report.charts import svg_chart
 from advfrontier.report.numbers import column_decimals, known, score, size, whole
 from advfrontier.report.page import write_page
 from advfrontier.report.render import as_csv
@@ -13,6 +14,7 @@ from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from os import PathLike
 
     from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
@@ -58,8 +60,29 @@ def ranking_csv(ranking: Ranking) -> str:
     return as_csv(Table("", tuple(Column(name) for name in columns), tuple(rows)))
 
 
-def write_leaderboard(path: str | PathLike[str], ranking: Ranking, *, title: str = "Robustness leaderboard") -> str:
-    """Write the page: sortable tables, and beside each the curves, of which the one pointed at stands out."""
+def write_leaderboard(
+    path: str | PathLike[str],
+    ranking: Ranking,
+    *,
+    title: str = "Robustness leaderboard",
+    highlight: Collection[str] | None = None,
+) -> str:
+    """Write the page: sortable tables, and beside each the curves, every model in one colour on all of the page.
+
+    The models to highlight are by default those asked about, where they stand among reference models.
+    """
+    rows = [row for table in ranking.norms for row in table.rows]
+    names = list(dict.fromkeys(row.model for row in (*ranking.overall, *rows)))
+    if highlight is None:
+        highlight = {row.model for row in rows if row.given} if not all(row.given for row in rows) else ()
+    if unknown := [model for model in highlight if model not in names]:
+        raise FrontierError(f"no model {unknown[0]} to highlight: expected some of {', '.join(names)}")
+
+    def chart_of(table: RankTable) -> dict[str, Any]:
+        doubted = {row.model for row in table.rows if row.bracketed}
+        curves = {row.model: table.curves[row.model] for row in table.rows}
+        return svg_chart(table.norm, curves, frontier=table.frontier, doubted=doubted, names=names)
+
     return write_page(
         path,
         "leaderboard.html.j2",
@@ -67,7 +90,8 @@ def write_leaderboard(path: str | PathLike[str], ranking: Ranking, *, title: str
         ranking=ranking,
         verdict=_verdict(ranking),
         told=_told,
-        chart_of=curves_svg,
+        chart_of=chart_of,
+        highlight=highlight,
         decimals=column_decimals,  # of the areas and of the medians, so that their columns line up
     )
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from advfrontier.pool import tier_label
 from advfrontier.record.folder import write_file
-from advfrontier.report import numbers, words
+from advfrontier.report import charts, numbers, words
 from advfrontier.report.png import data_uri
 from advfrontier.report.render import as_markdown
 from advfrontier.threat.names import SYMBOLS
@@ -75,7 +75,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals.update(asset=asset, plotly=plotly, symbols=SYMBOLS, words=words)
+    found.globals.update(asset=asset, plotly=plotly, symbols=SYMBOLS, words=words, line=charts.line)
     found.filters |= {show.__name__: show for show in (numbers.whole, numbers.ranks, numbers.duration, doi, doi_cell)}
     for show in (numbers.percent, numbers.size, numbers.score):
         found.filters[show.__name__] = show

@@ -1,14 +1,16 @@
-"""Draw a `Table`: on a terminal, as plain text, Markdown, JSON, CSV or LaTeX."""
+"""Draw a `Table`: on a terminal, as plain text, Markdown, HTML, JSON, CSV or LaTeX."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import re
 import sys
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
 from rich.cells import cell_len
 from rich.console import Console
 from rich.rule import Rule
@@ -38,7 +40,7 @@ _FOLDED = 12  # columns that a name needs at least
 _FORMATTERS: dict[Format, Callable[[Any], str]] = {
     "text": str,
     "code": str,
-    "norm": lambda value: SYMBOLS[value],
+    "norm": lambda value: SYMBOLS.get(value, value),
     "integer": lambda value: f"{value:.0f}",
     "count": numbers.whole,
     "number": lambda value: f"{value:g}",
@@ -96,6 +98,23 @@ def as_markdown(table: Table) -> str:
     return drawn + ("\n\n" + "\n".join(f"- {note}" for note in table.notes) if table.notes else "")
 
 
+def as_html(table: Table) -> Markup:
+    """A table element with its title and notes, for a notebook: it brings no style but where its figures stand."""
+    sides = ["left" if column.left else "right" for column in table.columns]
+
+    def line(tag: str, cells: Sequence[str]) -> Markup:
+        cell = Markup('<{0} style="text-align: {1}">{2}</{0}>')
+        return Markup("<tr>{}</tr>").format(
+            Markup("").join(cell.format(tag, side, text) for side, text in zip(sides, cells, strict=True))
+        )
+
+    head = line("th", [printable(column.name) for column in table.columns])
+    body = Markup("").join(line("td", row) for row in _cells(table))
+    notes = Markup("<br>").join(map(printable, table.notes))
+    drawn = Markup("<p><b>{}</b></p><table><thead>{}</thead><tbody>{}</tbody></table><p>{}</p>")
+    return drawn.format(printable(table.title), head, body, notes)
+
+
 def as_csv(table: Table) -> str:
     """Raw values, one line a row; an interval gives its estimate and both ends in columns of their own."""
     flat = [_flat(record) for record in table.records()]
@@ -119,8 +138,9 @@ def as_latex(table: Table) -> str:
             cells.append(f"\\textbf{{{text}}}" if isinstance(cell, Strong) else text)
         lines.append(cells)
     head, *body = (" & ".join(line) + r" \\" for line in lines)
-    return "\n".join([f"\\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule",
-                      r"\end{tabular}", *(f"% {note}" for note in table.notes)])  # fmt: skip
+    drawn = "\n".join([f"\\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule",
+                       r"\end{tabular}", *(f"% {note}" for note in table.notes)])  # fmt: skip
+    return re.sub(r"\$\\ell\$(?:(\d)|\$(\\infty)\$)", lambda norm: rf"$\ell_{{{norm[1] or norm[2]}}}$", drawn)
 
 
 def as_json(table: Table) -> dict[str, Any]:

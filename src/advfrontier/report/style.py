@@ -24,6 +24,7 @@ COLOURS = (
     "#0b5cad", "#a8480f", "#2d6e4e", "#6d3fa0", "#7a5c00", "#0f7c8a", "#b02a6b", "#4b6a00", "#8a3b3b", "#3d4f7d",
 )  # fmt: skip
 DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2)))
+PAGE_DASHES = ("", "7 3", "2 3", "8 3 2 3", "14 4")  # the same for pages, as SVG has it
 GREY, INK, MUTED, RED = "#b4bbc2", "#1b1f24", "#57606a", "#b3261e"
 _HIGH = 2.4  # inches of a panel
 _STYLE = {
@@ -63,13 +64,15 @@ def styled() -> Any:
     return mpl.rc_context(_STYLE)  # type: ignore[arg-type]
 
 
+def line_number(k: int) -> tuple[int, int]:
+    """Colour and dashes of the k-th model: with many models a colour comes again, dashed anew."""
+    return k % len(COLOURS), (k + k // len(COLOURS)) % len(DASHES)
+
+
 def lines_of(models: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Model → colour and dashes, which it keeps in every panel; with many models a colour comes again, dashed anew."""
-    count = len(COLOURS)
-    return {
-        model: {"color": COLOURS[k % count], "linestyle": DASHES[(k + k // count) % len(DASHES)]}
-        for k, model in enumerate(dict.fromkeys(models))
-    }
+    """Model → colour and dashes, which it keeps in every panel."""
+    numbers = {model: line_number(k) for k, model in enumerate(dict.fromkeys(models))}
+    return {model: {"color": COLOURS[colour], "linestyle": DASHES[dash]} for model, (colour, dash) in numbers.items()}
 
 
 def panels(count: int, *, wide: float, columns: int = 4) -> Figure:

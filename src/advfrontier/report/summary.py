@@ -8,31 +8,46 @@ from advfrontier.evaluation.summary import total_counts
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import percent, whole
 from advfrontier.table import Column, Doubted, Table
+from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from advfrontier.evaluation.summary import NormSummary
 
 NO_RADII = "no radius is customary for this data: for robust accuracy give some, such as --radii 4/255,8/255"
 
 
+def in_order(summaries: Iterable[NormSummary]) -> list[NormSummary]:
+    """Norms in their usual order."""
+    return sorted(summaries, key=lambda summary: NORMS.index(summary.norm))
+
+
 def summary_tables(summaries: Sequence[NormSummary]) -> list[Table]:
-    """One table per model and tier, a row per norm and radius."""
-    groups: dict[str, list[NormSummary]] = {}
-    for summary in summaries:
-        title = (
-            f"{summary.model} on {summary.data}, {whole(len(summary.samples))} samples, "
-            f"at most {tier_label(summary.tier)} queries per sample, seed {summary.seed}"
-        )
-        groups.setdefault(title, []).append(summary)
-    return [_table(title, group) for title, group in groups.items()]
+    """A row per norm and radius: one table per tier of a model, or one of all models norm by norm."""
+    several = len({summary.model for summary in summaries}) > 1
+    groups: dict[tuple[Any, ...], list[NormSummary]] = {}
+    for s in summaries:
+        groups.setdefault((s.data, len(s.samples), *(() if several else (s.tier, s.seed))), []).append(s)
+    return [_table(in_order(group)) for group in groups.values()]
 
 
-def _table(title: str, summaries: Sequence[NormSummary]) -> Table:
+def _title(summaries: Sequence[NormSummary]) -> str:
+    first, models = summaries[0], {s.model for s in summaries}
+    tiers = " or ".join(tier_label(tier) for tier in sorted({s.tier for s in summaries}))
+    seeds = ", ".join(str(seed) for seed in sorted({s.seed for s in summaries}))
+    return (
+        f"{first.model if len(models) == 1 else f'{len(models)} models'} on {first.data}, {whole(len(first.samples))} "
+        f"samples, at most {tiers} queries per sample, seed {seeds}"
+    )
+
+
+def _table(summaries: Sequence[NormSummary]) -> Table:
     ranked, radii = any(s.standing for s in summaries), any(s.robust for s in summaries)
+    several = len({s.model for s in summaries}) > 1
     columns = (
         Column("norm"),
+        *([Column("model", folds=True)] if several else []),
         Column("clean accuracy %", "percent"),
         *((Column("at ε", "size"), Column("robust accuracy %", "percent")) if radii else ()),
         Column("median distance", "size"),
@@ -41,8 +56,12 @@ def _table(title: str, summaries: Sequence[NormSummary]) -> Table:
         *((Column("DOI", "score"), Column("rank", "integer")) if ranked else ()),
         Column("queries per sample", "count"),
     )
-    rows = [row for summary in summaries for row in _rows(summary, ranked=ranked, radii=radii)]
-    return Table(title, columns, tuple(rows), _notes(summaries))
+    rows = []
+    for summary in summaries:
+        first, *more = _rows(summary, ranked=ranked, radii=radii)
+        name = (summary.model,) if several else ()
+        rows += [(summary.norm, *name, *first), *(("", *("" for _ in name), *row) for row in more)]
+    return Table(_title(summaries), columns, tuple(rows), _notes(summaries, several=several))
 
 
 def _rows(summary: NormSummary, *, ranked: bool, radii: bool) -> list[tuple[Any, ...]]:
@@ -60,12 +79,14 @@ def _rows(summary: NormSummary, *, ranked: bool, radii: bool) -> list[tuple[Any,
         *(standing if ranked else ()),
         summary.queries_per_sample,
     )
-    first = (summary.norm, summary.clean, *(robust[0] if radii else ()), *after)
-    more = [("", "", *at, *([""] * len(after))) for at in robust[1:]]
-    return [first, *more]
+    first = (summary.clean, *(robust[0] if radii else ()), *after)
+    return [first, *(("", *at, *([""] * len(after))) for at in robust[1:])]
 
 
-def _notes(summaries: Sequence[NormSummary]) -> tuple[str, ...]:
+def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...]:
+    def place(s: NormSummary) -> str:
+        return f"{s.norm} of {s.model}" if several else s.norm
+
     spent = ", ".join(f"{whole(count)} {purpose}" for purpose, count in total_counts(summaries).items())
     notes = ["intervals in brackets: 95 %, for other samples of the same source", f"queries spent: {spent}"]
     if not any(s.robust for s in summaries):
@@ -73,12 +94,12 @@ def _notes(summaries: Sequence[NormSummary]) -> tuple[str, ...]:
     notes += _doi_notes(summaries)
     for s in summaries:
         if s.unbroken and not s.broken:
-            notes.append(f"no AUREC in {s.norm}: no run broke any sample")
+            notes.append(f"no AUREC in {place(s)}: no run broke any sample")
         elif s.convergence.settled is False:
             drop = percent(s.convergence.last_drop)
-            notes.append(f"not settled in {s.norm}: the last quarter of the queries lowered AUREC by {drop} %")
-    notes += [f"flag in {s.norm}: {flag}" for s in summaries for flag in s.flags]
-    return (*notes, *(f"flag in {s.norm}: DOI: {note}" for s in summaries for note in s.notes))
+            notes.append(f"not settled in {place(s)}: the last quarter of the queries lowered AUREC by {drop} %")
+    notes += [f"flag in {place(s)}: {flag}" for s in summaries for flag in s.flags]
+    return (*notes, *(f"flag in {place(s)}: DOI: {note}" for s in summaries for note in s.notes))
 
 
 def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
@@ -87,11 +108,11 @@ def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
     for s in summaries:
         if s.no_standing:
             reasons.setdefault(s.no_standing, []).append(s.norm)
-    lower = [(s.norm, s.standing.table.queries) for s in summaries if s.standing and s.standing.table.queries != s.tier]
+    tables = {s.norm: s.standing.table.queries for s in summaries if s.standing and s.standing.table.queries != s.tier}
     return [
-        *(f"no DOI in {', '.join(norms)}: {reason}" for reason, norms in reasons.items()),
+        *(f"no DOI in {', '.join(dict.fromkeys(norms))}: {reason}" for reason, norms in reasons.items()),
         *(
-            f"DOI and rank in {norm} after {tier_label(queries)} queries, as the reference models"
-            for norm, queries in lower
+            f"DOI and rank in {norm} after {tier_label(queries)} queries, as the other models"
+            for norm, queries in tables.items()
         ),
     ]

@@ -4,32 +4,66 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advfrontier.pool import tier_label
 from advfrontier.report.numbers import percent, size, whole
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advfrontier.evaluation.summary import NormSummary
+    from advfrontier.evaluation.summary import NormSummary, RobustAt
     from advfrontier.frontier.comparison import Comparison
 
 
+PAPER = "Adversarial Frontiers: Minimum-Norm Attack Ensembles for Robustness Evaluation"
+CITATION = f"""@article{{advfrontier,
+  title = {{{{{PAPER}}}}},
+  author = {{Scionis, Luca and Melis, Luca and Pintor, Maura and Brau, Fabio and Demontis, Ambra and
+            Fumera, Giorgio and Roli, Fabio and Biggio, Battista}}
+}}"""
+
+
 def headline(summaries: Sequence[NormSummary]) -> str:
-    """The finding in one sentence: clean accuracy, and what is left of it in each norm at its largest radius."""
+    """The finding in one sentence: clean accuracy, and what is left of it in each norm at the radius people quote."""
     first = summaries[0]
     start = (
         f"{first.model} classifies {_percent(first.clean.estimate)} of {whole(len(first.samples))} samples correctly"
     )
     if first.misclassified == len(first.samples):
         return f"{start}: there is nothing to attack."
-    left = [(s.norm, s.robust[-1]) for s in summaries if s.robust and s.broken]
+    left = [(s.norm, quoted(s)) for s in summaries if s.robust and s.broken]
     parts = [
         f"{_percent(at.accuracy.estimate)} {'' if k else 'when each may be changed '}by {at.label} in {SYMBOLS[norm]}"
         for k, (norm, at) in enumerate(left)
     ]
     found = f"{start}, and still {_listed(parts)}" if parts else start
+    if parts and all(at.customary for _, at in left):
+        found += f", the customary {'radius' if len(left) == 1 else 'radii'}"
     unbroken = [SYMBOLS[s.norm] for s in summaries if not s.broken]
     return f"{found}; no run broke any sample in {_listed(unbroken)}." if unbroken else f"{found}."
+
+
+def sentence(summaries: Sequence[NormSummary]) -> str:
+    """How it was evaluated, ready for a paper: one sentence per set of samples, tier and seed."""
+    groups: dict[tuple[str, int, int, int, str], list[NormSummary]] = {}
+    for s in summaries:
+        version = s.versions.get("advfrontier", "")
+        groups.setdefault((s.data, len(s.samples), s.tier, s.seed, version), []).append(s)
+    sentences = []
+    for (data, samples, tier, seed, version), group in groups.items():
+        models = list(dict.fromkeys(s.model for s in group))
+        norms = list(dict.fromkeys(SYMBOLS[s.norm] for s in group))
+        sentences.append(
+            f"{_listed(models)} {'was' if len(models) == 1 else 'were'} evaluated with advfrontier {version} "
+            f"(Scionis et al., “{PAPER}”) in {_listed(norms)} on {whole(samples)} samples of {data}, with ensembles "
+            f"of minimum-norm attacks that spend {tier_label(tier)} queries per sample (seed {seed})."
+        )
+    return "\n".join(sentences)
+
+
+def quoted(summary: NormSummary) -> RobustAt:
+    """Robust accuracy at the customary radius, or at the last of those asked for."""
+    return next((at for at in summary.robust if at.customary), summary.robust[-1])
 
 
 def details(summaries: Sequence[NormSummary]) -> list[str]:
@@ -108,11 +142,12 @@ def _ranks(summaries: Sequence[NormSummary]) -> str:
     standing = [(s.norm, s.standing) for s in summaries if s.standing and s.standing.row.rank is not None]
     if not standing:
         return ""
-    dataset = standing[0][1].table.data
+    first = standing[0][1]
+    among = f"reference models of {first.table.data}" if first.referenced else f"{len(first.table.rows)} models here"
     parts = _listed([f"{where.position} in {SYMBOLS[norm]}" for norm, where in standing])
     doubt = any(where.row.bracketed for _, where in standing)
     brackets = " (in brackets: its distances cannot be trusted)" if doubt else ""
-    return f"By DOI among the reference models of {dataset} it ranks {parts}{brackets}."
+    return f"By DOI among the {among} it ranks {parts}{brackets}."
 
 
 def _percent(share: float) -> str:

@@ -3,12 +3,13 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const norms = new Map(data.norms.map((norm) => [norm.norm, norm]));
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const faded = (k) => `${color(`c${k}`)}22`;
   const shows = (id) => document.getElementById(id)?.checked ?? false;
   // Plotly reads a little markup in names; a model's name is never markup.
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
   const touch = matchMedia("(pointer: coarse)").matches; // where dragging has to scroll the page
-  const dashes = ["dash", "dot", "dashdot", "longdash"]; // the model itself is drawn solid
+  const dashes = ["solid", "7px,3px", "2px,3px", "8px,3px,2px,3px", "14px,4px"];
 
   // Beyond its last step a curve stays where it is.
   const endless = ({ x, y }) => ({ x: [...x, 100 * x[x.length - 1] || 1], y: [...y, y[y.length - 1]] });
@@ -103,13 +104,10 @@
       const line = { color: color("text"), width: 1.5, dash: "dash" };
       traces.push(step(norm.frontier, "defence frontier", line, { meta: "frontier" }));
     }
-    const drawn = [
-      ...norm.others.map((other) => [other, `other${other.place % 4}`, dashes[(other.place + Math.floor(other.place / 4)) % 4]]),
-      [norm.own, "accent", "solid"],
-    ];
-    for (const [model, paint, dash] of drawn) {
-      if (shows("bands")) traces.push(...band(model, color(`${paint}-band`)));
-      traces.push(step(model, model.name, { color: color(paint), width: 2.25, dash }, { meta: "model" }));
+    for (const model of [...norm.others, { ...norm.own, line: [0, 0] }]) {
+      const [paint, dash] = model.line;
+      if (shows("bands")) traces.push(...band(model, faded(paint)));
+      traces.push(step(model, model.name, { color: color(`c${paint}`), width: 2.25, dash: dashes[dash] }, { meta: "model" }));
     }
     const axis = sizes(norm);
     return [traces, layout(
@@ -150,16 +148,20 @@
   const difference = (norm) => {
     const { x, y, first, second } = norm.difference;
     const most = 1.1 * Math.max(0.02, ...y.map(Math.abs));
+    // Where a model leads, its own colour is below the line.
+    const part = (k, sign) => ({
+      type: "scatter", mode: "lines", x, y: y.map((gap) => (sign * gap > 0 ? gap : 0)), line: { shape: "hv", width: 0 },
+      fill: "tozeroy", fillcolor: faded(k), hoverinfo: "skip", meta: "lead",
+    });
     const trace = {
       type: "scatter", mode: "lines", x, y, line: { shape: "hv", color: color("text"), width: 1.5 }, meta: "model",
-      fill: "tozeroy", fillcolor: color("accent-band"),
       hovertemplate: "ε = %{x:.4g}<br>%{y:+.1%}<extra></extra>",
     };
     const side = (text, y, yanchor) => ({
       x: 1, xref: "paper", xanchor: "right", y, yref: "paper", yanchor, text: plain(text), showarrow: false,
       font: { size: 11, color: color("muted") },
     });
-    return [[trace], layout(
+    return [[part(0, 1), part(1, -1), trace], layout(
       { title: { text: `ε in ${norm.symbol}`, standoff: 8 }, ...sizes(norm) },
       { range: [-most, most], tickformat: "+.0%", zeroline: true, zerolinecolor: color("rule") },
       { annotations: [side(`${first} leads`, 1, "top"), side(`${second} leads`, 0, "bottom")] },
