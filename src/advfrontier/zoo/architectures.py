@@ -53,6 +53,13 @@ def mlp() -> nn.Module:
     )
 
 
+def exact_mlp() -> nn.Module:
+    """Two hidden layers of 20 units: so few that a mixed-integer program finds the nearest adversarial example."""
+    return nn.Sequential(
+        Normalise(), nn.Flatten(), nn.Linear(784, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, CLASSES)
+    )
+
+
 def _perceptron(features: int, hidden: int, activation: type[nn.Module]) -> tuple[nn.Module, ...]:
     """The layers from features to logits, one of them hidden."""
     return nn.Flatten(), nn.Linear(features, hidden), activation(), nn.Linear(hidden, CLASSES)
@@ -163,6 +170,7 @@ class VisionTransformer(nn.Module):
 
 ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
     "mlp": mlp,
+    "exact-mlp": exact_mlp,
     "cnn": cnn,
     "patch-cnn": patch_cnn,
     "masked-cnn": masked_cnn,
