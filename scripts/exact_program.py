@@ -1,6 +1,6 @@
 """The nearest point that a small ReLU network gives a certain class, as a mixed-integer program for HiGHS.
 
-The image moves by rise − fall, both at least 0. Every ReLU is a variable between its two straight lines, with a binary
+Every sum of pixels that the network sees moves by rise − fall, both at least 0. Every ReLU is a variable between its two straight lines, with a binary
 that says which one holds; where the bounds on what goes in have one sign, there is no choice and no binary.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array, hstack, vstack
 
-Network = tuple[tuple[np.ndarray, np.ndarray], ...]  # weight and bias of each layer, ReLU between
+Network = tuple[tuple[np.ndarray, np.ndarray], ...]  # weight and bias of each layer, from sums of pixels, ReLU between
 Interval = tuple[np.ndarray, np.ndarray]
 Sum = list[tuple[slice, np.ndarray]]  # of matrices times the variables at these places
 GAP = 1e-6  # between the best point and what is proven, relative
@@ -22,27 +22,55 @@ _INFEASIBLE = 2  # SciPy's number for a program without any point
 
 @dataclass(frozen=True)
 class Ball:
-    """All images within a distance of one, in L1 or Linf, inside [0, 1]."""
+    """All images within a distance of one, in L1 or Linf, inside [0, 1].
+
+    The network sees sums of pixels only, so an image is a matrix (sums, pixels of each). In L1 it does not matter which
+    pixels of a sum move, and in Linf all move alike until they have no room.
+    """
 
     norm: str
-    image: np.ndarray
+    pixels: np.ndarray
     radius: float
 
+    @property
+    def sums(self) -> np.ndarray:
+        """What the network sees of the image."""
+        return self.pixels.sum(1)
+
+    def room(self, direction: int) -> np.ndarray:
+        """How far each sum can go up (1) or down (−1)."""
+        room = np.minimum(self.pixel_room(direction), self.radius).sum(1)
+        return room if self.norm == "Linf" else np.minimum(room, self.radius)
+
+    def pixel_room(self, direction: int) -> np.ndarray:
+        """How far each pixel can go, least first."""
+        return np.sort(1 - self.pixels if direction > 0 else self.pixels, axis=1)
+
     def reach(self, weight: np.ndarray, bias: np.ndarray) -> Interval:
-        """The exact least and largest value of each row of an affine function in the ball."""
-        centre = weight @ self.image + bias
+        """The exact least and largest value of each row of an affine function of the sums."""
+        centre = weight @ self.sums + bias
         return centre - self._gain(-weight), centre + self._gain(weight)
 
     def _gain(self, weight: np.ndarray) -> np.ndarray:
-        """By how much each row can rise: steepest pixels first in L1, all as far as they can go in Linf."""
-        room = np.where(weight > 0, 1 - self.image, self.image)
-        slope = np.abs(weight)
+        """By how much each row can rise: steepest sums first in L1, all as far as they can go in Linf."""
+        slope, room = np.abs(weight), np.where(weight > 0, self.room(1), self.room(-1))
         if self.norm == "Linf":
-            return np.sum(slope * np.minimum(room, self.radius), axis=1)
+            return np.sum(slope * room, axis=1)
         ranks = np.argsort(-slope, axis=1)
         slope, room = (np.take_along_axis(a, ranks, axis=1) for a in (slope, room))
         left = np.clip(self.radius - (np.cumsum(room, axis=1) - room), 0, None)
         return np.sum(slope * np.minimum(room, left), axis=1)
+
+    def moved(self, moves: np.ndarray) -> np.ndarray:
+        """The pixels where each sum has moved by so much: evenly, which is the smallest move in both norms."""
+        pixels = self.pixels.copy()
+        for block, move in zip(pixels, moves, strict=True):
+            room, left = (1 - block if move > 0 else block), abs(move)
+            for rank, pixel in enumerate(np.argsort(room)):
+                step = min(room[pixel], left / (len(block) - rank))
+                block[pixel] += step * np.sign(move)
+                left -= step
+        return pixels
 
 
 @dataclass
@@ -65,7 +93,8 @@ class Program:
 
     def add_rows(self, parts: Sum, low: np.ndarray | float, high: np.ndarray | float) -> None:
         """Rows low ≤ Σ part·variables ≤ high."""
-        count = len(parts[0][1])
+        if not (count := len(parts[0][1])):
+            return
         row = np.zeros((count, len(self.low)))
         for where, part in parts:
             row[:, where] += part
@@ -101,10 +130,12 @@ class Program:
         return (np.inf if answer.x is None else answer.fun), bound, answer.x
 
 
-def nearest(network: Network, ball: Ball, label: int, other: int, limit: float) -> tuple[float, float]:
-    """Distance of the nearest point of the ball that is as much `other` as `label`, and what is proven of it.
+def nearest(
+    network: Network, ball: Ball, label: int, other: int, limit: float
+) -> tuple[float, float, np.ndarray | None]:
+    """Distance of the nearest point of the ball that is as much `other` as `label`, what is proven of it, and the point.
 
-    Both are the ball's radius at least where it holds no such point: the distance is ∞, the bound the radius.
+    Where the ball holds no such point the distance is ∞, and its radius is proven.
     """
     program, cost, previous = _inside(ball)
     bounds = ball.reach(*network[0])
@@ -112,7 +143,7 @@ def nearest(network: Network, ball: Ball, label: int, other: int, limit: float) 
         if k:
             bounds = _tighten(program, previous, weight, bias, bounds)
         parts = [(where, weight @ part) for where, part in previous]
-        constant = bias + (weight @ ball.image if not k else 0)
+        constant = bias + (weight @ ball.sums if not k else 0)
         outputs = _rectify(program, parts, constant, bounds)
         previous = [(outputs, np.eye(len(bias)))]
         low, high = np.maximum(bounds[0], 0), np.maximum(bounds[1], 0)
@@ -123,26 +154,32 @@ def nearest(network: Network, ball: Ball, label: int, other: int, limit: float) 
     program.add_rows([(where, ahead @ part) for where, part in previous], bias[label] - bias[other], np.inf)
     cost = np.concatenate((cost, np.zeros(len(program.low) - len(cost))))
     distance, proven, point = program.solve(cost, relaxed=False, limit=limit)
-    if point is not None:
-        distance = _polish(program, cost, point)
-    return distance, min(proven, ball.radius)
+    if point is None:
+        return np.inf, min(proven, ball.radius), None
+    distance, point = _polish(program, cost, point)
+    count = len(ball.pixels)
+    return distance, min(proven, ball.radius), ball.moved(point[:count] - point[count : 2 * count])
 
 
 def _inside(ball: Ball) -> tuple[Program, np.ndarray, Sum]:
-    """The moves inside the ball, what they cost, and the image's change as a function of them."""
-    count = len(ball.image)
+    """The moves inside the ball, what they cost, and the change of the sums as a function of them."""
+    count, pixels = ball.pixels.shape
     program = Program(np.zeros(0), np.zeros(0), np.zeros(0, dtype=bool))
-    rise = program.add_variables(np.zeros(count), np.minimum(1 - ball.image, ball.radius))
-    fall = program.add_variables(np.zeros(count), np.minimum(ball.image, ball.radius))
+    rise, fall = (program.add_variables(np.zeros(count), ball.room(direction)) for direction in (1, -1))
     if ball.norm == "L1":
         cost = np.ones(2 * count)
         program.add_rows([(slice(0, 2 * count), cost[None])], 0, ball.radius)
     else:
         size = program.add_variables(np.zeros(1), np.full(1, ball.radius))
         cost = np.eye(1, 2 * count + 1, 2 * count)[0]
-        for where in (rise, fall):
-            movable = np.flatnonzero(program.high[where] > 0)
-            program.add_rows([(where, np.eye(count)[movable]), (size, -np.ones((len(movable), 1)))], -np.inf, 0)
+        for where, direction in ((rise, 1), (fall, -1)):
+            # A sum can move by Σ min(size, room of a pixel): concave, so the least of its straight lines.
+            room = ball.pixel_room(direction)
+            for spent in range(pixels):
+                before = room[:, spent - 1] if spent else np.zeros(count)
+                used = np.flatnonzero((room[:, spent] > before) & (before < ball.radius))
+                lines = [(where, np.eye(count)[used]), (size, np.full((len(used), 1), spent - pixels))]
+                program.add_rows(lines, -np.inf, room[used, :spent].sum(1))
     return program, cost, [(rise, np.eye(count)), (fall, -np.eye(count))]
 
 
@@ -185,10 +222,11 @@ def _rectify(program: Program, parts: Sum, constant: np.ndarray, bounds: Interva
     return outputs
 
 
-def _polish(program: Program, cost: np.ndarray, point: np.ndarray) -> float:
-    """The least cost with the binaries of a point rounded and held: a switch that is 1e-6 open would leak."""
+def _polish(program: Program, cost: np.ndarray, point: np.ndarray) -> tuple[float, np.ndarray]:
+    """The least cost, and its point, with the binaries of a point rounded and held: a switch that is 1e-6 open would leak."""
     low, high = program.low.copy(), program.high.copy()
     chosen = np.round(point[program.binary])
     low[program.binary] = high[program.binary] = chosen
     held = Program(low, high, program.binary, program.rows, program.row_low, program.row_high)
-    return held.solve(cost, relaxed=True)[0]
+    least, _, nearest_point = held.solve(cost, relaxed=True)
+    return (least, nearest_point) if nearest_point is not None else (float(cost @ point), point)
