@@ -21,7 +21,6 @@ from advfrontier.engine import Oracle, Unit, advance, clean_pass, start_unit
 from advfrontier.pool import CATALOGUE, MAX_QUERIES, Run
 from advfrontier.threat.names import NORMS
 from advfrontier.threat.norms import get_norm
-from advfrontier.threat.random import sample_ids
 
 # What adv-lib 0.2.8 takes on the same net, and how far above it a solver may be.
 ADV_LIB = {
@@ -114,7 +113,6 @@ def main() -> int:
     images = torch.rand(100, 1, 28, 28)
     held = True
     print(f"{'solver':24s} {'norm':5s} {'ratio':>6s} {'spread':>11s} {'bar':>5s}")
-    ids = sample_ids(images.numpy())
     with Oracle(model) as oracle:
         labels = model(images).argmax(1)
         for name in NORMS:
@@ -125,7 +123,7 @@ def main() -> int:
                     continue
                 for loss in facts.losses:
                     run = Run(facts.name, loss)
-                    unit = start_unit(oracle, run, images, labels, clean, norm=norm, seed=42, ids=ids)
+                    unit = start_unit(oracle, run, images, clean, norm=norm, seed=42)
                     found = ratios(oracle, model, unit, images, options)
                     held &= report(str(run), name, [both for both, _ in found], bar(facts.name, name))
                     forward = [ratio for _, ratio in found if ratio is not None]

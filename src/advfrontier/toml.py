@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import reprlib
 import tomllib
 from pathlib import Path
@@ -64,6 +65,20 @@ def parse_toml(kind: type[AnyTable], content: str | bytes, name: str) -> AnyTabl
         first = error.errors(include_url=False)[0]
         mistake = _mistake(found, first["loc"], first["type"], first["msg"])
         raise FrontierError(f"{name}: {mistake}{'; ' if kind.hint else ''}{kind.hint}") from error
+
+
+def has_key(path: str | PathLike[str], key: str) -> bool:
+    """Whether a TOML file has this key at its top; false also for a file that is no TOML."""
+    try:
+        return key in tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def toml_text(value: str) -> str:
+    """A string as TOML writes it."""
+    # A JSON string is a TOML basic string but for one character, which TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def shown(value: Any) -> str:

@@ -59,11 +59,9 @@ class Bench:
             self.oracle,
             Run.parse(run) if isinstance(run, str) else run,
             self.images[rows],
-            self.labels[rows],
             self.clean.rows(rows),
             norm=get_norm(self.norm),
             seed=SEED,
-            ids=self.ids[rows.numpy()],
             solver=solver,
             horizon=horizon,
         )

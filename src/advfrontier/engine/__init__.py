@@ -6,15 +6,18 @@ from advfrontier.engine.digest import model_digest
 from advfrontier.engine.evidence import accuracy_flag, beaten, noise_check
 from advfrontier.engine.margins import robustly_misclassified
 from advfrontier.engine.oracle import Counts, Oracle, find_device
+from advfrontier.engine.race import RaceUnit, advance_race, start_race
 from advfrontier.engine.unit import Unit, advance, classify, start_unit
 
 __all__ = [
     "CleanPass",
     "Counts",
     "Oracle",
+    "RaceUnit",
     "Unit",
     "accuracy_flag",
     "advance",
+    "advance_race",
     "beaten",
     "check_data",
     "check_model",
@@ -24,5 +27,6 @@ __all__ = [
     "model_digest",
     "noise_check",
     "robustly_misclassified",
+    "start_race",
     "start_unit",
 ]

@@ -7,7 +7,7 @@ stopped at q queries is exactly the first q queries of the full run, and can be 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,11 +24,9 @@ from advfrontier.threat.norms import TINY
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from advfrontier.engine.clean import CleanPass
     from advfrontier.engine.oracle import Oracle
+    from advfrontier.engine.race import RaceUnit
     from advfrontier.pool import Run
     from advfrontier.threat.norms import Norm
 
@@ -61,37 +59,58 @@ class Unit:
         measured = self.problem.norm.distance(points, inputs)
         return torch.where(self.best_distance.to(host) < torch.inf, measured, torch.inf).cpu()
 
+    def parts(self) -> dict[str, Tensor]:
+        """All tensors that have one row per sample and change on the way."""
+        state = {f"state.{each.name}": getattr(self.state, each.name) for each in fields(self.state)}
+        return {name: getattr(self, name) for name in _KEPT} | state
+
+    def take(self, parts: Mapping[str, Tensor]) -> None:
+        """Take over copies of what `parts()` of an equal unit returned."""
+        self._set({name: parts[name].to(old, copy=True) for name, old in self.parts().items()})
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything needed to go on later, as a flat dictionary of tensors of its own."""
-        kept = {name: getattr(self, name) for name in _KEPT}
-        state = {f"state.{field.name}": getattr(self.state, field.name) for field in fields(self.state)}
-        return {name: tensor.detach().cpu().clone() for name, tensor in (kept | state).items()} | {
+        kept = self.parts() | {"trajectory": self.trajectory}
+        return {name: tensor.detach().cpu().clone() for name, tensor in kept.items()} | {
             "queries": torch.tensor(self.queries)
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `tensors()` of an equal unit returned."""
-        for name in _KEPT:
-            setattr(self, name, tensors[name].to(getattr(self, name), copy=True))
-        for field in fields(self.state):
-            old = getattr(self.state, field.name)
-            setattr(self.state, field.name, tensors[f"state.{field.name}"].to(old, copy=True))
+        self.take(tensors)
+        self.trajectory[: len(tensors["trajectory"])] = tensors["trajectory"]  # stored only as far as the unit had come
         self.queries = int(tensors["queries"])
 
+    def select(self, rows: Tensor, queries: int) -> Unit:
+        """Some samples of the unit, which have spent so many queries, as a unit of their own."""
+        own: dict[str, Any] = {name: tensor.index_select(0, rows) for name, tensor in self.parts().items()}
+        state = {name.removeprefix("state."): own.pop(name) for name in list(own) if name.startswith("state.")}
+        own["state"] = type(self.state)(**state)
+        own["clean_spread"] = self.clean_spread.index_select(0, rows)
+        own["trajectory"] = self.trajectory.new_full((len(self.trajectory), len(rows)), torch.inf)
+        return replace(self, problem=self.problem.select(rows), queries=queries, **own)
 
-_KEPT = ("best_point", "best_distance", "trajectory", "zero_gradients", "bad_gradients")
+    def put(self, rows: Tensor, selected: Unit) -> None:
+        """Take these samples back. Two parts of a state may be one tensor, so none is changed in place."""
+        own, back = self.parts(), selected.parts()
+        self._set({name: own[name].index_copy(0, rows, back[name]) for name in own})
+
+    def _set(self, parts: Mapping[str, Tensor]) -> None:
+        for name, tensor in parts.items():
+            setattr(self.state if name.startswith("state.") else self, name.removeprefix("state."), tensor)
+
+
+_KEPT = ("best_point", "best_distance", "zero_gradients", "bad_gradients")
 
 
 def start_unit(
     oracle: Oracle,
     run: Run,
     images: Tensor,
-    labels: Tensor,
     clean: CleanPass,
     *,
     norm: Norm,
     seed: int,
-    ids: NDArray[np.uint64],
     solver: Solver | None = None,
     horizon: int = MAX_QUERIES,
 ) -> Unit:
@@ -103,17 +122,17 @@ def start_unit(
     targets = clean.targets[:, run.index - 1] if run.variant == "target" else None
     problem = Problem(
         inputs=x,
-        labels=oracle.labels(labels),
+        labels=oracle.labels(clean.labels),
         targets=targets.to(oracle.device) if targets is not None else None,
         norm=norm,
         steps=horizon // solver.facts.step_queries,
-        starts=norm.random_start(x, boundary, seed=run_seed, ids=ids) if restart else x,
-        margin=margin_to_go(clean.logits, labels.to(clean.logits.device).long(), targets).to(x),
+        starts=norm.random_start(x, boundary, seed=run_seed, ids=clean.ids) if restart else x,
+        margin=margin_to_go(clean.logits, clean.labels, targets).to(x),
         boundary=boundary,
         largest=norm.largest(x),
         shape=tuple(images.shape[1:]),
         seed=run_seed,
-        ids=ids,
+        ids=clean.ids,
     )
     return Unit(
         run=run,
@@ -149,24 +168,33 @@ def advance(
     for cost in sorted({unit.solver.facts.step_queries for unit in units}):  # black-box rows need no backward pass
         active = [pair for pair in zip(units, queries, strict=True) if pair[0].solver.facts.step_queries == cost]
         while active := [(unit, stop) for unit, stop in active if unit.queries < stop and unit.rows]:
-            _step(oracle, [unit for unit, _ in active], cost)
+            step(oracle, [unit for unit, _ in active], cost)
             if tick is not None:
                 tick(cost * sum(unit.rows for unit, _ in active))
 
 
-def _step(oracle: Oracle, units: list[Unit], cost: int) -> None:
-    """One step of all units: evaluate their points, keep what is better, take gradients, let the solvers move."""
+def step(oracle: Oracle, units: list[Unit], cost: int, places: Tensor | None = None) -> None:
+    """One step of all units: evaluate their points, keep what is better, take gradients, let the solvers move.
+
+    The rows of the batch are those of the units, one unit after the other, or stand where `places` says.
+    """
     first = units[0]
     points = first.state.point if len(units) == 1 else torch.cat([unit.state.point for unit in units])
+    if places is not None:
+        points = torch.empty_like(points).index_copy_(0, places, points)
     images = points.detach().view(-1, *first.problem.shape).requires_grad_(cost == 2)
     logits = oracle.logits(images)
     with torch.set_grad_enabled(cost == 2):
+        if places is not None:
+            logits = logits.index_select(0, places)
         rows = torch.split(logits, [unit.rows for unit in units])
         names = [unit.solver.loss(unit.queries // cost) or "margin" for unit in units]
         losses = [unit.problem.loss(name, z) for name, z, unit in zip(names, rows, units, strict=True)]
         together = losses[0] if len(units) == 1 else torch.cat(losses)
     if cost == 2:
         gradient = oracle.gradient(together, images).flatten(1)
+        if places is not None:
+            gradient = gradient.index_select(0, places)
         gradients = torch.split(gradient, [unit.rows for unit in units])
     else:
         gradients = tuple(points.new_empty(unit.rows, 0) for unit in units)
@@ -229,14 +257,14 @@ def _inspect(unit: Unit, gradient: Tensor, needed: Tensor) -> tuple[Tensor, Tens
     return size, gradient
 
 
-def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> Tensor:
+def classify(oracle: Oracle, unit: Unit | RaceUnit, *, batch_size: int) -> Tensor:
     """The class of every kept point, seen again in other batches than it was found in; -1 where there is none.
 
     One forward pass per kept point, charged to verification.
     """
     oracle.purpose = "verification"
     classes = torch.full((unit.rows,), -1)
-    kept = (unit.best_distance < torch.inf).nonzero().squeeze(1)
+    kept = (unit.best_distance < torch.inf).nonzero().squeeze(1).to(unit.best_point.device)
     for rows in torch.split(kept, batch_size) if len(kept) else ():  # not every model takes an empty batch
         logits = oracle.logits(unit.best_point[rows].view(-1, *unit.problem.shape))
         classes[rows.cpu()] = logits.argmax(1).cpu()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import read_traces
 from advfrontier.frontier.contribution import contributions
@@ -20,6 +18,7 @@ from advfrontier.table import Column, Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from advfrontier.evaluation.evaluation import Evaluation
@@ -88,9 +87,9 @@ def evaluation_aoi(evaluation: Evaluation, records: Sequence[Record]) -> Evaluat
 
 
 def _runs(evaluation: Evaluation, frontier: NDArray[np.float64], limit: float) -> Table:
-    last = {run: np.asarray(table[-1]) for run, table in evaluation.trajectories.items()}
+    last, spent = evaluation.found_by_run, evaluation.queries_by_run
     rows = [
-        (r.run, evaluation.ensemble.queries[r.run], aoi(last[r.run], frontier).value, r.wins, r.alone, r.loss)
+        (r.run, round(spent[r.run]), aoi(last[r.run], frontier).value, r.wins, r.alone, r.loss)
         for r in sorted(contributions(last, E=limit), key=lambda each: -each.loss)
     ]
     columns = (

@@ -18,8 +18,8 @@ from advfrontier.execution import as_machine
 from advfrontier.flags import Kind
 from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
 from advfrontier.jobs.setup import threads
-from advfrontier.pool import TARGETS, find_ensemble, tier_label
-from advfrontier.record.header import EnsembleFile
+from advfrontier.pool import TARGETS, Race, find_ensemble, tier_label
+from advfrontier.record.header import packed, unpacked
 from advfrontier.sources import runs_code
 from advfrontier.threat.names import norm_name
 
@@ -44,7 +44,7 @@ def evaluate(
     labels: Tensor | None = None,
     *,
     norm: str,
-    ensemble: Ensemble | str | int = "4k",
+    ensemble: Ensemble | Race | str | int = "4k",
     seed: int = 42,
     out: str | PathLike[str] | None = None,
     name: str | None = None,
@@ -59,7 +59,7 @@ def evaluate(
         images: A tensor with `labels`, a DataLoader, or the name of a data source, such as `fashion-mnist`, `npz:FILE`.
         labels: One class per image.
         norm: `L0`, `L1`, `L2` or `Linf`.
-        ensemble: A tier (`4k`, `8k`, `12k`), any number of queries, an `Ensemble` or the path of its file.
+        ensemble: A tier (`4k`, `8k`, `12k`), any number of queries, an `Ensemble`, a `Race` or the path of its file.
         seed: Of the random restarts.
         out: Where the record is written, unit by unit: killed at any moment, the same call continues. Without it the
             record is temporary.
@@ -82,7 +82,7 @@ def evaluate(
 
 def extend(
     evaluation: Evaluation,
-    ensemble: Ensemble | str | int,
+    ensemble: Ensemble | Race | str | int,
     *,
     model: Model | Callable[[Tensor], Tensor] | str | None = None,
     machine: Machine | str | None = None,
@@ -117,12 +117,12 @@ def _own_model(evaluation: Evaluation) -> Model:
     return as_model(source, name)
 
 
-def _reach(record: Record, model: Model, wanted: Ensemble, machine: Machine, *, progress: bool) -> Evaluation:
+def _reach(record: Record, model: Model, wanted: Ensemble | Race, machine: Machine, *, progress: bool) -> Evaluation:
     """Bring a record to an ensemble that goes at least as far as the units it holds."""
     header = record.header
     beyond = [unit for unit, queries in record.units().items() if queries > wanted.queries.get(unit.run, 0)]
     if beyond and header.ensemble is not None:
-        before = header.ensemble.ensemble()
+        before = unpacked(header.ensemble)
         done, units = record.finished(before.queries)
         state = "" if done == units else f", unfinished ({header.how_to_go_on})"
         raise FrontierError(
@@ -130,11 +130,12 @@ def _reach(record: Record, model: Model, wanted: Ensemble, machine: Machine, *, 
             f"{tier_label(wanted.total)} asked for do not contain: expected an ensemble that goes further, or another "
             "folder"
         )
-    stored = EnsembleFile.of(wanted)
+    stored = packed(wanted)
     job = UnitJob(
         model=model,
         samples=record.samples(),
         wanted=wanted.queries,
+        race=wanted if isinstance(wanted, Race) else None,
         pack=machine.pack,
         keep_state=machine.keep_state and header.keep_state,
         note={"ensemble": stored, "keep_state": machine.keep_state and header.keep_state},

@@ -14,8 +14,9 @@ from advfrontier.evaluation.outcome import Outcome
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
 from advfrontier.jobs.units import UnitPart, UnitTask
-from advfrontier.pool import CHECKPOINT, tier_label
+from advfrontier.pool import CHECKPOINT, RACE, Race, tier_label
 from advfrontier.record import Record, below, open_folder
+from advfrontier.record.header import unpacked
 from advfrontier.record.identity import several_versions
 from advfrontier.record.units import DOUBTS, unit_flags
 from advfrontier.threat.names import NORMS
@@ -58,13 +59,13 @@ class Evaluation:
             raise FrontierError(
                 f"the evaluation in {record.place} is not finished: no unit is done; {header.how_to_go_on}"
             )
-        working_towards = header.ensemble.ensemble()
+        working_towards = unpacked(header.ensemble)
         done, units = record.finished(working_towards.queries)
         self.finished = done == units  # whether every unit of the last ensemble asked for is done
-        self.ensemble: Ensemble = working_towards  # how many queries each run was given
+        self.ensemble: Ensemble | Race = working_towards  # how many queries each run was given, or the race
         self._interrupted: tuple[Flag, ...] = ()
         if not self.finished and header.finished is not None:
-            self.ensemble = header.finished.ensemble()
+            self.ensemble = unpacked(header.finished)
             text = (
                 f"an extension to {tier_label(working_towards.total)} queries was interrupted ({done} of {units} units "
                 f"are done): these are the figures of the {tier_label(self.ensemble.total)} before; "
@@ -91,7 +92,7 @@ class Evaluation:
 
     def extend(
         self,
-        ensemble: Ensemble | str | int,
+        ensemble: Ensemble | Race | str | int,
         *,
         model: Model | Callable[[Tensor], Tensor] | str | None = None,
         machine: Machine | str | None = None,
@@ -187,8 +188,18 @@ class Evaluation:
 
     @property
     def trajectories(self) -> dict[str, NDArray[np.float64]]:
-        """Run → (checkpoint, sample): the best distance after 10, 20, … queries of that run."""
+        """Run → (checkpoint, sample): the best distance after 10, 20, … queries of that run, or of the race as one."""
         return self._outcome.trajectories
+
+    @property
+    def found_by_run(self) -> dict[str, NDArray[np.float64]]:
+        """Run → the nearest distance it found on each sample; inf where it found none, or did not run."""
+        return self._outcome.found
+
+    @property
+    def queries_by_run(self) -> dict[str, float]:
+        """Run → the queries it spent on a sample; of a race, on average over the attacked samples."""
+        return self._outcome.queries
 
     def distances_at(self, budget: int) -> NDArray[np.float64]:
         """What the first `budget` queries of the ensemble found."""
@@ -278,7 +289,8 @@ class Evaluation:
         won_by = np.array([self.winners[row] or "" for row in chosen.tolist()])
 
         def won(unit: UnitName, rows: Tensor) -> NDArray[np.bool_]:
-            return np.asarray((won_by == unit.run) & np.isin(chosen.numpy(), rows.numpy()))
+            own = won_by != "" if unit.run == RACE else won_by == unit.run
+            return np.asarray(own & np.isin(chosen.numpy(), rows.numpy()))
 
         for unit, rows, stored in self._units((name,), only=lambda unit, rows: bool(won(unit, rows).any())):
             where = torch.from_numpy(np.flatnonzero(won(unit, rows)))
@@ -286,6 +298,9 @@ class Evaluation:
 
     @cached_property
     def _outcome(self) -> Outcome:
+        if isinstance(self.ensemble, Race):
+            units = self._units(("trajectory", "plan", "found", *DOUBTS))
+            return Outcome.of_race(units, self.ensemble, self.record.clean.correct.numpy())
         units = self._units(("trajectory", *DOUBTS))
         return Outcome.of(units, self.ensemble.queries, self.record.clean.correct.numpy())
 

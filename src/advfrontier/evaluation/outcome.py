@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.engine import beaten
-from advfrontier.pool import CHECKPOINT, Run, facts_of
+from advfrontier.pool import CHECKPOINT, RACE, SLICE, Run, facts_of
 from advfrontier.record.units import doubtful
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from advfrontier.flags import Flag, Kind
+    from advfrontier.pool import Race
     from advfrontier.record import StoredUnit, UnitName
 
 
@@ -29,6 +30,8 @@ class Outcome:
     distances: NDArray[np.float64]
     winners: tuple[str | None, ...]
     trajectories: dict[str, NDArray[np.float64]]
+    found: dict[str, NDArray[np.float64]]  # run → the nearest distance; inf where it found none, or did not run
+    queries: dict[str, float]  # run → per sample, or on average
     spent: Counter[str]
     doubts: Counter[tuple[Kind, str]]
     seconds: float
@@ -55,15 +58,53 @@ class Outcome:
             spent += stored.spent
             doubts += doubtful(unit.run, stored.queries, stored.tensors)
             seconds += float(stored.words["seconds"])
-        return cls(distances, tuple(winners), trajectories, spent, doubts, seconds)
+        found = {run: np.asarray(table[-1]) for run, table in trajectories.items()}
+        given = {run: float(count) for run, count in queries.items()}
+        return cls(distances, tuple(winners), trajectories, found, given, spent, doubts, seconds)
+
+    @classmethod
+    def of_race(
+        cls, units: Iterable[tuple[UnitName, Tensor, StoredUnit]], race: Race, correct: NDArray[np.bool_]
+    ) -> Outcome:
+        """Read the shards of a race, each with the rows it attacked, up to the race's queries."""
+        table = np.zeros((race.total // CHECKPOINT, len(correct)))
+        found = np.where(correct, np.inf, 0.0)[None].repeat(len(race.order), axis=0)
+        winners: list[str | None] = [None] * len(correct)
+        slices = np.zeros(len(race.order))
+        spent, doubts, seconds = Counter[str](), Counter[tuple["Kind", str]](), 0.0
+        for unit, rows, stored in units:
+            where = rows.numpy()
+            table[:, where] = stored.tensors["trajectory"][: len(table)].numpy()
+            found[:, where] = stored.tensors["found"].numpy().T
+            plan = stored.tensors["plan"][: -(-race.total // SLICE)].long().numpy()
+            slices += np.bincount(plan.ravel(), minlength=len(race.order))
+            ends = table[[min(k * SLICE // CHECKPOINT, len(table)) - 1 for k in range(1, len(plan) + 1)]][:, where]
+            for row, place in zip(where.tolist(), _last_fall(ends, plan).tolist(), strict=True):
+                winners[row] = race.order[place] if place >= 0 else None
+            spent += stored.spent
+            doubts += doubtful(unit.run, stored.queries, stored.tensors)
+            seconds += float(stored.words["seconds"])
+        ran = [place for place in range(len(race.order)) if slices[place]]
+        mean = SLICE * slices / max(int(correct.sum()), 1)
+        by_run = {race.order[place]: np.asarray(found[place]) for place in ran}
+        given = {race.order[place]: float(mean[place]) for place in ran}
+        return cls(table[-1], tuple(winners), {RACE: table}, by_run, given, spent, doubts, seconds)
 
     def beaten(self) -> tuple[Flag, ...]:
         """A flag if runs without gradients are nearer than those that use them."""
         kinds: dict[bool, list[NDArray[np.float64]]] = {True: [], False: []}
-        for run, table in self.trajectories.items():
+        for run, distances in self.found.items():
             facts = facts_of(Run.parse(run).solver)
-            kinds[facts is None or facts.step_queries > 1].append(table[-1])
+            kinds[facts is None or facts.step_queries > 1].append(distances)
         if not (kinds[True] and kinds[False]):
             return ()
         flag = beaten(np.min(kinds[True], axis=0), np.min(kinds[False], axis=0))
         return () if flag is None else (flag,)
+
+
+def _last_fall(ends: NDArray[np.float64], plan: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The run to which the last slice went that lowered each sample's distance; -1 where none did."""
+    before = np.concatenate((np.full((1, ends.shape[1]), np.inf), ends[:-1]))
+    falls = ends < before
+    last = len(falls) - 1 - falls[::-1].argmax(0)
+    return np.where(falls.any(0), plan[last, np.arange(ends.shape[1])], -1)

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from advfrontier.engine import advance, classify, start_unit
+from advfrontier.engine import RaceUnit, Unit, advance, advance_race, classify, start_race, start_unit
 from advfrontier.errors import FrontierError
 from advfrontier.jobs.driver import Job
 from advfrontier.jobs.setup import check_answers, threads
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run, check_run
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, RACE, SLICE, Race, Run, check_run
 from advfrontier.record import UnitName
-from advfrontier.record.identity import code_digest, solver_words, solvers_of
+from advfrontier.record.identity import code_digest, policy_words, solver_words, solvers_of
 from advfrontier.record.units import SPENT
 from advfrontier.threat.norms import get_norm
 
@@ -30,11 +29,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from advfrontier.engine import Oracle, Unit
+    from advfrontier.engine import Oracle
     from advfrontier.record import Record, StoredUnit
     from advfrontier.solvers import Solver
 
 _STATE_LIMIT = 2**30  # bytes of state that the units of one run may keep; beyond it extension replays
+_RACE_LIMIT = 2**32  # … and those of a race, which keeps the states of all runs it has begun
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class UnitJob(Job[UnitTask]):
     """Bring runs to their queries on every shard. Calling it advances the units of one task."""
 
     wanted: Mapping[str, int]  # run → queries
+    race: Race | None = None  # whose queries they are, where the one unit of a shard is a race
     solvers: Mapping[str, Solver] = field(default_factory=dict)
     pack: int = 1
     keep_points: bool = True
@@ -74,23 +75,40 @@ class UnitJob(Job[UnitTask]):
 
     def check(self, record: Record) -> None:
         """Refuse runs that do not exist, and queries where no run can stop."""
-        for run, queries in self.wanted.items():
+        if self.race is not None:
+            self._check_race(self.race, record)
+        for run, queries in self.wanted.items() if self.race is None else ():
             check_run(Run.parse(run), record.header.terms.norm, record.clean.classes)
             if not 0 < queries <= MAX_QUERIES or queries % CHECKPOINT:
                 raise FrontierError(
                     f"{run} cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to "
                     f"{MAX_QUERIES}"
                 )
-        if not record.header.gradients and needs_gradients(self.wanted, record.header.terms.norm):
+        if not record.header.gradients and needs_gradients(self.runs, record.header.terms.norm):
             raise FrontierError(
                 f"{record.place} was begun for black-box runs alone, without a gradient of any sample: choose another "
                 "folder for runs that use gradients"
             )
 
+    def _check_race(self, race: Race, record: Record) -> None:
+        race.check(classes=record.clean.classes)
+        if record.header.solvers.get(RACE, policy_words(race)) != policy_words(race):
+            raise FrontierError(
+                f"{record.place} was begun with another race than {race.name}: expected the same order and constants; "
+                "choose another folder"
+            )
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The runs that take part."""
+        return tuple(self.wanted) if self.race is None else self.race.order
+
     def changes(self, record: Record) -> Mapping[str, Any]:
         """Which runs the record is to hold, and with which solvers."""
         header = record.header
-        attacks = solvers_of({Run.parse(run).attack: None for run in self.wanted}, self.solvers)
+        attacks = solvers_of({Run.parse(run).attack: None for run in self.runs}, self.solvers)
+        if self.race is not None:
+            attacks[RACE] = policy_words(self.race)
         runs = {run: max(queries, header.runs.get(run, 0)) for run, queries in self.wanted.items()}
         return {"runs": header.runs | runs, "solvers": header.solvers | attacks, **self.note}
 
@@ -149,7 +167,7 @@ class UnitJob(Job[UnitTask]):
             before = [self._restored(part, unit) for part, unit in zip(task.parts, units, strict=True)]
             started = [unit.queries for unit in units]
             checks = oracle.counts.checks
-            advance(oracle, units, [part.queries for part in task.parts], tick=self.tick)
+            self._advance(oracle, units, [part.queries for part in task.parts])
             seconds = (time.perf_counter() - began) / len(units)
             for part, unit, stored, first in zip(task.parts, units, before, started, strict=True):
                 spent = Counter(attack=(unit.queries - first) * len(rows), checks=checks)
@@ -162,52 +180,59 @@ class UnitJob(Job[UnitTask]):
             for part, unit in zip(task.parts, units, strict=True)
         }
 
-    def _unit(self, oracle: Oracle, part: UnitPart, rows: Tensor) -> Unit:
-        run, clean = Run.parse(part.unit.run), self.work.clean
-        return start_unit(
-            oracle,
-            run,
-            self.images(rows),
-            clean.labels[rows],
-            clean.rows(rows),
-            norm=get_norm(self.work.header.terms.norm),
-            seed=self.work.header.terms.seed,
-            ids=clean.ids[rows.numpy()],
-            solver=self.solvers.get(run.attack),
-        )
+    def _unit(self, oracle: Oracle, part: UnitPart, rows: Tensor) -> Unit | RaceUnit:
+        images, clean, terms = self.images(rows), self.work.clean.rows(rows), self.work.header.terms
 
-    def _restored(self, part: UnitPart, unit: Unit) -> StoredUnit | None:
+        def begin(name: str) -> Unit:
+            run = Run.parse(name)
+            solver = self.solvers.get(run.attack)
+            return start_unit(oracle, run, images, clean, norm=get_norm(terms.norm), seed=terms.seed, solver=solver)
+
+        return begin(part.unit.run) if self.race is None else start_race(self.race, begin)
+
+    def _advance(self, oracle: Oracle, units: Sequence[Unit | RaceUnit], queries: Sequence[int]) -> None:
+        if self.race is None:
+            advance(oracle, [unit for unit in units if isinstance(unit, Unit)], queries, tick=self.tick)
+            return
+        for unit, stop in zip(units, queries, strict=True):
+            if isinstance(unit, RaceUnit):
+                advance_race(oracle, unit, stop, tick=self.tick)
+
+    def _restored(self, part: UnitPart, unit: Unit | RaceUnit) -> StoredUnit | None:
         """Let a fresh unit go on where the stored one stopped, if its state was kept; returns what was stored."""
         stored = self.work.read_unit(part.unit, part.reached) if part.reached else None
-        if stored is not None and "state.point" in stored.tensors:
-            whole: dict[str, Any] = dict(stored.tensors)
-            rest = unit.trajectory[stored.queries // CHECKPOINT :]
-            whole["trajectory"] = torch.cat([stored.tensors["trajectory"], rest])
-            unit.restore(whole)
+        if stored is not None and any(name.startswith("state.") for name in stored.tensors):
+            unit.restore(stored.tensors)
         return stored
 
-    def _store(self, oracle: Oracle, part: UnitPart, unit: Unit, spent: Counter[str], seconds: float) -> None:
+    def _store(
+        self, oracle: Oracle, part: UnitPart, unit: Unit | RaceUnit, spent: Counter[str], seconds: float
+    ) -> None:
         """Verify the kept points in other batches, and write the unit's file; a shorter one then goes."""
         looked = oracle.counts.verification
         classes = classify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
         spent["verification"] += oracle.counts.verification - looked
         words = {"run": part.unit.run, "norm": self.work.header.terms.norm, "seconds": f"{seconds:.3f}"}
         words |= {key: str(spent[key]) for key in SPENT}
-        belongs = self.work.unit_mark(part.unit, solver_words(unit.solver))
+        policy = policy_words(unit.race) if isinstance(unit, RaceUnit) else solver_words(unit.solver)
+        belongs = self.work.unit_mark(part.unit, policy)
         self.work.write_file(part.unit.file(part.queries), self._tensors(unit, classes), words, belongs)
         if part.reached not in {0, part.queries}:
             self.work.folder.remove(part.unit.file(part.reached))
 
-    def _tensors(self, unit: Unit, classes: Tensor) -> dict[str, Tensor]:
+    def _tensors(self, unit: Unit | RaceUnit, classes: Tensor) -> dict[str, Tensor]:
         tensors = unit.tensors()
         tensors["trajectory"] = tensors["trajectory"][: unit.queries // CHECKPOINT].clone()
+        if isinstance(unit, RaceUnit):
+            tensors["plan"] = tensors["plan"][: -(-unit.queries // SLICE)].clone()
         tensors["classes"] = classes
         tensors["held"] = classes != unit.problem.labels.cpu()
         size = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("state."))
         size = size * self.work.header.data.samples // max(unit.rows, 1)
-        if not self.keep_state or unit.queries >= MAX_QUERIES or size > _STATE_LIMIT:
+        limit, most = (_STATE_LIMIT, MAX_QUERIES) if self.race is None else (_RACE_LIMIT, self.race.most)
+        if not self.keep_state or unit.queries >= most or size > limit:
             tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("state.")}
-        if not self.keep_points and "state.point" not in tensors:
+        if not self.keep_points and "state.point" not in tensors:  # traces: no state is kept, nor what it goes on from
             del tensors["best_point"]
         return tensors
 

@@ -16,6 +16,7 @@ from advfrontier.pool.constraints import closure, violations
 from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_queries
 from advfrontier.pool.finding import find_ensemble
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
+from advfrontier.pool.race import QUANTILES, RACE, SLICE, Race, RaceFile
 from advfrontier.pool.runs import Run
 
 __all__ = [
@@ -24,11 +25,16 @@ __all__ = [
     "MAX_QUERIES",
     "PAPER_TIERS",
     "POOLS",
+    "QUANTILES",
+    "RACE",
     "RESTARTS",
+    "SLICE",
     "TARGETS",
     "TIERS",
     "Ensemble",
     "Move",
+    "Race",
+    "RaceFile",
     "Run",
     "SolverFacts",
     "check_run",

@@ -8,7 +8,6 @@ repeating a query.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_r
 from advfrontier.pool.constraints import violations
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
-from advfrontier.toml import TomlTable, parse_toml, read_toml, shown
+from advfrontier.toml import TomlTable, parse_toml, read_toml, shown, toml_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -173,11 +172,11 @@ class Ensemble:
 
     def to_toml(self) -> str:
         """Write as TOML, moves in order."""
-        lines = [f"name = {_text(self.name)}", f"norm = {_text(self.norm)}", f"total = {self.total}"]
+        lines = [f"name = {toml_text(self.name)}", f"norm = {toml_text(self.norm)}", f"total = {self.total}"]
         lines += [f"{key} = {value!r}" for key in ("aoi", "bound") if (value := getattr(self, key)) is not None]
-        lines += [f"flags = [{', '.join(_text(flag) for flag in self.flags)}]"] if self.flags else []
+        lines += [f"flags = [{', '.join(toml_text(flag) for flag in self.flags)}]"] if self.flags else []
         for move in self.moves:
-            raises = ", ".join(f"{_text(run)} = {queries}" for run, queries in move.raises)
+            raises = ", ".join(f"{toml_text(run)} = {queries}" for run, queries in move.raises)
             lines += ["", "[[moves]]", f"tier = {move.tier}", f"raises = {{ {raises} }}"]
         return "\n".join(lines) + "\n"
 
@@ -247,8 +246,3 @@ def tier_label(queries: int) -> str:
 
 def _beyond(run: Run, classes: int) -> bool:
     return run.variant == "target" and run.index > classes - 1
-
-
-def _text(value: str) -> str:
-    # A JSON string is a TOML basic string but for one character, which TOML wants escaped.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

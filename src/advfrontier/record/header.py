@@ -15,12 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 from advfrontier.command import current_command
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag  # noqa: TC001  # pydantic reads the annotations
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Ensemble, Move
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Ensemble, Move, Race, RaceFile
 
 SCHEMA = 3
 FILE = "record.json"
 Kind = Literal["evaluation", "trace", "baseline"]
 Queries = Annotated[int, Field(gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]  # of one run
+Asked = Annotated[int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)]  # of a run, or of a race, which spends more
 
 
 class _Frozen(BaseModel):
@@ -107,9 +108,9 @@ class Header(_Frozen):
     versions: Versions
     later: tuple[Versions, ...] = ()  # other versions that have worked on it since
     solvers: dict[str, str] = {}  # attack → its solver with all parameters
-    runs: dict[str, Queries] = {}  # run → the most queries it was asked for
-    ensemble: EnsembleFile | None = None  # what an evaluation is working towards
-    finished: EnsembleFile | None = None  # the last one that was complete
+    runs: dict[str, Asked] = {}  # run → the most queries it was asked for
+    ensemble: EnsembleFile | RaceFile | None = None  # what an evaluation is working towards
+    finished: EnsembleFile | RaceFile | None = None  # the last one that was complete
     radii: tuple[float, ...] = ()  # of a baseline
     keep_state: bool = True
     flags: tuple[Flag, ...] = ()  # of the model, when the record was begun
@@ -141,7 +142,7 @@ class Header(_Frozen):
             header = cls.model_validate_json(json.dumps(found), strict=True)
             for stored in (header.ensemble, header.finished):
                 if stored is not None:
-                    stored.ensemble()
+                    unpacked(stored)
         except (ValidationError, FrontierError) as error:
             text = error.errors()[0] if isinstance(error, ValidationError) else error
             raise _damaged(place, str(text)) from error
@@ -171,6 +172,16 @@ class Header(_Frozen):
     def how_to_go_on(self) -> str:
         """What continues unfinished work."""
         return f"to go on, type {self.commands[-1]}" if self.commands else "the same call as before goes on"
+
+
+def packed(ensemble: Ensemble | Race) -> EnsembleFile | RaceFile:
+    """An ensemble or a race as a record holds it."""
+    return RaceFile.of(ensemble) if isinstance(ensemble, Race) else EnsembleFile.of(ensemble)
+
+
+def unpacked(stored: EnsembleFile | RaceFile) -> Ensemble | Race:
+    """The ensemble or race that a record holds."""
+    return stored.race() if isinstance(stored, RaceFile) else stored.ensemble()
 
 
 _SAID = {"shard": "batch size"}

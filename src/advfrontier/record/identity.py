@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from advfrontier.pool import Race
     from advfrontier.solvers import Solver
 
 _DECIDING = ("threat", "pool", "solvers", "engine")  # the folders of the package whose code decides a distance
@@ -80,6 +81,11 @@ def solver_words(solver: Solver) -> str:
     """A solver with its parameters, in words that are the same in every process."""
     kind = type(solver)
     return f"{kind.__module__}.{kind.__qualname__}" if kind.__repr__ is object.__repr__ else repr(solver)
+
+
+def policy_words(race: Race) -> str:
+    """What decides the choices of a race, whatever its budget."""
+    return digest(repr((race.order, sorted(race.ratios.items()), race.first, race.share)).encode())
 
 
 def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[str, str]:

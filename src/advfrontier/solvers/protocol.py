@@ -8,7 +8,7 @@ of tensors with one row per sample; schedules are computed from the step's index
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
@@ -46,6 +46,14 @@ class Problem:
     def loss(self, name: str, logits: Tensor) -> Tensor:
         """The loss of each row, by its name in `threat.losses`."""
         return LOSSES[name](logits, self.labels, self.targets, self.margin)
+
+    def select(self, rows: Tensor) -> Problem:
+        """The problem of some samples."""
+        own: dict[str, Any] = {"ids": self.ids[rows.cpu().numpy()]}
+        for each in fields(self):
+            if isinstance(value := getattr(self, each.name), Tensor):
+                own[each.name] = value.index_select(0, rows)
+        return replace(self, **own)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,189 @@
+"""A race on one shard: in every round each sample advances one run, and all of them share a batch.
+
+Rows that go on with the same run at the same step are a lane. Every sample keeps its own row of the batch, whatever the
+other rows run, so its logits have the same bits as in a trace of that run alone: a race is made of prefixes of traced
+runs. Black-box rows need no backward pass and get a batch of their own; where both kinds share a round, and only there,
+the batches are smaller than in a trace, and equal up to rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from advfrontier.engine.unit import Unit, step
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Race
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from advfrontier.engine.oracle import Oracle
+    from advfrontier.solvers import Problem
+
+
+@dataclass
+class RaceUnit:
+    """A race on one shard: the runs that were begun, and what each has spent and found on every sample."""
+
+    race: Race
+    problem: Problem  # of the first run: inputs, labels and shape are those of all
+    begin: Callable[[str], Unit]  # sets a run up on the shard, which costs no query
+    best_point: Tensor
+    best_distance: Tensor  # float64, on the CPU
+    trajectory: Tensor  # (checkpoints, n) float64: best distance after 10, 20, … queries of the whole race
+    plan: Tensor  # (slices, n): the place in the race's order of the run that each slice went to; -1 before
+    found: NDArray[np.float64]  # (n, run): the nearest distance of each run
+    zero_gradients: Tensor
+    bad_gradients: Tensor
+    runs: dict[int, Unit] = field(default_factory=dict)  # begun and not finished on every sample
+    queries: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Samples of the shard."""
+        return len(self.problem.inputs)
+
+    @property
+    def spent(self) -> NDArray[np.int64]:
+        """(n, run) queries, counted off the plan."""
+        spent = np.zeros(self.found.shape, dtype=np.int64)
+        rows = np.arange(self.rows)
+        for k in range(0, self.queries, SLICE):
+            spent[rows, self.plan[k // SLICE].numpy()] += min(SLICE, self.queries - k)
+        return spent
+
+    def run(self, place: int) -> Unit:
+        """A run of the order, begun if it was not yet."""
+        if place not in self.runs:
+            self.runs[place] = self.begin(self.race.order[place])
+        return self.runs[place]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything needed to go on later, as a flat dictionary of tensors of its own."""
+        kept = {name: getattr(self, name) for name in _KEPT} | {"found": torch.from_numpy(self.found)}
+        for place, unit in self.runs.items():
+            kept |= {f"state.{place}.{name}": tensor for name, tensor in unit.parts().items()}
+        copies = {name: tensor.detach().cpu().clone() for name, tensor in kept.items()}
+        return copies | {"state.queries": torch.tensor(self.queries)}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `tensors()` of an equal race returned."""
+        for name in _KEPT:
+            own = getattr(self, name)
+            own[: len(tensors[name])] = tensors[name].to(own)  # plan and trajectory are as long as the race was then
+        self.found = tensors["found"].numpy().copy()
+        self.queries = int(tensors["state.queries"])
+        states: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            place, _, part = name.removeprefix("state.").partition(".")
+            if place.isdecimal():
+                states.setdefault(int(place), {})[part] = tensor
+        self.runs = {}
+        for begun, parts in states.items():
+            self.run(begun).take(parts)
+
+
+@dataclass
+class _Lane:
+    """The samples that go on with one run, all at the same step."""
+
+    place: int  # of the run in the order
+    rows: Tensor  # of the shard, rising
+    unit: Unit
+
+
+_KEPT = ("best_point", "best_distance", "trajectory", "plan", "zero_gradients", "bad_gradients")
+
+
+def start_race(race: Race, begin: Callable[[str], Unit]) -> RaceUnit:
+    """Set a race up on a shard; `begin` sets one run of it up. No queries are spent."""
+    first = begin(race.order[0])
+    n, problem = first.rows, first.problem
+    return RaceUnit(
+        race=race,
+        problem=problem,
+        begin=begin,
+        best_point=problem.inputs.clone(),
+        best_distance=torch.full((n,), torch.inf, dtype=torch.float64),
+        trajectory=torch.full((race.total // CHECKPOINT, n), torch.inf, dtype=torch.float64),
+        plan=torch.full((-(-race.total // SLICE), n), -1, dtype=torch.int16),
+        found=np.full((n, len(race.order)), np.inf),
+        zero_gradients=first.zero_gradients.clone(),
+        bad_gradients=first.bad_gradients.clone(),
+        runs={0: first},
+    )
+
+
+@torch.no_grad()
+def advance_race(oracle: Oracle, unit: RaceUnit, queries: int, *, tick: Callable[[int], object] | None = None) -> None:
+    """Go on to so many queries per sample. `tick` is told how many sample-queries were just spent."""
+    oracle.purpose = "attack"
+    spent = unit.spent
+    while unit.queries < queries and unit.rows:
+        count = min(queries, (unit.queries // SLICE + 1) * SLICE) - unit.queries
+        chosen = unit.race.choose(spent, unit.found)
+        unit.plan[unit.queries // SLICE] = torch.from_numpy(chosen.astype(np.int16))
+        lanes = _lanes(unit, chosen, spent[np.arange(unit.rows), chosen])
+        _advance(oracle, lanes, count, tick)
+        for lane in lanes:
+            _take_in(unit, lane, count)
+        spent[np.arange(unit.rows), chosen] += count
+        unit.queries += count
+        for place in [place for place in unit.runs if (spent[:, place] >= MAX_QUERIES).all()]:
+            del unit.runs[place]
+
+
+def _lanes(unit: RaceUnit, chosen: NDArray[np.intp], spent: NDArray[np.int64]) -> list[_Lane]:
+    """The samples grouped by the run they go on with and the queries it has spent on them."""
+    lanes = []
+    for place, queries in sorted(set(zip(chosen.tolist(), spent.tolist(), strict=True))):
+        rows = torch.from_numpy(np.flatnonzero((chosen == place) & (spent == queries)))
+        lanes.append(_lane(unit, place, rows, queries))
+    return lanes
+
+
+def _advance(oracle: Oracle, lanes: list[_Lane], count: int, tick: Callable[[int], object] | None) -> None:
+    """Advance every lane by so many queries, all that take gradients in one batch and all others in one."""
+    for cost in sorted({lane.unit.solver.facts.step_queries for lane in lanes}):
+        together = [lane for lane in lanes if lane.unit.solver.facts.step_queries == cost]
+        order = torch.cat([lane.rows for lane in together])
+        places = order.argsort().argsort() if len(together) > 1 else None  # where each stands among them, by sample
+        for _ in range(count // cost):
+            step(oracle, [lane.unit for lane in together], cost, places)
+            if tick is not None:
+                tick(cost * len(order))
+
+
+def _lane(unit: RaceUnit, place: int, rows: Tensor, queries: int) -> _Lane:
+    whole = unit.run(place)
+    part = whole
+    if len(rows) < unit.rows:
+        part = whole.select(rows.to(whole.best_point.device), queries)
+    part.queries = queries
+    part.zero_gradients.zero_()
+    part.bad_gradients.zero_()
+    return _Lane(place, rows, part)
+
+
+def _take_in(unit: RaceUnit, lane: _Lane, count: int) -> None:
+    """Put the rows of a lane back, and keep what they found if it is nearer than all before."""
+    rows, part, whole = lane.rows, lane.unit, unit.run(lane.place)
+    here = rows.to(whole.best_point.device)
+    if part is not whole:
+        whole.put(here, part)
+    unit.zero_gradients.index_add_(0, here, part.zero_gradients)
+    unit.bad_gradients.index_add_(0, here, part.bad_gradients)
+    first, last = unit.queries // CHECKPOINT, (unit.queries + count) // CHECKPOINT
+    found = part.trajectory[(part.queries - count) // CHECKPOINT : part.queries // CHECKPOINT]
+    unit.trajectory[first:last, rows] = torch.minimum(found, unit.best_distance[rows])
+    unit.found[rows.numpy(), lane.place] = found[-1].numpy()
+    nearer = (found[-1] < unit.best_distance[rows]).nonzero().squeeze(1)
+    unit.best_distance[rows[nearer]] = found[-1][nearer]
+    own = nearer.to(here.device)
+    unit.best_point.index_copy_(0, here[own], part.best_point.index_select(0, own))
