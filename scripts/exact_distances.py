@@ -45,6 +45,17 @@ class Truth:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Task:
+    """One sample to solve for."""
+
+    norm: str
+    sample: int
+    image: np.ndarray
+    label: int
+    found: float
+
+
 def main() -> None:
     """Attack, solve what is missing, and write the fixture."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -62,8 +73,9 @@ def main() -> None:
         for sample in np.flatnonzero(record.distances > 0).tolist():
             path = asked.folder / "solved" / norm / f"{sample:04}.json"
             if not path.exists():
-                image = as_pixels(images[sample])
-                truth = solve(network, image, int(labels[sample]), norm, sample, float(record.distances[sample]), asked.limit)
+                image, found = as_pixels(images[sample]), float(record.distances[sample])
+                task = Task(norm, sample, image, int(labels[sample]), found)
+                truth = solve(network, task, asked.limit)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(json.dumps(asdict(truth)), encoding="utf-8")
                 print(norm, truth, flush=True)
@@ -86,23 +98,21 @@ def as_pixels(image: torch.Tensor) -> np.ndarray:
     return nn.functional.unfold(image.double()[None], SIDE, stride=SIDE)[0].T.numpy()
 
 
-def solve(
-    network: Network, image: np.ndarray, label: int, norm: str, sample: int, found: float, limit: float
-) -> Truth:
+def solve(network: Network, task: Task, limit: float) -> Truth:
     """The nearest point of any wrong class, and how near none can be."""
     started = time.monotonic()
-    best, wrong, bound = found, -1, np.inf
+    best, wrong, bound = task.found, -1, np.inf
     # A hair beyond what was found, so that the point itself is not cut off by rounding.
-    for other in order(network, image, label):
-        ball = Ball(norm, image, best * (1 + 1e-6))
-        distance, proven, point = nearest(network, ball, label, other, limit)
+    for other in order(network, task.image, task.label):
+        ball = Ball(task.norm, task.image, best * (1 + 1e-6))
+        distance, proven, point = nearest(network, ball, task.label, other, limit)
         bound = min(bound, proven)
         if point is not None and (wrong < 0 or distance < best):
             best, wrong = min(distance, best), other
-            behind = values(network, point)[label] - values(network, point)[other]
-            if behind > TIE or abs(SIZES[norm](point - image) - distance) > TIE:
-                raise RuntimeError(f"the point of sample {sample} is no witness: behind by {behind}")
-    return Truth(sample, best, min(bound, best), found, wrong, round(time.monotonic() - started, 2))
+            behind = values(network, point)[task.label] - values(network, point)[other]
+            if behind > TIE or abs(SIZES[task.norm](point - task.image) - distance) > TIE:
+                raise RuntimeError(f"the point of sample {task.sample} is no witness: behind by {behind}")
+    return Truth(task.sample, best, min(bound, best), task.found, wrong, round(time.monotonic() - started, 2))
 
 
 def order(network: Network, image: np.ndarray, label: int) -> list[int]:

@@ -1,7 +1,8 @@
 """The nearest point that a small ReLU network gives a certain class, as a mixed-integer program for HiGHS.
 
-Every sum of pixels that the network sees moves by rise − fall, both at least 0. Every ReLU is a variable between its two straight lines, with a binary
-that says which one holds; where the bounds on what goes in have one sign, there is no choice and no binary.
+Every sum of pixels that the network sees moves by rise − fall, both at least 0. Every ReLU is a variable between its
+two straight lines, with a binary that says which one holds; where the bounds on what goes in have one sign, there is no
+choice and no binary.
 """
 
 from __future__ import annotations
@@ -105,19 +106,13 @@ class Program:
     def solve(self, cost: np.ndarray, *, relaxed: bool, limit: float = 60.0) -> tuple[float, float, np.ndarray | None]:
         """The least cost that was found, the bound that was proven, and the point; ∞ where there is none."""
         width = len(self.low)
-        matrix = vstack(
-            [row if row.shape[1] == width else hstack([row, csr_array((row.shape[0], width - row.shape[1]))])
-             for row in self.rows],
-            format="csr",
-        ) if self.rows else None  # fmt: skip
-        constraints = (
-            [] if matrix is None else [LinearConstraint(matrix, np.concatenate(self.row_low), np.concatenate(self.row_high))]
-        )
+        wide = [hstack([row, csr_array((row.shape[0], width - row.shape[1]))]) for row in self.rows]
+        rows = LinearConstraint(vstack(wide, format="csr"), np.concatenate(self.row_low), np.concatenate(self.row_high))
         answer = milp(
             cost,
             integrality=None if relaxed else self.binary.astype(int),
             bounds=Bounds(self.low, self.high),
-            constraints=constraints,
+            constraints=rows,
             options={"mip_rel_gap": GAP, "time_limit": limit},
         )
         if answer.status == _INFEASIBLE:
@@ -133,7 +128,7 @@ class Program:
 def nearest(
     network: Network, ball: Ball, label: int, other: int, limit: float
 ) -> tuple[float, float, np.ndarray | None]:
-    """Distance of the nearest point of the ball that is as much `other` as `label`, what is proven of it, and the point.
+    """Distance of the nearest point of the ball that is as much `other` as `label`, what is proven of it, the point.
 
     Where the ball holds no such point the distance is ∞, and its radius is proven.
     """
@@ -183,9 +178,7 @@ def _inside(ball: Ball) -> tuple[Program, np.ndarray, Sum]:
     return program, cost, [(rise, np.eye(count)), (fall, -np.eye(count))]
 
 
-def _tighten(
-    program: Program, previous: Sum, weight: np.ndarray, bias: np.ndarray, bounds: Interval
-) -> Interval:
+def _tighten(program: Program, previous: Sum, weight: np.ndarray, bias: np.ndarray, bounds: Interval) -> Interval:
     """Interval bounds of a layer, those of both signs tightened by linear programs over all that comes before."""
     low, high = (side.copy() for side in bounds)
     for unit in np.flatnonzero((low < 0) & (high > 0)):
@@ -223,7 +216,7 @@ def _rectify(program: Program, parts: Sum, constant: np.ndarray, bounds: Interva
 
 
 def _polish(program: Program, cost: np.ndarray, point: np.ndarray) -> tuple[float, np.ndarray]:
-    """The least cost, and its point, with the binaries of a point rounded and held: a switch that is 1e-6 open would leak."""
+    """The least cost, and its point, with all binaries rounded and held: a switch that is 1e-6 open would leak."""
     low, high = program.low.copy(), program.high.copy()
     chosen = np.round(point[program.binary])
     low[program.binary] = high[program.binary] = chosen

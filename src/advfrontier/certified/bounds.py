@@ -104,7 +104,7 @@ class Bounds:
         return self._lowest(*self.network.carry(place, wanted, through_relu), owners)
 
     def _lowest(self, slopes: Tensor, constants: Tensor, owners: Tensor, columns: Tensor | None = None) -> Tensor:
-        """The least of ⟨slopes, image⟩ + constant in the ball of each row's sample, less what rounding may have added."""
+        """The least of ⟨slopes, image⟩ + constant in the ball of each row's sample, less what rounding may add."""
         value, fall = self.ball.falls(slopes, owners, columns)
         size = 1 + constants.abs() + slopes.abs().sum(1) + fall
         return constants + value - fall - _ROUNDING * size

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     Relu = Callable[[int, Tensor], tuple[Tensor, Tensor]]
 
 # Affine in all of their tensors together.
-_JOINT = frozenset(
-    "add sub rsub neg cat stack alias clone t transpose permute view reshape _unsafe_view flatten unsqueeze squeeze "
-    "expand slice select constant_pad_nd pixel_shuffle pixel_unshuffle avg_pool1d avg_pool2d avg_pool3d "
-    "_adaptive_avg_pool2d mean sum".split()
-)
+_JOINT = {
+    "add", "sub", "rsub", "neg", "cat", "stack", "alias", "clone", "t", "transpose", "permute", "view", "reshape",
+    "_unsafe_view", "flatten", "unsqueeze", "squeeze", "expand", "slice", "select", "constant_pad_nd", "mean", "sum",
+    "pixel_shuffle", "pixel_unshuffle", "avg_pool1d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d",
+}  # fmt: skip
 # Affine in the argument of this number, if all others are constant.
 _SINGLE = {
     "convolution": 0, "addmm": 1, "mm": 0, "linear": 0, "div": 0,

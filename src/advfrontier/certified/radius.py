@@ -60,24 +60,23 @@ def certified_radius(
         flat, labels = images.flatten(1).to("cpu", torch.float64), labels.cpu()
         for rows in torch.arange(len(images)).split(_AT_ONCE):
             first = None if start is None else start[rows].to("cpu", torch.float64)
-            radii[rows] = _search(network, flat[rows], labels[rows], norm, first, precision)
+            radii[rows] = _search(network, Ball(norm, flat[rows], radii[rows]), labels[rows], first, precision)
             if done is not None:
                 done(len(rows))
     return radii
 
 
-def _search(
-    network: Network, images: Tensor, labels: Tensor, norm: str, start: Tensor | None, precision: float
-) -> Tensor:
-    """Bisect between the largest radius that was certified and the smallest that was not, each sample by itself.
+def _search(network: Network, ball: Ball, labels: Tensor, start: Tensor | None, precision: float) -> Tensor:
+    """Bisect between the largest radius that was certified and the smallest that was not, each sample by itself; the ball begins at radius 0.
 
     Larger radii may be certified where smaller ones are not, because the lines through a ReLU are chosen by a rule of
     thumb. That costs tightness at most: whatever radius is certified covers all smaller ones.
     """
+    norm, images, low = ball.norm, ball.images, ball.radii.clone()
     box = get_norm(norm).largest(images)  # the ball of this radius holds the whole box
-    low, high = torch.zeros_like(box), torch.full_like(box, torch.inf)
+    high = torch.full_like(box, torch.inf)
     first = box / 64 if start is None else torch.minimum(start, box)
-    high[Bounds(network, Ball(norm, images, low)).least_margins(labels) <= 0] = 0
+    high[Bounds(network, ball).least_margins(labels) <= 0] = 0
     while True:
         width = torch.where(high.isinf(), torch.inf, high - low - precision * high)
         rows = ((width > 0) & (high > _NOTHING * first) & (low < box)).nonzero().squeeze(1)

@@ -89,6 +89,9 @@ def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> N
         line = lines[summary.model]
         axes.fill_between(ε, low, high, step="post", color=line["color"], alpha=0.13, linewidth=0)
         draw_steps(axes, summary.curve, label=summary.model, **line)
+        if summary.certified is not None:
+            label = f"{summary.model}, certified"
+            draw_steps(axes, summary.certified.curve, color=line["color"], linestyle=":", linewidth=0.8, label=label)
     beyond = 1.2 * max((at.epsilon for at in first.robust), default=0.0)
     curve_axes(axes, first.norm, [summary.curve for summary in summaries], least=beyond)
     _marks(axes, [(at.epsilon, at.label) for at in first.robust], axes.get_xlim()[1])

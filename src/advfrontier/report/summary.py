@@ -31,21 +31,23 @@ def summary_tables(summaries: Sequence[NormSummary]) -> list[Table]:
 
 def _table(title: str, summaries: Sequence[NormSummary]) -> Table:
     ranked, radii = any(s.standing for s in summaries), any(s.robust for s in summaries)
+    certified = radii and any(s.certified for s in summaries)
     columns = (
         Column("norm"),
         Column("clean accuracy %", "percent"),
         *((Column("at ε", "size"), Column("robust accuracy %", "percent")) if radii else ()),
+        *((Column("certified accuracy %", "percent"),) if certified else ()),
         Column("median distance", "size"),
         Column("AUREC", "size"),
         Column("up to", "size"),
         *((Column("DOI", "score"), Column("rank", "integer")) if ranked else ()),
         Column("queries per sample", "count"),
     )
-    rows = [row for summary in summaries for row in _rows(summary, ranked=ranked, radii=radii)]
+    rows = [row for summary in summaries for row in _rows(summary, ranked=ranked, radii=radii, certified=certified)]
     return Table(title, columns, tuple(rows), _notes(summaries))
 
 
-def _rows(summary: NormSummary, *, ranked: bool, radii: bool) -> list[tuple[Any, ...]]:
+def _rows(summary: NormSummary, *, ranked: bool, radii: bool, certified: bool) -> list[tuple[Any, ...]]:
     """A row with everything, and one for every further radius."""
     where = summary.standing
     standing: tuple[Any, ...] = (None, None)
@@ -53,6 +55,9 @@ def _rows(summary: NormSummary, *, ranked: bool, radii: bool) -> list[tuple[Any,
         doi = where.row.doi
         standing = (Doubted(doi) if where.row.bracketed else doi, where.position)
     robust: list[tuple[Any, ...]] = [(at.label, at.accuracy) for at in summary.robust] or [(None, None)]
+    if certified:
+        proven = [at.accuracy for at in summary.certified.robust] if summary.certified else [None] * len(robust)
+        robust = [(*at, share) for at, share in zip(robust, proven or [None], strict=True)]
     after = (
         summary.median,
         summary.aurec,

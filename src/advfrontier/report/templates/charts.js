@@ -110,6 +110,10 @@
     for (const [model, paint, dash] of drawn) {
       if (shows("bands")) traces.push(...band(model, color(`${paint}-band`)));
       traces.push(step(model, model.name, { color: color(paint), width: 2.25, dash }, { meta: "model" }));
+      if (model.certified) {
+        const line = { color: color(paint), width: 1.25, dash: "dot" };
+        traces.push(step(model.certified, `${model.name}, certified`, line, { meta: "certified" }));
+      }
     }
     const axis = sizes(norm);
     return [traces, layout(
