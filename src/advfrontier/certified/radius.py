@@ -67,10 +67,10 @@ def certified_radius(
 
 
 def _search(network: Network, ball: Ball, labels: Tensor, start: Tensor | None, precision: float) -> Tensor:
-    """Bisect between the largest radius that was certified and the smallest that was not, each sample by itself; the ball begins at radius 0.
+    """Bisect between the largest radius that was certified and the smallest that was not, each sample by itself.
 
     Larger radii may be certified where smaller ones are not, because the lines through a ReLU are chosen by a rule of
-    thumb. That costs tightness at most: whatever radius is certified covers all smaller ones.
+    thumb. That costs tightness at most: whatever radius is certified covers all smaller ones. The ball is of radius 0.
     """
     norm, images, low = ball.norm, ball.images, ball.radii.clone()
     box = get_norm(norm).largest(images)  # the ball of this radius holds the whole box
