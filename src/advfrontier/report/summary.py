@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.evaluation.summary import total_counts
 from advfrontier.pool import tier_label
-from advfrontier.report.numbers import percent, whole
+from advfrontier.report.numbers import percent, size, whole
 from advfrontier.table import Column, Doubted, Table
 
 if TYPE_CHECKING:
@@ -76,6 +76,11 @@ def _notes(summaries: Sequence[NormSummary]) -> tuple[str, ...]:
     if not any(s.robust for s in summaries):
         notes.append(NO_RADII)
     notes += _doi_notes(summaries)
+    notes += [
+        f"certified in {s.norm}: median radius {size(s.certified.median)}, of a median distance of {size(s.median)}"
+        for s in summaries
+        if s.certified
+    ]
     for s in summaries:
         if s.unbroken and not s.broken:
             notes.append(f"no AUREC in {s.norm}: no run broke any sample")
