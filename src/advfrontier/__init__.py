@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from advfrontier.errors import FrontierError
+    from advfrontier.evaluation.certify import certify
     from advfrontier.evaluation.compare import compare
     from advfrontier.evaluation.evaluate import evaluate
     from advfrontier.evaluation.evaluation import Evaluation
@@ -25,6 +26,7 @@ __all__ = [
     "Machine",
     "Traces",
     "allocate",
+    "certify",
     "compare",
     "evaluate",
     "rank",
@@ -40,6 +42,7 @@ _HOMES = {
     "Machine": "advfrontier.execution.machine",
     "Traces": "advfrontier.evaluation.trace",
     "allocate": "advfrontier.frontier.allocation",
+    "certify": "advfrontier.evaluation.certify",
     "compare": "advfrontier.evaluation.compare",
     "evaluate": "advfrontier.evaluation.evaluate",
     "rank": "advfrontier.evaluation.rank",

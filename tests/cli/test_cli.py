@@ -79,7 +79,7 @@ MISTAKES = [
     (["evaluate", "nets.py:net", "-d", "npz:data.npz", "--export", "xls"], "cannot export 'xls'"),
     (["evaluate", "nets.py:net", "-d", "wherever"], "'wherever' is not a data set: expected fashion-mnist"),
     (["evaluate", "nets.py:net", "-d", "npz:data.npz", "--out", "nets.py"], "Not a directory"),
-    (["evaluate", "zoo:F99"], "the zoo has no model 'F99': expected one of F1 to F16"),
+    (["evaluate", "zoo:F99"], "the zoo has no model 'F99': expected one of F1 to F17"),
     (["extend", "runs/none", "--tier", "8k"], "no folder runs/none"),
     (["extend", "runs/none"], "how far"),
     (["compare", "runs/a", "runs/b"], "no folder runs/a"),

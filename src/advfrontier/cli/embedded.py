@@ -15,7 +15,7 @@ zoo_command = App(name="zoo", help="The embedded models.")
 
 @zoo_command.command(name="list")
 def list_models() -> None:
-    """Show the sixteen models."""
+    """Show the models."""
     from advfrontier.report import print_tables  # noqa: PLC0415
     from advfrontier.zoo import MODELS  # noqa: PLC0415
 
@@ -35,7 +35,7 @@ def card(model: str, /) -> None:
     Parameters
     ----------
     model
-        F1 to F16.
+        F1 to F17.
     """
     from advfrontier.zoo import MODELS  # noqa: PLC0415
 
@@ -65,7 +65,7 @@ def train(model: str, /, *, data: str | None = None, out: str | None = None) -> 
     Parameters
     ----------
     model
-        F1 to F16.
+        F1 to F17.
     data
         Folder of the four IDX files of Fashion-MNIST; by default where the Debian package puts them.
     out

@@ -1,12 +1,14 @@
-"""Commands that read records: report, compare, rank."""
+"""Commands about records: certify, report, compare, rank."""
 
 from __future__ import annotations
 
 import sys
 
+from advfrontier.certified import SUPPORTED
 from advfrontier.cli.options import Export, Json, Output, Radii
-from advfrontier.cli.output import say, show, show_summaries
+from advfrontier.cli.output import say, show, show_evaluations, show_summaries
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.certify import certify
 from advfrontier.evaluation.compare import compare
 from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
 from advfrontier.evaluation.rank import rank
@@ -24,6 +26,28 @@ from advfrontier.report import (
     write_report,
 )
 from advfrontier.threat.names import NORMS
+
+
+def certify_command(record: str, /, *, model: str | None = None, radii: Radii = None, json: Json = False) -> None:
+    """Prove for every sample of an evaluation how near no adversarial example can be.
+
+    For feed-forward ReLU networks, in L1, L2 and Linf; what is certified is stored in the record, and the report draws
+    it below the curve that attacks have found. A norm that is certified already is not certified again.
+
+    Parameters
+    ----------
+    record
+        The folder of an evaluation, or one that holds several; those in L0 are left out.
+    model
+        Where the model is: needed where the record does not say, or names something that would run code.
+    """
+    output = Output(radii, json=json)
+    output.check()
+    found = find_evaluations([record])
+    for evaluation in [each for each in found if each.norm in SUPPORTED] or found:
+        if evaluation.certified is None:
+            certify(evaluation, model=model, progress=True)
+    show_evaluations(find_evaluations([record]), record, output)
 
 
 def report_command(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from advfrontier.record import Record
     from advfrontier.solvers import Solver
 
+_IN_PYTHON = {"extend": "evaluation.extend('12k', model=model)", "certify": "certify(evaluation, model=model)"}
 _TRIED = 200  # samples on which noise is tried
 
 
@@ -100,7 +101,7 @@ def extend(
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     header = evaluation.record.header
-    subject = _own_model(evaluation) if model is None else as_model(model, header.model.name)
+    subject = own_model(evaluation, "extend") if model is None else as_model(model, header.model.name)
     record, solvers = evaluation.record, evaluation.solvers
     if subject is not evaluation.worked_with:
         old = record.samples()
@@ -110,20 +111,23 @@ def extend(
     return _reach(record, subject, wanted, as_machine(machine), solvers, progress=progress)
 
 
-def _own_model(evaluation: Evaluation) -> Model:
-    """The model that the evaluation was just made with, or the one that its record names, if that runs no code."""
+def own_model(evaluation: Evaluation, command: str) -> Model:
+    """The model that the evaluation was just made with, or the one that its record names, if that runs no code.
+
+    `command` is what the user asked for, and can ask for again with the model beside it.
+    """
     if evaluation.worked_with is not None:
         return evaluation.worked_with
     name, source = evaluation.record.header.model.name, evaluation.record.header.model.source
     if source is None:
         raise FrontierError(
             f"the record does not say where {name} comes from, because it was given as an object: expected it again, "
-            "as in evaluation.extend('12k', model=model) or `advfrontier extend RECORD --model SOURCE`"
+            f"as in {_IN_PYTHON[command]} or `advfrontier {command} RECORD --model SOURCE`"
         )
     if runs_code(source):
         raise FrontierError(
             f"the record names {source}, which would run code on this machine, and a record may come from anyone: if "
-            f"you trust it, type it yourself, as in `advfrontier extend {evaluation.record.place} --model {source}`"
+            f"you trust it, type it yourself, as in `advfrontier {command} {evaluation.record.place} --model {source}`"
         )
     return as_model(source, name)
 

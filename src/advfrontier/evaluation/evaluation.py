@@ -132,6 +132,11 @@ class Evaluation(ShownEvaluation):
         """Per sample: 0 where it is misclassified anyway, inf where it was never broken."""
         return self._outcome.distances
 
+    @cached_property
+    def certified(self) -> NDArray[np.float64] | None:
+        """Per sample a radius that provably holds no misclassified point, where `certify` has computed it."""
+        return self.record.read_certified()
+
     @property
     def winners(self) -> tuple[str | None, ...]:
         """The run that found each sample's point; None where there is none to find, or none was found."""

@@ -53,6 +53,24 @@ class RobustAt:
 
 
 @dataclass(frozen=True)
+class Certified:
+    """What is proven: the true curve lies between this one and the attacks'."""
+
+    radii: tuple[float, ...]  # per sample: no misclassified point is nearer
+    robust: tuple[RobustAt, ...]  # at the radii of the robust accuracy
+    median: float
+    curve: Curve
+
+    @classmethod
+    def of(cls, radii: NDArray[np.float64] | None, epsilons: Sequence[Radius]) -> Certified | None:
+        """Figures of certified radii, if there are any."""
+        if radii is None:
+            return None
+        robust = tuple(RobustAt(label, ε, robust_accuracy_interval(radii, ε)) for label, ε in epsilons)
+        return cls(tuple(radii.tolist()), robust, distance_quantile(radii, 0.5), Curve.of(radii))
+
+
+@dataclass(frozen=True)
 class Standing:
     """Where a model stands among the models of a reference pool, or those shown with it, all with the same tier."""
 
@@ -139,6 +157,7 @@ class NormSummary:
     clean: Interval
     robust: tuple[RobustAt, ...]
     median: float  # the smallest ε that breaks half of all samples; inf if none does
+    certified: Certified | None  # where `certify` has been run
     E: float  # where areas end
     aurec: Interval  # unknown where no run broke any sample, or E is 0
     standing: Standing | None
@@ -200,6 +219,7 @@ def summarise(
         clean=wilson(int((d > 0).sum()), d.size),
         robust=tuple(RobustAt(label, ε, robust_accuracy_interval(d, ε), ε in quoted) for label, ε in radii),
         median=distance_quantile(d, 0.5),
+        certified=Certified.of(evaluation.certified, radii),
         E=limit,
         aurec=aurec_interval(d, E=limit),
         standing=standing,

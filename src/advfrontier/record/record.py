@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any
 
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from advfrontier.flags import Flag
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from advfrontier.record.header import Kind
 
 _CLEAN = "clean.safetensors"
+_CERTIFIED = "certified.safetensors"
+_ALONE = (_CLEAN, _CERTIFIED)
 COMMANDS = {"evaluation": "evaluate", "trace": "trace", "baseline": "baseline"}
 
 
@@ -165,6 +169,21 @@ class Record:
     def _clean_mark(self) -> str:
         return mark(self.header, "clean", self.header.data.digest)
 
+    # Certified radii
+
+    def read_certified(self) -> NDArray[np.float64] | None:
+        """Per sample the radius that provably holds no misclassified point; None if nobody has computed it."""
+        found = self.read_file(_CERTIFIED, self._certified_mark())
+        radii = None if found is None else found[0].get("radii")
+        return None if radii is None or radii.shape != self.clean.labels.shape else radii.double().numpy()
+
+    def write_certified(self, radii: NDArray[np.float64]) -> None:
+        """Store certified radii, one per sample."""
+        self.write_file(_CERTIFIED, {"radii": torch.from_numpy(radii)}, {}, self._certified_mark())
+
+    def _certified_mark(self) -> str:
+        return mark(self.header, "certified", self.header.data.digest)
+
     def samples(self) -> Samples:
         """The samples, read from the images beside the record."""
         terms, data = self.header.terms, self.header.data
@@ -255,7 +274,7 @@ class Record:
     def copy(self, place: str | PathLike[str]) -> None:
         """Copy the record into `place/NORM`, new or empty; the header last: without it nothing counts."""
         target = check_empty(norm_folder(place, self.header.terms.norm))
-        for name in (*self.folder.names(UNITS), *self.folder.names(IMAGES), *self.folder.names("radii"), _CLEAN, FILE):
+        for name in (*self.folder.names(UNITS), *self.folder.names(IMAGES), *self.folder.names("radii"), *_ALONE, FILE):
             content = self.folder.read(name)
             if content is not None:
                 target.write(name, content)

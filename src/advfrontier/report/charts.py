@@ -48,7 +48,13 @@ def norm_data(
 
 
 def _model(summary: NormSummary) -> dict[str, Any]:
-    return {"name": summary.model, **points(summary.curve, _OWN_POINTS), "margin": summary.margin}
+    certified = None if summary.certified is None else points(summary.certified.curve, _OWN_POINTS)
+    return {
+        "name": summary.model,
+        **points(summary.curve, _OWN_POINTS),
+        "margin": summary.margin,
+        "certified": certified,
+    }
 
 
 def _pool(summary: NormSummary) -> dict[str, Any]:

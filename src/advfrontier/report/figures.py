@@ -83,7 +83,11 @@ def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> N
             draw_steps(axes, table.curves[row.model], color=GREY, linewidth=0.5, label=label)
         draw_steps(axes, table.frontier, color=INK, linewidth=0.8, linestyle="--", label="defence frontier")
     for summary in summaries:
-        draw_model(axes, summary.model, summary.curve, summary.margin, lines[summary.model])
+        line = lines[summary.model]
+        draw_model(axes, summary.model, summary.curve, summary.margin, line)
+        if summary.certified is not None:
+            label = f"{summary.model}, certified"
+            draw_steps(axes, summary.certified.curve, color=line["color"], linestyle=":", linewidth=0.8, label=label)
     beyond = 1.2 * max((at.epsilon for at in first.robust), default=0.0)
     curve_axes(axes, first.norm, [summary.curve for summary in summaries], least=beyond)
     draw_marks(axes, [(at.epsilon, at.label) for at in first.robust], axes.get_xlim()[1])

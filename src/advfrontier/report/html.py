@@ -45,6 +45,7 @@ def write_report(
         standings=_standings(own),
         radii=any(s.robust for s in (*own, *beside)),
         no_radii=NO_RADII,
+        certified=any(s.certified for s in (*own, *beside)),
         wins={s.norm: most_wins(s, _SHOWN_WINS) for s in own},
         purposes=list(dict.fromkeys(purpose for s in own for purpose in s.counts)),
         gallery=_gallery(own),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advfrontier.evaluation.summary import total_counts
 from advfrontier.pool import tier_label
-from advfrontier.report.numbers import percent, whole
+from advfrontier.report.numbers import percent, size, whole
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import NORMS
 
@@ -45,11 +45,13 @@ def _title(summaries: Sequence[NormSummary]) -> str:
 def _table(summaries: Sequence[NormSummary]) -> Table:
     ranked, radii = any(s.standing for s in summaries), any(s.robust for s in summaries)
     several = len({s.model for s in summaries}) > 1
+    certified = radii and any(s.certified for s in summaries)
     columns = (
         Column("norm"),
         *([Column("model", folds=True)] if several else []),
         Column("clean accuracy %", "percent"),
         *((Column("at ε", "size"), Column("robust accuracy %", "percent")) if radii else ()),
+        *((Column("certified accuracy %", "percent"),) if certified else ()),
         Column("median distance", "size"),
         Column("AUREC", "size"),
         Column("up to", "size"),
@@ -58,13 +60,13 @@ def _table(summaries: Sequence[NormSummary]) -> Table:
     )
     rows = []
     for summary in summaries:
-        first, *more = _rows(summary, ranked=ranked, radii=radii)
+        first, *more = _rows(summary, ranked=ranked, radii=radii, certified=certified)
         name = (summary.model,) if several else ()
         rows += [(summary.norm, *name, *first), *(("", *("" for _ in name), *row) for row in more)]
     return Table(_title(summaries), columns, tuple(rows), _notes(summaries, several=several))
 
 
-def _rows(summary: NormSummary, *, ranked: bool, radii: bool) -> list[tuple[Any, ...]]:
+def _rows(summary: NormSummary, *, ranked: bool, radii: bool, certified: bool) -> list[tuple[Any, ...]]:
     """A row with everything, and one for every further radius."""
     where = summary.standing
     standing: tuple[Any, ...] = (None, None)
@@ -72,6 +74,9 @@ def _rows(summary: NormSummary, *, ranked: bool, radii: bool) -> list[tuple[Any,
         doi = where.row.doi
         standing = (Doubted(doi) if where.row.bracketed else doi, where.position)
     robust: list[tuple[Any, ...]] = [(at.label, at.accuracy) for at in summary.robust] or [(None, None)]
+    if certified:
+        proven = [at.accuracy for at in summary.certified.robust] if summary.certified else [None] * len(robust)
+        robust = [(*at, share) for at, share in zip(robust, proven or [None], strict=True)]
     after = (
         summary.median,
         summary.aurec,
@@ -92,6 +97,11 @@ def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...
     if not any(s.robust for s in summaries):
         notes.append(NO_RADII)
     notes += _doi_notes(summaries)
+    notes += [
+        f"certified in {s.norm}: median radius {size(s.certified.median)}, of a median distance of {size(s.median)}"
+        for s in summaries
+        if s.certified
+    ]
     for s in summaries:
         if s.unbroken and not s.broken:
             notes.append(f"no AUREC in {place(s)}: no run broke any sample")

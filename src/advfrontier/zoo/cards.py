@@ -1,4 +1,4 @@
-"""The cards of the sixteen models: what they are, how they were trained, what was measured on them. Needs no torch."""
+"""The cards of the models: what they are, how they were trained, what was measured on them. Needs no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Card:
 
     name: str
     title: str
-    split: str  # "train" or "held-out": whether ensembles may be fitted to the model
+    split: str  # "train" or "held-out": whether ensembles may be fitted to the model; "exact" for neither
     recipe: Recipe
     # From here on measured on the stored weights by scripts/zoo_measure.py; the defaults are those of a new recipe.
     clean_accuracy: float = math.nan

@@ -108,6 +108,10 @@
       const [paint, dash] = model.line;
       if (shows("bands")) traces.push(...band(model, faded(paint)));
       traces.push(step(model, model.name, { color: color(`c${paint}`), width: 2.25, dash: dashes[dash] }, { meta: "model" }));
+      if (model.certified) {
+        const line = { color: color(`c${paint}`), width: 1.25, dash: "dot" };
+        traces.push(step(model.certified, `${model.name}, certified`, line, { meta: "certified" }));
+      }
     }
     const axis = sizes(norm);
     return [traces, layout(

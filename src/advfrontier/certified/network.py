@@ -1,0 +1,217 @@
+"""A model as a list of steps, each of them affine or a ReLU: what linear bounds can be carried through.
+
+The model is followed once, operation by operation, on one image. Whatever Python wraps around them, only operations of
+the lists below are accepted, so a network of convolutions, linear layers, ReLUs, averages, shortcuts and normalisations
+of known statistics passes, and anything else is refused by its name. A model that looks at its input to decide what to
+do cannot be followed, and one that draws random numbers is refused too.
+"""
+
+from __future__ import annotations
+
+import operator
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.node import Node, map_arg
+
+from advfrontier.errors import FrontierError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Relu = Callable[[int, Tensor], tuple[Tensor, Tensor]]
+
+# Affine in all of their tensors together.
+_JOINT = {
+    "add", "sub", "rsub", "neg", "cat", "stack", "alias", "clone", "t", "transpose", "permute", "view", "reshape",
+    "_unsafe_view", "flatten", "unsqueeze", "squeeze", "expand", "slice", "select", "constant_pad_nd", "mean", "sum",
+    "pixel_shuffle", "pixel_unshuffle", "avg_pool1d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d",
+}  # fmt: skip
+# Affine in the argument of this number, if all others are constant.
+_SINGLE = {
+    "convolution": 0, "addmm": 1, "mm": 0, "linear": 0, "div": 0,
+    "native_batch_norm": 0, "_native_batch_norm_legit_no_training": 0,
+}  # fmt: skip
+_NUMBERS = 8_000_000  # in the largest tensor of coefficients
+_SUPPORTED = "convolutions, linear layers, ReLU, average pooling, sums of branches, and fixed normalisation"
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One operation on the values of earlier steps; step 0 is the image. Values are of one sample, with a leading 1."""
+
+    inputs: tuple[int, ...]
+    shape: torch.Size
+    apply: Callable[..., Tensor] | None = None  # an affine function; None for the image and for a ReLU
+    steepest: Callable[..., Tensor] | None = None  # the same with the absolute values of all constants
+    input_shapes: tuple[torch.Size, ...] = ()
+
+    @property
+    def relu(self) -> bool:
+        """Whether it is a ReLU."""
+        return self.apply is None and bool(self.inputs)
+
+    @cached_property
+    def constant(self) -> Tensor:
+        """Its value where all inputs are zero."""
+        assert self.apply is not None  # noqa: S101  # asked of affine steps only
+        return self.apply(*self._zeros)
+
+    @cached_property
+    def _zeros(self) -> tuple[Tensor, ...]:
+        return tuple(torch.zeros(shape, dtype=torch.float64) for shape in self.input_shapes)
+
+    def forward(self, *values: Tensor) -> Tensor:
+        """The affine function of many samples."""
+        out: Tensor = torch.vmap(self.apply)(*values)  # type: ignore[arg-type]
+        return out
+
+    def spread(self, *radii: Tensor) -> Tensor:
+        """How far the value can be from that of the centre if each input is within a radius of its own."""
+        assert self.steepest is not None  # noqa: S101
+        steepest, base, total = self.steepest, self.steepest(*self._zeros), torch.zeros(())
+        for k, radius in enumerate(radii):
+            before, after = self._zeros[:k], self._zeros[k + 1 :]
+            alone = torch.vmap(lambda r, b=before, a=after: steepest(*b, r, *a))(radius)
+            total = total + (alone - base).abs_()
+        return total
+
+    def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
+        """Coefficients of its value, many of them, as coefficients of each of its inputs."""
+        _, pull = torch.func.vjp(self.apply, *self._zeros)  # type: ignore[arg-type]
+        out: tuple[Tensor, ...] = torch.vmap(pull)(coefficients)
+        return out
+
+
+class Network:
+    """All steps from the image to the logits, each after those it needs."""
+
+    def __init__(self, steps: list[Step]) -> None:
+        self.steps = steps
+        self.at_once = max(1, _NUMBERS // max(step.shape.numel() for step in steps))  # rows of coefficients
+        self._direct: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+
+    def carry(self, place: int, wanted: Tensor, through_relu: Relu | None = None) -> tuple[Tensor, Tensor]:
+        """Coefficients of a step's value as coefficients of the image, and the constant beside them.
+
+        Args:
+            place: Of the step.
+            wanted: (rows, size of the value).
+            through_relu: From a ReLU's place and the coefficients of what comes out to those of what goes in, and the
+                constant beside them; None where no ReLU comes before the step.
+        """
+        carried = {place: wanted.view(len(wanted), *self.steps[place].shape)}
+        constant = torch.zeros(len(wanted), dtype=torch.float64)
+        for k in range(place, 0, -1):
+            if (coefficients := carried.pop(k, None)) is None:
+                continue
+            step = self.steps[k]
+            if step.relu:
+                assert through_relu is not None  # noqa: S101  # the caller says that there is no ReLU
+                part, more = through_relu(k, coefficients)
+                parts: tuple[Tensor, ...] = (part,)
+            else:
+                parts, more = step.transpose(coefficients), (coefficients * step.constant).flatten(1).sum(1)
+            constant += more
+            for source, part in zip(step.inputs, parts, strict=True):
+                carried[source] = carried[source] + part if source in carried else part
+        return carried[0].flatten(1), constant
+
+    def direct(self, place: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The value of a step before any ReLU as a function of the image: slopes, the features they are of, constants.
+
+        A convolution sees few features, so only as many are kept as the widest row needs.
+        """
+        if place not in self._direct:
+            identity = torch.eye(self.steps[place].shape.numel(), dtype=torch.float64)
+            rows = [self.carry(place, part) for part in identity.split(self.at_once)]
+            slopes, constants = torch.cat([row[0] for row in rows]), torch.cat([row[1] for row in rows])
+            widest = int((slopes != 0).sum(1).max().clamp(min=1))
+            columns = slopes.abs().topk(widest, dim=1).indices
+            self._direct[place] = slopes.gather(1, columns), columns, constants
+        return self._direct[place]
+
+
+def read_network(model: nn.Module, image: Tensor) -> Network:
+    """The steps of a model from an image, of which only the shape matters, to logits. Raises if others are needed."""
+    copied = deepcopy(model).to("cpu", torch.float64).eval().requires_grad_(requires_grad=False)
+    try:
+        traced = make_fx(torch.func.functionalize(copied))(image[None].to("cpu", torch.float64))
+    except RuntimeError as error:
+        words = next(iter(str(error).splitlines()), "")[:200]
+        raise FrontierError(
+            f"the model cannot be followed operation by operation ({words}): expected a feed-forward network of "
+            f"{_SUPPORTED}"
+        ) from error
+    traced.graph.eliminate_dead_code()
+    return Network(_Reader(traced).steps)
+
+
+class _Reader:
+    """Goes through a graph and keeps what depends on the image as steps, and all else as constants."""
+
+    def __init__(self, traced: torch.fx.GraphModule) -> None:
+        self.traced = traced
+        self.steps: list[Step] = []
+        self.places: dict[Node, int] = {}
+        self.constants: dict[Node, Any] = {}
+        for node in traced.graph.nodes:
+            self._read(node)
+
+    def _read(self, node: Node) -> None:
+        if node.op == "placeholder":
+            self._add(node, Step((), node.meta["val"].shape))
+        elif node.op == "get_attr":
+            self.constants[node] = operator.attrgetter(str(node.target))(self.traced).detach()
+        elif node.op == "output":
+            (answer,) = node.all_input_nodes
+            if self.places.get(answer) != len(self.steps) - 1 or len(self.steps[-1].shape) != 2:
+                raise FrontierError("the model does not end with its logits: expected one row of them per image")
+        elif not (inputs := [n for n in node.all_input_nodes if n in self.places]):
+            self.constants[node] = self._constant(node)
+        elif node.target is operator.getitem and node.args[1] == 0:
+            self.places[node] = self.places[inputs[0]]  # the values of a normalisation, beside its statistics
+        else:
+            self._add(node, self._step(node, inputs))
+
+    def _add(self, node: Node, step: Step) -> None:
+        self.places[node] = len(self.steps)
+        self.steps.append(step)
+
+    def _constant(self, node: Node) -> Any:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise FrontierError(f"the model draws random numbers ({node.target}): nothing about it can be certified")
+        return self._call(node, self.constants)
+
+    def _step(self, node: Node, inputs: list[Node]) -> Step:
+        name = getattr(getattr(node.target, "overloadpacket", None), "__name__", str(node.target))
+        places = tuple(self.places[n] for n in inputs)
+        shapes = tuple(self.steps[place].shape for place in places)
+        if name == "relu" or (name == "clamp_min" and node.args[1] == 0):
+            return Step(places, shapes[0])
+        moving = [k for k, argument in enumerate(node.args) if argument in inputs]
+        affine = name in _JOINT or moving == [_SINGLE.get(name)] or (name == "mul" and moving in ([0], [1]))
+        if not affine or node.kwargs.get("rounding_mode") is not None:
+            raise FrontierError(
+                f"the model contains {node.target}, for which no linear bounds are known here: expected {_SUPPORTED}"
+            )
+        fixed = {n: self.constants[n] for n in node.all_input_nodes if n in self.constants}
+        absolute = {n: value.abs() if isinstance(value, Tensor) else value for n, value in fixed.items()}
+
+        def apply(*values: Tensor) -> Tensor:
+            return self._call(node, fixed | dict(zip(inputs, values, strict=True)))
+
+        def steepest(*values: Tensor) -> Tensor:
+            return self._call(node, absolute | dict(zip(inputs, values, strict=True)))
+
+        shape = apply(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes)).shape
+        return Step(places, shape, apply, steepest, shapes)
+
+    def _call(self, node: Node, values: Mapping[Node, Any]) -> Any:
+        found = node.target(*map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__))  # type: ignore[operator]
+        return found[0] if isinstance(found, tuple) else found

@@ -1,0 +1,86 @@
+"""Certify an evaluation: the radius around each sample that provably holds no misclassified point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from advfrontier.certified import SUPPORTED, certified_radius
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluate import own_model
+from advfrontier.evaluation.inputs import as_model
+from advfrontier.jobs import prepare
+from advfrontier.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from advfrontier.evaluation.evaluation import Evaluation
+    from advfrontier.jobs import Model
+
+_AGREEMENT = 1e-5  # relative: float32 may put a point this much nearer than exact arithmetic allows
+
+
+def certify(
+    evaluation: Evaluation,
+    *,
+    model: Model | Callable[[Tensor], Tensor] | str | None = None,
+    precision: float = 0.01,
+    progress: bool = False,
+) -> NDArray[np.float64]:
+    """The certified radius of each sample, a lower bound on its distance; it is stored in the evaluation's record.
+
+    Args:
+        evaluation: A finished one, in L1, L2 or Linf, of a feed-forward ReLU network.
+        model: The model, where the record does not name a source that can be loaded without running code.
+        precision: By what share a radius may be below the largest that the bounds certify.
+        progress: Show a progress bar.
+    """
+    header, norm = evaluation.record.header, evaluation.norm
+    if norm not in SUPPORTED:
+        raise FrontierError(
+            f"{evaluation.place} is an evaluation in {norm}: expected one in {', '.join(SUPPORTED)}, because linear "
+            f"bounds say nothing about {norm}"
+        )
+    subject = own_model(evaluation, "certify") if model is None else as_model(model, header.model.name)
+    if subject is not evaluation.worked_with:  # then it has to be recognised
+        prepare(
+            evaluation.place, subject, evaluation.record.samples(), header.terms, kind="evaluation",
+            gradients=header.gradients,
+        )  # fmt: skip
+    if not isinstance(subject.function, nn.Module):
+        raise FrontierError(f"{subject.name} is a function: expected an nn.Module, whose layers can be followed")
+    distances = evaluation.distances
+    rows = np.flatnonzero(distances > 0)
+    # Radii near half of what was found are tried first: attacks seldom overestimate by more, nor do these bounds.
+    start = torch.from_numpy(distances[rows] / 2).nan_to_num(posinf=1.0)
+    radii = np.zeros_like(distances)
+    if len(rows):
+        with Progress(len(rows), unit="samples") if progress else Silent() as shown:
+            shown.show(f"certifying {subject.name} in {norm}")
+            radii[rows] = certified_radius(
+                subject.function, evaluation.images(rows.tolist()), evaluation.labels[rows], norm,
+                start=start, precision=precision, done=shown.advance,
+            ).numpy()  # fmt: skip
+    _check(evaluation, radii, distances)
+    evaluation.record.write_certified(np.minimum(radii, distances))
+    evaluation.record.change(lambda header: {"commands": header.with_command()})
+    return np.minimum(radii, distances)
+
+
+def _check(evaluation: Evaluation, radii: NDArray[np.float64], distances: NDArray[np.float64]) -> None:
+    """Refuse radii that hold a point that an attack found."""
+    wrong = np.flatnonzero(radii > distances * (1 + _AGREEMENT))
+    if len(wrong):
+        row = int(wrong[0])
+        raise FrontierError(
+            f"sample {row} of {evaluation.place} is certified up to {radii[row]:.6g}, yet a misclassified point was "
+            f"found at {distances[row]:.6g} ({len(wrong)} such samples): the model does not compute what its layers "
+            "say, perhaps because it works in low precision; nothing was stored"
+        )

@@ -1,0 +1,171 @@
+"""Certified radii hold no misclassified point, are exact for linear models, and refuse what they cannot follow."""
+
+import numpy as np
+import pytest
+import torch
+from certified_nets import NETS, images, net
+from support.models import linear
+from support.oracles import linear_minimum
+from torch import nn
+
+from advfrontier import zoo
+from advfrontier.certified import certified_radius
+from advfrontier.certified.ball import Ball
+from advfrontier.certified.bounds import Bounds
+from advfrontier.certified.network import read_network
+from advfrontier.errors import FrontierError
+from advfrontier.threat.losses import margin
+from advfrontier.threat.norms import get_norm
+
+NORMS = ("L1", "L2", "Linf")
+
+
+def smallest_margins(model, x, y, norm, radius):
+    """The least margin that random points and PGD find inside the ball, in float64."""
+    found = []
+    generator = torch.Generator().manual_seed(1)
+    ids = np.arange(len(x), dtype=np.uint64)
+    for seed in range(20):
+        start = get_norm(norm).random_start(x.double().flatten(1), torch.full((len(x),), radius), seed=seed, ids=ids)
+        found.append(margin(model(start.view_as(x)), y))
+
+    def visit(logits):
+        found.append(margin(logits, y))
+
+    zoo.pgd(model.double(), x.double(), y, norm, radius, steps=40, generator=generator, loss=margin, visit=visit)
+    return torch.stack(found).amin(0)
+
+
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("norm", NORMS)
+def test_no_point_of_the_ball_is_below_the_bound(name, norm):
+    """At any radius, certified or not: the bound on the margin is one."""
+    model, x = net(name).double(), images(5)
+    with torch.no_grad():
+        y = model(x.double()).argmax(1)
+        network = read_network(model, x[0])
+    for radius in {"L1": (0.1, 2.0), "L2": (0.05, 0.8), "Linf": (0.005, 0.1)}[norm]:
+        with torch.no_grad():
+            ball = Ball(norm, x.double().flatten(1), torch.full((5,), radius, dtype=torch.float64))
+            bound = Bounds(network, ball).least_margins(y)
+        seen = smallest_margins(model, x, y, norm, radius)
+        assert (bound <= seen + 1e-9).all()
+        clean = margin(model(x.double()), y)
+        assert (bound <= clean).all()
+
+
+@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("norm", NORMS)
+def test_nothing_is_found_inside_the_radius(name, norm):
+    model, x = net(name, seed=1), images(6, seed=2)
+    y = model(x).argmax(1)
+    y[0] = (y[0] + 1) % 3
+    radii = certified_radius(model, x, y, norm)
+    assert radii[0] == 0
+    assert (radii[1:] > 0).all()
+    for row in range(1, 6):
+        one = slice(row, row + 1)
+        assert smallest_margins(model.double(), x[one], y[one], norm, float(radii[row])) > 0
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_linear_model_s_radius_is_its_distance(norm):
+    """Exactly, up to what was asked for: also where the box is in the way."""
+    model, x = nn.Sequential(nn.Flatten(), linear(32, 4)), images(12, shape=(2, 4, 4))
+    y = model(x).argmax(1)
+    layer = model[1]
+    truth = torch.from_numpy(linear_minimum(layer.weight.detach(), layer.bias.detach(), x.flatten(1), y, norm))
+    radii = certified_radius(model, x, y, norm, precision=1e-6)
+    finite = truth.isfinite()
+    assert finite.any()
+    assert (radii <= truth).all()
+    torch.testing.assert_close(radii[finite], truth[finite], rtol=1e-5, atol=0)
+    assert radii[~finite].isinf().all()
+
+
+def test_a_model_that_never_errs_is_certified_on_the_whole_box():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(8, 2))
+    nn.init.zeros_(model[1].weight)
+    with torch.no_grad():
+        model[1].bias.copy_(torch.tensor([1.0, 0.0]))
+    radii = certified_radius(model, torch.rand(3, 2, 2, 2), torch.tensor([0, 0, 1]), "L2")
+    assert radii.tolist() == [np.inf, np.inf, 0.0]
+
+
+def test_a_tie_is_a_mistake():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(8, 2))
+    nn.init.zeros_(model[1].weight)
+    nn.init.zeros_(model[1].bias)
+    assert certified_radius(model, torch.rand(1, 2, 2, 2), torch.tensor([0]), "Linf").item() == 0
+
+
+def test_neither_neighbours_nor_the_start_matter_beyond_precision():
+    model, x = net("plain"), images(25)
+    y = model(x).argmax(1)
+    together = certified_radius(model, x, y, "Linf", precision=1e-4)
+    torch.testing.assert_close(certified_radius(model, x[3:5], y[3:5], "Linf", precision=1e-4), together[3:5])
+    started = certified_radius(model, x, y, "Linf", precision=1e-4, start=together * 1.3)
+    torch.testing.assert_close(started, together, rtol=2e-4, atol=0)
+
+
+def test_the_model_is_left_as_it_was():
+    model, x = net("pooled"), images(1)
+    model.train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    certified_radius(model, x, torch.tensor([0]), "Linf")
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert next(model.parameters()).dtype == torch.float32
+
+
+class Looking(nn.Module):
+    def forward(self, x):
+        return x.flatten(1)[:, :3] / (255 if x.max() > 1 else 1)
+
+
+class Noisy(nn.Module):
+    def forward(self, x):
+        return x.flatten(1)[:, :3] + torch.rand(3)
+
+
+class Squared(nn.Module):
+    def forward(self, x):
+        return (x * x).flatten(1)
+
+
+class Divided(nn.Module):
+    def forward(self, x):
+        return 1 / (x.flatten(1) + 1)
+
+
+class Blind(nn.Module):
+    """Its gradient says that the image does not matter, which it does."""
+
+    def forward(self, x):
+        return x.detach().flatten(1)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (nn.Sequential(nn.MaxPool2d(2), nn.Flatten()), "contains aten.max_pool2d"),
+        (nn.Sequential(nn.Flatten(), nn.SiLU()), "contains aten.silu"),
+        (nn.Sequential(nn.Flatten(), nn.LeakyReLU()), "contains aten.leaky_relu"),
+        (Squared(), "contains aten.mul"),
+        (Divided(), "contains aten.(div|reciprocal)"),
+        (Blind(), "contains aten.detach"),
+        (Noisy(), "draws random numbers"),
+        (Looking(), "cannot be followed"),
+        (nn.Conv2d(2, 2, 1), "does not end with its logits"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_followed_is_refused_by_name(model, words):
+    with pytest.raises(FrontierError, match=words):
+        certified_radius(model, torch.rand(1, 2, 4, 4), torch.tensor([0]), "Linf")
+
+
+def test_l0_and_bare_functions_are_refused():
+    with pytest.raises(FrontierError, match="no certificate in L0: expected one of L1, L2, Linf"):
+        certified_radius(net("plain"), images(1), torch.tensor([0]), "L0")
+    with pytest.raises(FrontierError, match=r"expected an nn\.Module"):
+        certified_radius(lambda x: x.flatten(1), images(1), torch.tensor([0]), "L2")

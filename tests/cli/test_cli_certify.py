@@ -1,0 +1,84 @@
+"""`advfrontier certify`: a lower distance for every sample, stored with the record and shown beside what was found."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from advfrontier import Evaluation, certify, evaluate, zoo
+from advfrontier.errors import FrontierError
+
+
+@pytest.fixture
+def records(tmp_path):
+    images, labels = (tensor[:12] for tensor in zoo.images_and_labels())
+    for norm in ("L0", "Linf"):
+        evaluate("zoo:F17", images, labels, norm=norm, ensemble=200, out=tmp_path / "runs" / norm)
+    return tmp_path / "runs"
+
+
+def test_certified_radii_are_stored_and_shown(records, run, capsys):
+    assert run("certify", str(records), "--json") == 0
+    l0, linf = json.loads(capsys.readouterr().out)
+    assert l0["certified"] is None
+    evaluation = Evaluation.load(records / "Linf")
+    radii = evaluation.certified
+    assert linf["certified"]["radii"] == radii.tolist()
+    assert ((radii > 0) == (evaluation.distances > 0)).all()
+    assert (radii <= evaluation.distances).all()
+    assert any("certify" in command for command in evaluation.commands)
+    page = (records / "report.html").read_text()
+    assert "Certified accuracy %" in page
+    assert '"certified":{"x":' in page.replace(" ", "")
+    assert run("report", str(records)) == 0
+    assert "certified" in capsys.readouterr().out
+
+
+def test_it_is_not_computed_twice_and_goes_where_the_record_goes(records, run, monkeypatch, tmp_path):
+    assert run("certify", str(records / "Linf")) == 0
+    monkeypatch.setattr("advfrontier.evaluation.certify.certified_radius", None)
+    assert run("certify", str(records / "Linf")) == 0
+    Evaluation.load(records / "Linf").save(tmp_path / "copy")
+    np.testing.assert_array_equal(
+        Evaluation.load(tmp_path / "copy").certified, Evaluation.load(records / "Linf").certified
+    )
+
+
+def test_a_file_of_another_record_is_not_taken(records, run, tmp_path):
+    assert run("certify", str(records / "Linf")) == 0
+    images, labels = (tensor[12:24] for tensor in zoo.images_and_labels())
+    other = evaluate("zoo:F17", images, labels, norm="Linf", ensemble=200, out=tmp_path / "other")
+    assert other.certified is None
+    (tmp_path / "other" / "certified.safetensors").write_bytes(
+        (records / "Linf" / "certified.safetensors").read_bytes()
+    )
+    assert Evaluation.load(tmp_path / "other").certified is None
+
+
+def test_what_cannot_be_certified_is_refused(records, run, capsys):
+    assert run("certify", str(records / "L0")) == 2
+    assert "evaluation in L0: expected one in L1, L2, Linf" in capsys.readouterr().err
+    assert run("certify", str(records / "Linf"), "--model", "zoo:F5") == 2
+    assert "Linf holds a record of" in capsys.readouterr().err
+
+
+def test_an_object_has_to_be_given_again(tmp_path):
+    images, labels = (tensor[:4] for tensor in zoo.images_and_labels())
+    model = zoo.load("F17")
+    evaluate(model, images, labels, norm="L2", ensemble=100, out=tmp_path / "mine")
+    loaded = Evaluation.load(tmp_path / "mine")
+    with pytest.raises(FrontierError, match=r"as in certify\(evaluation, model=model\)"):
+        certify(loaded)
+    assert (certify(loaded, model=model) <= loaded.distances).all()
+
+
+def test_a_radius_beyond_what_was_found_is_refused(records, monkeypatch):
+    evaluation = Evaluation.load(records / "Linf")
+    monkeypatch.setattr(
+        "advfrontier.evaluation.certify.certified_radius",
+        lambda _model, images, *_rest, **_more: torch.full((len(images),), 9.0),
+    )
+    with pytest.raises(FrontierError, match="is certified up to 9, yet a misclassified point was found"):
+        certify(evaluation)
+    assert evaluation.record.read_certified() is None
