@@ -13,8 +13,9 @@ from advfrontier.bench.subject import tier_columns
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import finished_runs, read_traces
 from advfrontier.frontier.allocation import allocate
+from advfrontier.frontier.learning import learn_race, race_excess
 from advfrontier.frontier.problem import levels_of
-from advfrontier.pool import Ensemble, tier_label
+from advfrontier.pool import MAX_QUERIES, Ensemble, Race, tier_label
 from advfrontier.record import find_records, open_folder
 from advfrontier.record.identity import digest, versions
 from advfrontier.table import Column, Table
@@ -76,6 +77,21 @@ def allocate_traces(
     return dict(zip(budgets, allocate(traces, budgets=budgets, levels=levels, plain=plain), strict=True))
 
 
+def learn_from(records: Sequence[Record], *, total: int) -> tuple[Race, Table]:
+    """A race learned on traced models of one norm, and by how much it exceeds the frontier of each of them."""
+    runs = [run for run, queries in common_runs(records).items() if queries >= MAX_QUERIES]
+    if not runs:
+        raise FrontierError(
+            f"no run is traced to {MAX_QUERIES} queries in all of {_places(records)}: trace them further"
+        )
+    traces = {record.header.model.name: read_traces(record, runs=runs) for record in records}
+    race = learn_race(list(traces.values()), name=f"race-{tier_label(total)}", total=total)
+    above = (Column(f"above the frontier at {tier_label(tier)} (%)", "fine") for tier in race.tiers)
+    columns = (Column("model", folds=True), *above)
+    rows = tuple((name, *race_excess(trace, race, race.tiers).values()) for name, trace in traces.items())
+    return race, Table(f"{SYMBOLS[race.norm]}, a race learned on {len(records)} models", columns, rows)
+
+
 def allocate_into(
     folder: str, records: Sequence[Record], *, norm: str, budgets: Sequence[int], runs: Sequence[str], queries: int
 ) -> dict[int, Ensemble]:
@@ -101,6 +117,13 @@ def write_ensembles(folder: str, ensembles: Mapping[int, Ensemble]) -> list[str]
     for file, ensemble in files.items():
         store.write(file, ensemble.to_toml().encode())
     return [f"{folder}/{file}" for file in files]
+
+
+def write_race(folder: str, race: Race) -> str:
+    """Write `L2-race.toml`; returns its name."""
+    file = f"{race.norm}-race.toml"
+    open_folder(folder).write(file, race.to_toml().encode())
+    return f"{folder}/{file}"
 
 
 def ensemble_file(norm: str, budget: int) -> str:

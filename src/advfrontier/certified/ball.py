@@ -39,7 +39,7 @@ class Ball:
 
 def _linf(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
     """Every feature as far as it can go."""
-    return torch.linalg.vecdot(steepness, torch.minimum(room, radii[:, None]))
+    return (steepness * torch.minimum(room, radii[:, None])).sum(1)
 
 
 def _l1(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ def _l1(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
     ranked, order = steepness.sort(dim=1, descending=True)
     room = room.gather(1, order)
     left = radii[:, None] - (room.cumsum(1) - room)
-    return torch.linalg.vecdot(ranked, left.clamp_(min=0).minimum(room))
+    return (ranked * left.clamp_(min=0).minimum(room)).sum(1)
 
 
 def _l2(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
@@ -57,12 +57,12 @@ def _l2(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
     stay there and shares the rest of the radius among the others.
     """
     squares = radii.square()
-    level = torch.linalg.vector_norm(steepness, dim=1) / radii.clamp(min=TINY)
-    least = radii * torch.linalg.vector_norm(steepness, dim=1)
+    whole: Tensor = torch.linalg.vector_norm(steepness, dim=1)
+    level, least = whole / radii.clamp(min=TINY), radii * whole
     for _ in range(_PASSES):
         level = level.clamp(min=TINY)
         move = torch.minimum(steepness / level[:, None], room)
-        value = torch.linalg.vecdot(steepness, move) + level / 2 * (squares - torch.linalg.vecdot(move, move))
+        value = (steepness * move).sum(1) + level / 2 * (squares - move.square().sum(1))
         least = torch.minimum(least, value)
         stopped = move >= room
         left = (squares - (room.square() * stopped).sum(1)).clamp(min=TINY)

@@ -83,7 +83,7 @@ class Step:
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         """Coefficients of its value, many of them, as coefficients of each of its inputs."""
-        _, pull = torch.func.vjp(self.apply, *self._zeros)  # type: ignore[arg-type]
+        pull = torch.func.vjp(self.apply, *self._zeros)[1]  # type: ignore[arg-type]
         out: tuple[Tensor, ...] = torch.vmap(pull)(coefficients)
         return out
 
@@ -129,7 +129,7 @@ class Network:
         """
         if place not in self._direct:
             identity = torch.eye(self.steps[place].shape.numel(), dtype=torch.float64)
-            rows = [self.carry(place, part) for part in identity.split(self.at_once)]
+            rows = [self.carry(place, part) for part in torch.split(identity, self.at_once)]
             slopes, constants = torch.cat([row[0] for row in rows]), torch.cat([row[1] for row in rows])
             widest = int((slopes != 0).sum(1).max().clamp(min=1))
             columns = slopes.abs().topk(widest, dim=1).indices
@@ -212,6 +212,7 @@ class _Reader:
         shape = apply(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes)).shape
         return Step(places, shape, apply, steepest, shapes)
 
-    def _call(self, node: Node, values: Mapping[Node, Any]) -> Any:
+    def _call(self, node: Node, values: Mapping[Node, Any]) -> Tensor:
         found = node.target(*map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__))  # type: ignore[operator]
-        return found[0] if isinstance(found, tuple) else found
+        first: Tensor = found[0] if isinstance(found, tuple) else found
+        return first

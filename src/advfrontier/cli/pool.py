@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -11,9 +12,11 @@ from advfrontier.bench.allocation import (
     allocation_facts,
     allocation_tables,
     find_traces,
+    learn_from,
     trace_facts,
     trace_table,
     write_ensembles,
+    write_race,
 )
 from advfrontier.bench.baselines import baseline_facts, baseline_table, radii_to_run, run_autoattack
 from advfrontier.cli.options import OUT, RADII, Attacks, Data, Json, Machine, Model, Norm, Seed, norms
@@ -82,6 +85,7 @@ def allocate_command(
     out: Annotated[str, OUT] = "ensembles",
     norm: Norm = "all",
     plain: bool = False,
+    race: bool = False,
     json: Json = False,
 ) -> None:
     """Allocate a budget of queries on traced models: nested ensembles, and what none can pass.
@@ -96,9 +100,17 @@ def allocate_command(
         Folder of the ensemble files, such as L2-4k.toml; `advfrontier evaluate --ensemble` takes them.
     plain
         The paper's algorithm as printed: one run a move, no swaps afterwards.
+    race
+        Learn a race instead, one file such as L2-race.toml: every smaller budget is a prefix of the largest one named.
     """
     budgets = tuple(sorted({tier_queries(part) for part in budget.split(",")}))
     for each, records in find_traces(traces, norms(norm)).items():
+        if race:
+            learned, table = learn_from(records, total=budgets[-1])
+            file = write_race(out, learned)
+            facts = {"norm": each, "file": file, "models": table.records()}
+            show(replace(table, notes=(f"race: {file}",)), facts=facts, as_json=json)
+            continue
         ensembles = allocate_traces(records, budgets=budgets, plain=plain)
         made = each, [record.place for record in records], ensembles, write_ensembles(out, ensembles)
         show(*allocation_tables(*made), facts=allocation_facts(*made), as_json=json)
