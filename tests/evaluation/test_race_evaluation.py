@@ -1,0 +1,99 @@
+"""A race as an evaluation: record, extension, workers, winners and points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.models import conv_net, samples
+from support.races import small_race
+
+from advfrontier import Evaluation, FrontierError, Machine, evaluate, trace
+from advfrontier.frontier.race import race as read_off
+from advfrontier.pool import RACE, find_ensemble
+
+SHAPE = (1, 8, 8)
+OPTIONS = {"norm": "L2", "batch_size": 4, "machine": Machine(threads=1)}
+
+
+@pytest.fixture(scope="module")
+def problem():
+    model = conv_net(seed=1)
+    images, labels = samples(model, 9, SHAPE, seed=4)
+    labels[2] = (labels[2] + 1) % 4  # misclassified anyway
+    return model, images, labels
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return small_race("L2", classes=4)
+
+
+@pytest.fixture(scope="module")
+def whole(problem, policy):
+    return evaluate(*problem, ensemble=policy, **OPTIONS)
+
+
+def test_it_is_what_the_traces_say(problem, policy, whole):
+    traces = trace(*problem, runs=list(policy.runs), **OPTIONS)
+    expected = read_off(traces, policy)
+    assert np.array_equal(whole.distances, expected.at(policy.total))
+    assert np.array_equal(whole.distances_at(1000), expected.at(1000))
+    attacked = whole.distances > 0
+    assert whole.queries_by_run == {
+        run: pytest.approx(100 * (expected.plan[:, attacked] == place).sum() / attacked.sum())
+        for place, run in enumerate(policy.runs)
+        if (expected.plan[:, attacked] == place).any()
+    }
+
+
+def test_points_winners_and_counts(problem, policy, whole):
+    model, images, labels = problem
+    assert whole.winners[2] is None
+    assert set(whole.winners) - {None} <= set(policy.runs)
+    points = whole.points()
+    measured = (points - images).flatten(1).double().norm(dim=1).numpy()
+    assert np.allclose(measured, whole.distances, rtol=1e-6)
+    assert (model(points).argmax(1) != labels).all()
+    assert whole.counts["attack"] == 8 * policy.total
+    assert whole.queries.tolist() == [0 if k == 2 else policy.total for k in range(9)]
+    for row, run in enumerate(whole.winners):
+        if run is not None:
+            assert whole.found_by_run[run][row] == whole.distances[row]
+
+
+def test_extended_by_workers_it_is_the_same_as_at_once(problem, policy, whole, tmp_path):
+    first = evaluate(*problem, ensemble=policy.at(650), out=tmp_path, **OPTIONS)
+    assert first.ensemble.total == 650
+    longer = first.extend(policy)
+    assert np.array_equal(longer.distances, whole.distances)
+    assert torch.equal(longer.points(), whole.points())
+    assert longer.winners == whole.winners
+    assert longer.counts["attack"] == whole.counts["attack"]  # nothing was done twice
+    assert np.array_equal(longer.distances_at(650), first.distances)
+    again = Evaluation.load(tmp_path)
+    assert again.ensemble == policy
+    assert np.array_equal(again.distances, whole.distances)
+
+
+def test_without_states_it_is_replayed(problem, policy, whole, tmp_path):
+    machine = Machine(threads=1, keep_state=False)
+    first = evaluate(*problem, ensemble=policy.at(600), out=tmp_path, norm="L2", batch_size=4, machine=machine)
+    assert np.array_equal(first.extend(policy).distances, whole.distances)
+
+
+def test_another_race_or_an_ensemble_does_not_go_on_with_it(problem, policy, tmp_path):
+    first = evaluate(*problem, ensemble=policy.at(300), out=tmp_path, **OPTIONS)
+    with pytest.raises(FrontierError, match="another race"):
+        first.extend(find_ensemble("race-4k", "L2", 4))
+    with pytest.raises(FrontierError, match="expected an ensemble that goes further"):
+        first.extend("paper-12k")
+
+
+def test_a_damaged_shard_is_computed_again(problem, policy, whole, tmp_path):
+    evaluate(*problem, ensemble=policy, out=tmp_path, **OPTIONS)
+    for file in (tmp_path / "L2" / "units" / RACE).iterdir():
+        file.write_bytes(b"no longer a unit")
+        break
+    again = evaluate(*problem, ensemble=policy, out=tmp_path, **OPTIONS)
+    assert np.array_equal(again.distances, whole.distances)
