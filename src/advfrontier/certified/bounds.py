@@ -93,6 +93,8 @@ class Bounds:
     def _open(self, low: Tensor, high: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Samples and units whose sign is open, so many at a time as memory allows."""
         owners, units = ((low < 0) & (high > 0)).nonzero(as_tuple=True)
+        if not len(owners):  # an empty batch kills some convolutions
+            return
         yield from zip(*(torch.split(each, self.network.at_once) for each in (owners, units)), strict=True)
 
     def _least(self, place: int, wanted: Tensor, owners: Tensor) -> Tensor:
