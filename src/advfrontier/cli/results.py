@@ -12,7 +12,7 @@ from advfrontier.evaluation.certify import certify
 from advfrontier.evaluation.compare import compare
 from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
 from advfrontier.evaluation.rank import rank
-from advfrontier.evaluation.reference import common_pool
+from advfrontier.evaluation.reference import common_pool, unlike
 from advfrontier.evaluation.summary import summarise_all
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import below, write_file
@@ -147,6 +147,8 @@ def rank_command(
         records, skipped=lambda path: print(f"note: no evaluation in {path}", file=sys.stderr)
     )
     by_model(evaluations)
+    for note in dict.fromkeys(note for one in evaluations for note in unlike(one)) if reference else ():
+        print(f"note: {note}", file=sys.stderr)
     pools = None
     if reference is not None:
         pools = {

@@ -10,6 +10,8 @@ from advfrontier.frontier.measure import Evaluated
 from advfrontier.pool import tier_label
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) -> Comparison:
     """Compare the whole curves of two models on the same samples in one norm, each at the tier it stands at."""
     both = (first, second)
+    check_alike(both)
     names = [one.place if first.model == second.model else one.model for one in both]
     return comparison.compare(*(evaluated(one, name=name) for one, name in zip(both, names, strict=True)), E=E)
 
@@ -36,6 +39,24 @@ def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str |
         flags=evaluation.flags,
         data=evaluation.data,
     )
+
+
+def family(evaluation: Evaluation) -> str:
+    """What tiers are of: `race` for race-4k, `paper` for paper-12k, an ensemble's own name elsewhere."""
+    stem, _, tier = evaluation.ensemble.name.rpartition("-")
+    return stem if stem and tier[:1].isdigit() else evaluation.ensemble.name
+
+
+def check_alike(evaluations: Sequence[Evaluation]) -> None:
+    """Refuse to set models against each other that were attacked in different ways: one would look more robust."""
+    kinds = {family(evaluation): evaluation for evaluation in evaluations}
+    if len(kinds) > 1:
+        one, other = list(kinds.values())[:2]
+        raise FrontierError(
+            f"{one.model} was evaluated in {one.norm} with {one.ensemble.name}, {other.model} with "
+            f"{other.ensemble.name}: expected one kind of ensemble for all, because they do not find the same "
+            f"distances; evaluate one of them again in a new folder with --ensemble {one.ensemble.name}"
+        )
 
 
 def reached(evaluation: Evaluation) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advfrontier.evaluation.compare import evaluated, reached
+from advfrontier.evaluation.compare import check_alike, evaluated, reached
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.frontier import ranking
 from advfrontier.frontier.confidence import RESAMPLES
@@ -41,6 +41,7 @@ def rank(
     pools = {} if by_norm else known
     for norm, found in by_norm.items():
         pool = known.get(norm)
+        check_alike(found)
         queries = pool.queries if pool else min(reached(evaluation) for evaluation in found)
         pools[norm] = ReferencePool.of([evaluated(one, queries=queries) for one in found], reference=pool)
     given = {evaluation.model for found in by_norm.values() for evaluation in found}

@@ -13,7 +13,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import evaluated, reached
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import chosen_radii, reference_radii
-from advfrontier.evaluation.reference import embedded_pool
+from advfrontier.evaluation.reference import embedded_pool, unlike
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.confidence import (
     Interval,
@@ -227,7 +227,10 @@ def summarise(
         queries=int(attacked.sum()),
         queries_per_sample=float(attacked.mean()) if attacked.size else 0.0,
         flags=tuple(dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken)))),
-        notes=tuple(note for note in (standing.row.doi.flags if standing else ()) if note not in unbroken),
+        notes=(
+            *(note for note in (standing.row.doi.flags if standing else ()) if note not in unbroken),
+            *(unlike(evaluation) if standing and together is None else ()),
+        ),
         curve=Curve.of(d),
         margin=curve_band(d).margin,
         convergence=_convergence(evaluation, d, limit),
