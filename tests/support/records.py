@@ -46,6 +46,7 @@ class Record:
     commands: tuple = ("advfrontier evaluate zoo:F3 --data fashion-mnist --norm Linf --tier 12k --out runs/mine",)
     seconds: float = 12.5
     class_names: tuple[str, ...] | None = None
+    radii: tuple[float, ...] = ()
 
     def images(self, rows):
         return self.originals[rows]
