@@ -84,7 +84,10 @@ def test_only_the_rows_asked_for_are_read(tmp_path, monkeypatch):
             {"images": PIXELS.astype(np.float32), "labels": LABELS},
             "range from 0 to 255: expected .0, 1.; if they are 8-bit, divide",
         ),
-        ({"images": PIXELS / 127.5 - 1, "labels": LABELS}, "range from -1 to 1: expected .0, 1.; if they are normalised, undo it"),
+        (
+            {"images": PIXELS / 127.5 - 1, "labels": LABELS},
+            "range from -1 to 1: expected .0, 1.; if they are normalised, undo it",
+        ),
         ({"images": PIXELS.astype(np.int32), "labels": LABELS}, "images are int32: expected uint8"),
         ({"images": PIXELS, "labels": LABELS[:5]}, r"20 images but labels of shape \(5,\)"),
         ({"images": PIXELS, "labels": LABELS.astype(str)}, "labels are <U.*: expected class numbers"),
