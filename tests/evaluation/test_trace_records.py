@@ -87,7 +87,7 @@ def test_runs_that_are_not_finished_are_named(problem, tmp_path):
     with pytest.raises(FrontierError, match="1 of 12 units failed"):
         traced(tmp_path / "a" / "L2", *problem, machine=failing(wrong))
     assert load_traces(str(tmp_path / "a" / "L2")).runs == ("fmn", "fmn:restart1", "alma:target1")
-    with pytest.raises(FrontierError, match=r"not finished in .*a: ddn \(3 runs are\)"):
+    with pytest.raises(FrontierError, match=r"not finished in .*a/L2: ddn \(3 runs are\)"):
         load_traces(str(tmp_path / "a" / "L2"), runs=["fmn", "ddn"])
 
 

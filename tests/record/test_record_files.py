@@ -142,7 +142,7 @@ def test_some_tensors_of_a_unit(record):
 
 def test_a_record_can_be_copied_to_a_new_folder_only(record, tmp_path):
     record.copy(tmp_path / "copy")
-    assert Record.find(tmp_path / "copy").read_unit(UNIT, 40) is not None
+    assert Record.find(tmp_path / "copy" / "L2").read_unit(UNIT, 40) is not None
     with pytest.raises(FrontierError, match="never started among other files"):
         record.copy(tmp_path / "copy")
 

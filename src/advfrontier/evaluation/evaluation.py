@@ -116,6 +116,11 @@ class Evaluation(ShownEvaluation):
         return self.record.clean.names
 
     @property
+    def radii(self) -> tuple[float, ...]:
+        """Where its accuracy is to be read, if that was asked for once."""
+        return self.record.header.radii
+
+    @property
     def labels(self) -> Tensor:
         """The true classes."""
         return self.record.clean.labels

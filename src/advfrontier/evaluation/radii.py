@@ -57,10 +57,9 @@ def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
 
 def chosen_radii(evaluation: Evaluation, text: str | None = None) -> tuple[Radius, ...]:
     """The radii asked for, else those the record remembers, else those customary, else quartiles of the distances."""
-    header = evaluation.record.header
     return (
         parse_radii(text or "", evaluation.norm)
-        or tuple((_written(size), size) for size in header.radii)
+        or tuple((_written(size), size) for size in evaluation.radii)
         or reference_radii(evaluation.data, evaluation.norm)
         or reference_radii(_family(evaluation), evaluation.norm)
         or _quartiles(evaluation)
@@ -75,7 +74,7 @@ def remember_radii(evaluation: Evaluation, text: str | None) -> None:
 
 def _family(evaluation: Evaluation) -> str:
     """What the images look like, by their shape and the number of classes."""
-    shape, classes = tuple(evaluation.images([0]).shape[1:]), evaluation.record.clean.classes
+    shape, classes = tuple(evaluation.images([0]).shape[1:]), evaluation.clean_logits.shape[1]
     for family, (channels, least, most, numbers) in _SHAPES.items():
         if len(shape) == 3 and shape[0] == channels and classes in numbers and least <= min(shape[1:]) <= most:
             return family
