@@ -83,7 +83,7 @@ class Step:
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         """Coefficients of its value, many of them, as coefficients of each of its inputs."""
-        _, pull = torch.func.vjp(self.apply, *self._zeros)  # type: ignore[arg-type]
+        pull = torch.func.vjp(self.apply, *self._zeros)[1]  # type: ignore[arg-type]
         out: tuple[Tensor, ...] = torch.vmap(pull)(coefficients)
         return out
 
@@ -129,7 +129,7 @@ class Network:
         """
         if place not in self._direct:
             identity = torch.eye(self.steps[place].shape.numel(), dtype=torch.float64)
-            rows = [self.carry(place, part) for part in identity.split(self.at_once)]
+            rows = [self.carry(place, part) for part in torch.split(identity, self.at_once)]
             slopes, constants = torch.cat([row[0] for row in rows]), torch.cat([row[1] for row in rows])
             widest = int((slopes != 0).sum(1).max().clamp(min=1))
             columns = slopes.abs().topk(widest, dim=1).indices
@@ -204,10 +204,12 @@ class _Reader:
         absolute = {n: value.abs() if isinstance(value, Tensor) else value for n, value in fixed.items()}
 
         def apply(*values: Tensor) -> Tensor:
-            return self._call(node, fixed | dict(zip(inputs, values, strict=True)))
+            out: Tensor = self._call(node, fixed | dict(zip(inputs, values, strict=True)))
+            return out
 
         def steepest(*values: Tensor) -> Tensor:
-            return self._call(node, absolute | dict(zip(inputs, values, strict=True)))
+            out: Tensor = self._call(node, absolute | dict(zip(inputs, values, strict=True)))
+            return out
 
         shape = apply(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes)).shape
         return Step(places, shape, apply, steepest, shapes)

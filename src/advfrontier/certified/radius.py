@@ -58,7 +58,7 @@ def certified_radius(
         network = read_network(model, images[0])
         radii = torch.zeros(len(images), dtype=torch.float64)
         flat, labels = images.flatten(1).to("cpu", torch.float64), labels.cpu()
-        for rows in torch.arange(len(images)).split(_AT_ONCE):
+        for rows in torch.split(torch.arange(len(images)), _AT_ONCE):
             first = None if start is None else start[rows].to("cpu", torch.float64)
             radii[rows] = _search(network, Ball(norm, flat[rows], radii[rows]), labels[rows], first, precision)
             if done is not None:
