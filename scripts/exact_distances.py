@@ -60,7 +60,7 @@ def main() -> None:
     """Attack, solve what is missing, and write the fixture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--samples", type=int, default=70)
+    parser.add_argument("--samples", type=int, default=80)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for one program")
     asked = parser.parse_args()
     torch.set_num_threads(1)

@@ -92,7 +92,7 @@ def test_where_gradients_fail_black_box_runs_are_run_too_and_all_flags_are_told(
     assert "note: the margin has no gradient on 100%" in told
     assert "and 6000 of black-box runs, because gradients failed a check" in told
     by_gradients, by_search = adversary.evaluation.distances, adversary.black_box.distances
-    assert (by_search <= 0.2).sum() > (by_gradients <= 0.2).sum()
+    assert (by_search <= 0.2).all()
     robust = (by_gradients > 0.2) & (by_search > 0.2)
     with torch.no_grad():
         assert (model(points).argmax(1) == labels).tolist() == robust.tolist()

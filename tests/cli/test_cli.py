@@ -134,7 +134,7 @@ def test_pools_and_models_are_listed(run, capsys):
     assert "square_min" in capsys.readouterr().out.splitlines()
     assert run("zoo", "list") == 0
     listed = capsys.readouterr().out
-    assert [word for word in listed.split() if re.fullmatch(r"F\d+", word)] == [f"F{k}" for k in range(1, 17)]
+    assert [word for word in listed.split() if re.fullmatch(r"F\d+", word)] == [f"F{k}" for k in range(1, 18)]
     assert run("zoo", "card", "F3") == 0
     assert "accuracy under PGD in Linf at 0.06: 77.6%" in capsys.readouterr().out
 

@@ -19,7 +19,7 @@ def records(tmp_path):
 
 
 def test_certified_radii_are_stored_and_shown(records, run, capsys):
-    assert run("certify", str(records), "--json") == 0
+    assert run("certify", str(records), "--json", "--radii", "0.03,0.06") == 0
     l0, linf = json.loads(capsys.readouterr().out)
     assert l0["certified"] is None
     evaluation = Evaluation.load(records / "Linf")
@@ -31,8 +31,8 @@ def test_certified_radii_are_stored_and_shown(records, run, capsys):
     page = (records / "report.html").read_text()
     assert "Certified accuracy %" in page
     assert '"certified":{"x":' in page.replace(" ", "")
-    assert run("report", str(records)) == 0
-    assert "certified" in capsys.readouterr().out
+    assert run("report", str(records), "--radii", "0.03") == 0
+    assert "certified in Linf: median radius" in capsys.readouterr().out
 
 
 def test_it_is_not_computed_twice_and_goes_where_the_record_goes(records, run, monkeypatch, tmp_path):

@@ -221,7 +221,7 @@ def test_a_solver_of_ones_own(newton):
         ((MODEL, TensorDataset(IMAGES, LABELS), LABELS), "a TensorDataset has its own: leave them out"),
         ((net(), IMAGES[:, 0], LABELS), r"channel axis, give images\[:, None\]"),
         ((MODEL, IMAGES.long(), LABELS), "type images / 255"),
-        (("zoo:F99", IMAGES, LABELS), "expected one of F1 to F16"),
+        (("zoo:F99", IMAGES, LABELS), "expected one of F1 to F17"),
     ],
 )
 def test_what_cannot_work_says_what_to_type(arguments, message):

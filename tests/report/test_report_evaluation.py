@@ -84,7 +84,7 @@ def test_a_notebook_shows_table_and_curve(evaluations, tmp_path):
         name="<script>alert(1)</script>", out=tmp_path / "odd",
     )  # fmt: skip
     assert "<script" not in odd._repr_html_()
-    next((tmp_path / "odd" / "units").rglob("*.safetensors")).unlink()
+    next((tmp_path / "odd" / "L2" / "units").rglob("*.safetensors")).unlink()
     assert "lacks fmn on samples" in Evaluation.load(tmp_path / "odd")._repr_html_()  # in words, not as a traceback
 
 
@@ -162,6 +162,7 @@ def test_all_exports_at_once(evaluations, tmp_path):
 
 
 def test_a_card_names_the_tier_as_it_is_asked_for():
-    assert find_ensemble("4k", "Linf", 10).name == "4k"
-    assert find_ensemble(2500, "Linf", 10).name == "2500"
+    assert find_ensemble("4k", "Linf", 10).name == "race-4k"
+    assert find_ensemble("paper-4k", "Linf", 10).name == "paper-4k"
+    assert find_ensemble(2500, "Linf", 10).name == "race-2500"
     assert find_ensemble("paper-8k", "Linf", 10).name == "paper-8k"

@@ -34,12 +34,18 @@ class Ball:
         images = self.images[owners] if columns is None else self.images[owners[:, None], columns]
         room = torch.where(slopes > 0, images, 1 - images)
         fall = {"L1": _l1, "L2": _l2, "Linf": _linf}[self.norm](slopes.abs(), room, self.radii[owners])
-        return torch.linalg.vecdot(slopes, images), fall
+        return _products(slopes, images), fall
+
+
+def _products(a: Tensor, b: Tensor) -> Tensor:
+    """⟨a, b⟩ of each row."""
+    out: Tensor = torch.linalg.vecdot(a, b)
+    return out
 
 
 def _linf(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
     """Every feature as far as it can go."""
-    return (steepness * torch.minimum(room, radii[:, None])).sum(1)
+    return _products(steepness, torch.minimum(room, radii[:, None]))
 
 
 def _l1(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
@@ -47,7 +53,7 @@ def _l1(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
     ranked, order = steepness.sort(dim=1, descending=True)
     room = room.gather(1, order)
     left = radii[:, None] - (room.cumsum(1) - room)
-    return (ranked * left.clamp_(min=0).minimum(room)).sum(1)
+    return _products(ranked, left.clamp_(min=0).minimum(room))
 
 
 def _l2(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
@@ -57,12 +63,12 @@ def _l2(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
     stay there and shares the rest of the radius among the others.
     """
     squares = radii.square()
-    whole: Tensor = torch.linalg.vector_norm(steepness, dim=1)
-    level, least = whole / radii.clamp(min=TINY), radii * whole
+    level = torch.linalg.vector_norm(steepness, dim=1) / radii.clamp(min=TINY)
+    least: Tensor = radii * torch.linalg.vector_norm(steepness, dim=1)
     for _ in range(_PASSES):
         level = level.clamp(min=TINY)
         move = torch.minimum(steepness / level[:, None], room)
-        value = (steepness * move).sum(1) + level / 2 * (squares - move.square().sum(1))
+        value = _products(steepness, move) + level / 2 * (squares - _products(move, move))
         least = torch.minimum(least, value)
         stopped = move >= room
         left = (squares - (room.square() * stopped).sum(1)).clamp(min=TINY)

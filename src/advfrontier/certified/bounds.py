@@ -93,9 +93,9 @@ class Bounds:
     def _open(self, low: Tensor, high: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Samples and units whose sign is open, so many at a time as memory allows."""
         owners, units = ((low < 0) & (high > 0)).nonzero(as_tuple=True)
-        if not len(owners):  # an empty batch kills some convolutions
-            return
-        yield from zip(*(torch.split(each, self.network.at_once) for each in (owners, units)), strict=True)
+        at_once = self.network.at_once
+        if len(owners):  # an empty batch is more than vmap can take
+            yield from zip(torch.split(owners, at_once), torch.split(units, at_once), strict=True)
 
     def _least(self, place: int, wanted: Tensor, owners: Tensor) -> Tensor:
         """A lower bound on each ⟨wanted, value of a step⟩ inside the ball of the row's sample."""

@@ -204,10 +204,12 @@ class _Reader:
         absolute = {n: value.abs() if isinstance(value, Tensor) else value for n, value in fixed.items()}
 
         def apply(*values: Tensor) -> Tensor:
-            return self._call(node, fixed | dict(zip(inputs, values, strict=True)))
+            out: Tensor = self._call(node, fixed | dict(zip(inputs, values, strict=True)))
+            return out
 
         def steepest(*values: Tensor) -> Tensor:
-            return self._call(node, absolute | dict(zip(inputs, values, strict=True)))
+            out: Tensor = self._call(node, absolute | dict(zip(inputs, values, strict=True)))
+            return out
 
         shape = apply(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes)).shape
         return Step(places, shape, apply, steepest, shapes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advfrontier.errors import FrontierError
 from advfrontier.frontier import comparison
 from advfrontier.frontier.measure import Evaluated
-from advfrontier.pool import tier_label
+from advfrontier.pool import FAMILIES, tier_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,15 +41,15 @@ def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str |
     )
 
 
-def family(evaluation: Evaluation) -> str:
-    """What tiers are of: `race` for race-4k, `paper` for paper-12k, an ensemble's own name elsewhere."""
-    stem, _, tier = evaluation.ensemble.name.rpartition("-")
-    return stem if stem and tier[:1].isdigit() else evaluation.ensemble.name
+def family(evaluation: Evaluation) -> str | None:
+    """Whose tier the ensemble is: `race` for race-4k, `paper` for paper-12k; None for anybody's own."""
+    stem = evaluation.ensemble.name.rpartition("-")[0]
+    return stem if stem in FAMILIES else None
 
 
 def check_alike(evaluations: Sequence[Evaluation]) -> None:
     """Refuse to set models against each other that were attacked in different ways: one would look more robust."""
-    kinds = {family(evaluation): evaluation for evaluation in evaluations}
+    kinds = {kind: evaluation for evaluation in evaluations if (kind := family(evaluation)) is not None}
     if len(kinds) > 1:
         one, other = list(kinds.values())[:2]
         raise FrontierError(

@@ -210,6 +210,7 @@ def summarise(
     quoted = [ε for _, ε in reference_radii(evaluation.data, evaluation.norm)[-1:]]
     attacked = np.asarray(evaluation.queries)[d > 0]
     unbroken = unbroken_flag(d)
+    noted = [*standing.row.doi.flags, *(unlike(evaluation) if together is None else ())] if standing else []
     own = (flag for flag in evaluation.flags if flag.kind is not Kind.UNBROKEN)  # counted anew, below
     return NormSummary(
         **_origin(evaluation),
@@ -227,10 +228,7 @@ def summarise(
         queries=int(attacked.sum()),
         queries_per_sample=float(attacked.mean()) if attacked.size else 0.0,
         flags=tuple(dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken)))),
-        notes=(
-            *(note for note in (standing.row.doi.flags if standing else ()) if note not in unbroken),
-            *(unlike(evaluation) if standing and together is None else ()),
-        ),
+        notes=tuple(note for note in noted if note not in unbroken),
         curve=Curve.of(d),
         margin=curve_band(d).margin,
         convergence=_convergence(evaluation, d, limit),

@@ -74,7 +74,7 @@ class UnitJob(Job[UnitTask]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Sent with all its solvers: another process knows none that was registered in this one."""
-        runs = {run.attack: run for run in map(Run.parse, self.wanted)}
+        runs = {run.attack: run for run in map(Run.parse, self.runs)}
         solvers = {attack: self.solvers.get(attack) or solver_of(run) for attack, run in runs.items()}
         return super().__getstate__() | {"solvers": solvers}
 

@@ -14,7 +14,7 @@ from advfrontier.pool.catalogue import (
 )
 from advfrontier.pool.constraints import closure, violations
 from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_queries
-from advfrontier.pool.finding import find_ensemble
+from advfrontier.pool.finding import FAMILIES, find_ensemble
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
 from advfrontier.pool.race import RACE, SLICE, Race, RaceFile
 from advfrontier.pool.runs import Run
@@ -22,6 +22,7 @@ from advfrontier.pool.runs import Run
 __all__ = [
     "CATALOGUE",
     "CHECKPOINT",
+    "FAMILIES",
     "MAX_QUERIES",
     "PAPER_TIERS",
     "POOLS",

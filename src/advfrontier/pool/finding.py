@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool.catalogue import MAX_QUERIES, POOLS, check_run, facts_of, pool
+from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, POOLS, check_run, facts_of, pool
 from advfrontier.pool.ensemble import Ensemble, Move, tier_queries
 from advfrontier.pool.paper import paper_ensemble
 from advfrontier.pool.race import Race
@@ -18,7 +18,7 @@ from advfrontier.toml import has_key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_FAMILIES = ("race", "greedy", "paper")  # each has tiers of its own: race-4k, greedy-12k, …
+FAMILIES = ("race", "greedy", "paper")  # each has tiers of its own: race-4k, greedy-12k, …
 _DEFAULT = "race"  # what `4k` or a number of queries means
 _TURN = 100  # queries that a run spends before the next one has its turn
 
@@ -44,7 +44,7 @@ def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: s
     else:
         found = _in_turns(ensemble, norm, classes)
     if not found.total:
-        raise FrontierError(f"{ensemble} queries are too few to run anything: expected at least 10")
+        raise FrontierError(f"{ensemble} queries are too few to run anything: expected at least {CHECKPOINT}")
     if found.norm != norm:
         raise FrontierError(f"ensemble {found.name} is for {found.norm}, the evaluation in {norm}: expected the same")
     found = found.for_classes(classes)
@@ -59,13 +59,15 @@ def load_ensemble(path: str) -> Ensemble | Race:
 
 def _is_tier(name: str) -> bool:
     family, _, tier = name.rpartition("-")
-    return family in ("", *_FAMILIES) and tier[:1].isdecimal()
+    return family in ("", *FAMILIES) and tier[:1].isdecimal()
 
 
 def _tier(name: str | int, norm: str) -> Ensemble | Race:
     family, _, tier = str(name).rpartition("-")
     whole = _whole(family or _DEFAULT, norm)
     budget = tier_queries(tier)
+    if budget < CHECKPOINT:
+        raise FrontierError(f"{name} queries are too few to run anything: expected at least {CHECKPOINT}")
     if budget > max(whole.total, whole.tiers[-1]):  # an allocation may have had no use for all of its tier
         raise FrontierError(f"{budget} queries are more than the largest tier: expected at most {whole.tiers[-1]}")
     return whole.at(budget)

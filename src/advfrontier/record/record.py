@@ -275,8 +275,7 @@ class Record:
         """Copy the record into `place/NORM`, new or empty; the header last: without it nothing counts."""
         target = check_empty(norm_folder(place, self.header.terms.norm))
         for name in (*self.folder.names(UNITS), *self.folder.names(IMAGES), *self.folder.names("radii"), *_ALONE, FILE):
-            content = self.folder.read(name)
-            if content is not None:
+            if (content := self.folder.read(name)) is not None:
                 target.write(name, content)
 
     def read_file(
@@ -316,7 +315,6 @@ def check_empty(place: str | PathLike[str], *, but_for: Collection[str] = ()) ->
         others = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
         raise FrontierError(
             f"{folder.place} holds {entries[0]}{others}, but no {FILE}: expected an empty folder or a new name, "
-            f"because a record is never started among other files; type another one, such as --out "
-            f"{folder.place}/record"
+            f"because a record is never started among other files; type another, such as --out {folder.place}/record"
         )
     return folder
