@@ -1,0 +1,89 @@
+"""The documentation: the tutorial runs, links lead somewhere, and the site builds without a warning or a request."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NEEDED = ("mkdocs", "material", "mkdocstrings_handlers.python")
+
+
+def without_code(text):
+    """A page without what is shown as code, where brackets are no links and hashes no headings."""
+    return re.sub(r"^```.*?^```|^    .*?$|`[^`\n]*`", lambda found: re.sub(r"[^\n]", "", found[0]), text, flags=re.S | re.M)
+
+
+def python_blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
+
+
+def anchors(page):
+    """The names of a page's headings, as the site and the usual viewers of Markdown make them."""
+    headings = re.findall(r"^#{1,6} +(.+?) *$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_tutorial_runs_from_its_first_block_to_its_last(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    state = torch.get_rng_state()
+    names = {}
+    for k, block in enumerate(python_blocks(ROOT / "docs/tutorial.md"), 1):
+        exec(compile(block, f"tutorial, block {k}", "exec"), names)  # noqa: S102  # our own page
+    torch.set_rng_state(state)
+    assert {"report.html", "board.html", "runs"} <= {path.name for path in tmp_path.iterdir()}
+    assert 0 < names["longer"].distances.mean() < names["robust"].distances.mean()
+
+
+def test_the_notebook_has_the_cells_of_the_tutorial():
+    notebook = json.loads((ROOT / "examples/tutorial.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert cells == [block.rstrip("\n") for block in python_blocks(ROOT / "docs/tutorial.md")], (
+        "type `python docs/notebook.py` to write the notebook again"
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings_that_exist(page):
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.is_file() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_is_in_the_navigation():
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    missing = [name for page in PAGES[1:] if (name := str(page.relative_to(ROOT / "docs"))) not in nav]
+    assert missing == []
+
+
+@pytest.mark.skipif(
+    not all(find_spec(name.partition(".")[0]) for name in NEEDED), reason="needs mkdocs: pip install 'advfrontier[docs]'"
+)
+def test_the_site_builds_strictly_and_asks_no_other_host_for_anything(tmp_path):
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stdout + built.stderr
+    pages = [*tmp_path.rglob("*.html")]
+    assert len(pages) >= len(PAGES) - 1
+    fetched = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)")
+    assert {(page.name, url) for page in pages for url in fetched.findall(page.read_text())} == set()
+    styles = re.compile(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s]+)")
+    assert {url for sheet in [*tmp_path.rglob("*.css"), *pages] for url in styles.findall(sheet.read_text())} == set()
+    commands = (tmp_path / "reference/commands.html").read_text()
+    assert "advfrontier-evaluate" in commands
+    assert "--sample-seed" in commands
+    assert "Find the smallest perturbation of every sample" in (tmp_path / "reference/python.html").read_text()
