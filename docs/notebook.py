@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 def cells(text: str) -> list[dict[str, object]]:
     """One cell for each block, and one for the text before it."""
     made: list[dict[str, object]] = []
-    for k, part in enumerate(re.split(r"^```python\n(.*?)^```\n", text, flags=re.S | re.M)):
+    for k, part in enumerate(re.split(r"^```python\n(.*?)^```\n", text, flags=re.DOTALL | re.MULTILINE)):
         source = part.strip("\n").splitlines(keepends=True)
         if not source:
             continue
