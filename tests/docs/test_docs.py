@@ -1,17 +1,23 @@
 """The documentation: the tutorial runs, links lead somewhere, and the site builds without a warning or a request."""
 
+import ast
 import json
 import re
+import shlex
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 
+from advfrontier.cli.app import app
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 NEEDED = ("mkdocs", "material", "mkdocstrings_handlers")
 
 
@@ -51,7 +57,28 @@ def test_the_notebook_has_the_cells_of_the_tutorial():
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def commands(page):
+    """What a reader is told to type, without comments and without where its output goes."""
+    lines = re.findall(r"^    (?:\$ )?advfrontier +(.+?)(?: +#.*| +> .*)?$", page.read_text(), re.MULTILINE)
+    return [shlex.split(line) for line in lines]
+
+
+@BY_PAGE
+def test_commands_have_the_options_that_the_page_says(page):
+    for words in commands(page):
+        app.parse_args(words, exit_on_error=False, print_error=False)  # reads them, and runs nothing
+
+
+@BY_PAGE
+def test_what_the_blocks_import_exists(page):
+    for block in python_blocks(page):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "advfrontier":
+                missing = [name.name for name in node.names if not hasattr(import_module(node.module), name.name)]
+                assert missing == [], node.module
+
+
+@BY_PAGE
 def test_links_lead_to_files_and_headings_that_exist(page):
     broken = []
     for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
@@ -70,9 +97,7 @@ def test_every_page_is_in_the_navigation():
     assert missing == []
 
 
-@pytest.mark.skipif(
-    not all(map(find_spec, NEEDED)), reason="the site needs mkdocs: pip install 'advfrontier[docs]'"
-)
+@pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason="the site needs mkdocs: pip install 'advfrontier[docs]'")
 def test_the_site_builds_strictly_and_asks_no_other_host_for_anything(tmp_path):
     built = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
