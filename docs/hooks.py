@@ -24,7 +24,7 @@ def _sections() -> list[str]:
 
 
 def _help(path: tuple[str, ...]) -> str:
-    """What `advfrontier … --help` prints, 100 columns wide and without colours."""
+    """What `advfrontier … --help` prints, 80 columns wide and without colours."""
     printed = io.StringIO()
-    app.help_print(list(path), console=Console(file=printed, width=100, color_system=None))
+    app.help_print(list(path), console=Console(file=printed, width=80, color_system=None))
     return printed.getvalue().strip()
