@@ -3,9 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Everything that a test touches; who only uses the program needs none of the extras.
-EXTRAS := dev,autoattack,figures,hf,images,onnx,pandas,parquet,ray,robustbench,timm
+EXTRAS := dev,autoattack,docs,figures,hf,images,onnx,pandas,parquet,ray,robustbench,timm
 
-.PHONY: setup demo test slow fuzz check bench parity results clean
+.PHONY: setup demo test slow fuzz check docs bench parity results clean
 
 .venv/program: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -35,6 +35,9 @@ check: setup  ## style, types, and which room imports from which
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: setup  ## the site, in build/site; any warning is an error
+	$(BIN)/mkdocs build --strict --quiet
 
 bench: setup  ## overhead of every solver over bare forward and backward passes, and the speed of the allocation
 	$(BIN)/python scripts/bench_overhead.py

@@ -1,0 +1,116 @@
+"""The documentation: the tutorial runs, links lead somewhere, and the site builds without a warning or a request."""
+
+import ast
+import json
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from advfrontier.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+NEEDED = ("mkdocs", "material", "mkdocstrings_handlers")
+
+
+def without_code(text):
+    """A page without what is shown as code, where brackets are no links and hashes no headings."""
+    return re.sub(r"^```.*?^```|^    .*?$|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def python_blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def anchors(page):
+    """The names of a page's headings, as the site and the usual viewers of Markdown make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#{1,6} +(.+?) *$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_tutorial_runs_from_its_first_block_to_its_last(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    state = torch.get_rng_state()
+    names = {}
+    for k, block in enumerate(python_blocks(ROOT / "docs/tutorial.md"), 1):
+        exec(compile(block, f"tutorial, block {k}", "exec"), names)  # noqa: S102  # our own page
+    torch.set_rng_state(state)
+    assert {"report.html", "board.html", "runs"} <= {path.name for path in tmp_path.iterdir()}
+    assert 0 < names["longer"].distances.mean() < names["robust"].distances.mean()
+    assert names["robust"].flags == ()  # as the text says
+
+
+def test_the_notebook_has_the_cells_of_the_tutorial():
+    notebook = json.loads((ROOT / "examples/tutorial.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert cells == [block.rstrip("\n") for block in python_blocks(ROOT / "docs/tutorial.md")], (
+        "type `python docs/notebook.py` to write the notebook again"
+    )
+
+
+def commands(page):
+    """What a reader is told to type, without comments and without where its output goes."""
+    lines = re.findall(r"^    (?:\$ )?advfrontier +(.+?)(?: +#.*| +> .*)?$", page.read_text(), re.MULTILINE)
+    return [shlex.split(line) for line in lines]
+
+
+@BY_PAGE
+def test_commands_have_the_options_that_the_page_says(page):
+    for words in commands(page):
+        app.parse_args(words, exit_on_error=False, print_error=False)  # reads them, and runs nothing
+
+
+@BY_PAGE
+def test_what_the_blocks_import_exists(page):
+    for block in python_blocks(page):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "advfrontier":
+                missing = [name.name for name in node.names if not hasattr(import_module(node.module), name.name)]
+                assert missing == [], node.module
+
+
+@BY_PAGE
+def test_links_lead_to_files_and_headings_that_exist(page):
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.is_file() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_page_is_in_the_navigation():
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    missing = [name for page in PAGES[1:] if (name := str(page.relative_to(ROOT / "docs"))) not in nav]
+    assert missing == []
+
+
+@pytest.mark.skipif(not all(map(find_spec, NEEDED)), reason="the site needs mkdocs: pip install 'advfrontier[docs]'")
+def test_the_site_builds_strictly_and_asks_no_other_host_for_anything(tmp_path):
+    built = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stdout + built.stderr
+    pages = [*tmp_path.rglob("*.html")]
+    assert len(pages) >= len(PAGES) - 1
+    fetched = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)")
+    assert {(page.name, url) for page in pages for url in fetched.findall(page.read_text())} == set()
+    styles = re.compile(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s]+)")
+    assert {url for sheet in [*tmp_path.rglob("*.css"), *pages] for url in styles.findall(sheet.read_text())} == set()
+    commands = (tmp_path / "reference/commands.html").read_text()
+    assert "advfrontier-evaluate" in commands
+    assert "--sample-seed" in commands
+    assert "Find the smallest perturbation of every sample" in (tmp_path / "reference/python.html").read_text()
