@@ -28,7 +28,7 @@ def test_all_that_a_command_writes_goes_to_an_address(folder, memory, run, evalu
     printed = capsys.readouterr().out
     assert f"table: {ADDRESS}/L2.csv\nreport: {ADDRESS}/report.html" in printed
     assert memory["/bucket/mine/report.html"].getvalue().startswith(b"<!")
-    assert memory["/bucket/mine/L2.csv"].getvalue().startswith(b"sample,label,")
+    assert memory["/bucket/mine/L2.csv"].getvalue().startswith(b"row,sample,label,")
 
     memory.pop("/bucket/mine/report.html")
     assert run("extend", ADDRESS, "--model", "nets.py:net", "--queries", "200", "--workers", "0") == 0
