@@ -59,7 +59,7 @@ def evaluate_command(
             solvers=attacks.solvers,
             out=folder,
             name=name,
-            batch_size=data.batch_size,
+            batch_size=data.batch_size or (50 if done_by.device == "cpu" else 100),
             machine=done_by,
             progress=True,
         )

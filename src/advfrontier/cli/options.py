@@ -122,8 +122,8 @@ class Data:
     "How many samples: the first so many, or with --sample-seed so many at random. All by default."
     sample_seed: int | None = None
     "Draw the samples at random with this seed."
-    batch_size: int = 100
-    "Samples per batch, which are one unit of work."
+    batch_size: int | None = None
+    "Samples per batch, which are one unit of work: by default 50 on the CPU, where workers share them, else 100."
     download: bool = False
     "Fetch what the model or the data needs if it is not here yet; otherwise nothing is ever downloaded."
 
