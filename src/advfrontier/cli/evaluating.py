@@ -59,7 +59,7 @@ def evaluate_command(
             solvers=attacks.solvers,
             out=folder,
             name=name,
-            batch_size=data.batch_size or (50 if done_by.device == "cpu" else 100),
+            batch_size=data.batch(done_by.device),
             machine=done_by,
             progress=True,
         )
