@@ -59,7 +59,7 @@ def evaluate_command(
             solvers=attacks.solvers,
             out=folder,
             name=name,
-            batch_size=data.batch(done_by.device),
+            batch_size=data.batch_size,
             machine=done_by,
             progress=True,
         )

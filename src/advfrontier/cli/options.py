@@ -127,10 +127,6 @@ class Data:
     download: bool = False
     "Fetch what the model or the data needs if it is not here yet; otherwise nothing is ever downloaded."
 
-    def batch(self, device: object = None) -> int:
-        """Samples per batch on a device."""
-        return (50 if device == "cpu" else 100) if self.batch_size is None else self.batch_size
-
     def load(self, *models: str) -> Samples:
         """The samples; and where downloads are allowed, models are fetched now, so that workers find them."""
         for model in models if self.download else ():

@@ -72,7 +72,7 @@ def trace_command(
                 seed=seed,
                 solvers=attacks.solvers,
                 out=folder,
-                batch_size=data.batch(),
+                batch_size=100 if data.batch_size is None else data.batch_size,
                 machine=where,
                 progress=True,
             )
@@ -154,7 +154,7 @@ def baseline_command(
         norm=only,
         radii=radii_to_run(radii, data.data, only, frontier),
         seed=seed,
-        batch_size=data.batch(),
+        batch_size=100 if data.batch_size is None else data.batch_size,
         machine=machine.machine(),
         progress=True,
     )

@@ -53,7 +53,7 @@ def evaluate(
     solvers: Mapping[str, Solver] | None = None,
     out: str | PathLike[str] | None = None,
     name: str | None = None,
-    batch_size: int = 100,
+    batch_size: int | None = None,
     machine: Machine | str | torch.device | None = None,
     progress: bool | None = None,
 ) -> Evaluation:
@@ -74,7 +74,8 @@ def evaluate(
         out: The record is written to `out/NORM`, unit by unit: killed at any moment, the same call continues. Without
             it the record is temporary.
         name: What tables call the model.
-        batch_size: Samples per batch, which are one unit of work.
+        batch_size: Samples per batch, which are one unit of work: by default 50 on the CPU, where workers share them,
+            else 100.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
         progress: Show a progress bar; by default on terminals and in notebooks.
     """

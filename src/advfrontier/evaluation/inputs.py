@@ -41,15 +41,18 @@ def as_data(images: Images, labels: Labels | None) -> Samples:
     return load_data(images) if isinstance(images, str) else as_samples(images, labels)
 
 
-def as_terms(norm: str, model: Model, *, seed: int, batch_size: int, machine: Machine) -> Terms:
+def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, machine: Machine) -> Terms:
     """What decides the bits of a record. Device and precision are the model's own where the machine names none."""
+    device = _device(machine, model)
+    if batch_size is None:
+        batch_size = 50 if device == "cpu" else 100
     if batch_size < 1:
         raise FrontierError(f"a batch size of {batch_size}: expected at least 1")
     values = {
         "norm": norm_name(norm),
         "seed": int(seed),
         "shard": int(batch_size),
-        "device": _device(machine, model),
+        "device": device,
         "dtype": machine.dtype or str(own_dtype(model.function)).removeprefix("torch."),
         "threads": int(machine.threads or torch.get_num_threads()),
     }
