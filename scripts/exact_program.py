@@ -105,6 +105,7 @@ class Program:
 
     def solve(self, cost: np.ndarray, *, relaxed: bool, limit: float = 60.0) -> tuple[float, float, np.ndarray | None]:
         """The least cost that was found, the bound that was proven, and the point; ∞ where there is none."""
+        relaxed = relaxed or not self.binary.any()  # a program without any choice is a linear one
         width = len(self.low)
         wide = [hstack([row, csr_array((row.shape[0], width - row.shape[1]))]) for row in self.rows]
         rows = LinearConstraint(vstack(wide, format="csr"), np.concatenate(self.row_low), np.concatenate(self.row_high))
