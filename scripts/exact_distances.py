@@ -69,7 +69,9 @@ def main() -> None:
     images, labels = (tensor[: asked.samples] for tensor in zoo.images_and_labels())
     table = {}
     for norm in NORMS:
-        record = evaluate(f"zoo:{MODEL}", images, labels, norm=norm, ensemble="paper-12k", out=asked.folder / MODEL / norm)
+        record = evaluate(
+            f"zoo:{MODEL}", images, labels, norm=norm, ensemble="paper-12k", out=asked.folder / MODEL / norm
+        )
         rows = []
         for sample in np.flatnonzero(record.distances > 0).tolist():
             path = asked.folder / "solved" / norm / f"{sample:04}.json"
