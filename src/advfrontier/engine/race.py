@@ -1,6 +1,7 @@
 """A race on one shard: in every round each sample advances one run, and all of them share a batch.
 
-Rows that go on with the same run at the same step are a lane. Every sample keeps its own row of the batch, whatever the
+Rows that go on with the same attack at the same step are a lane, whatever their restart or target; only runs with and
+without a target are kept apart, since their losses differ. Every sample keeps its own row of the batch, whatever the
 other rows run, so its logits have the same bits as in a trace of that run alone: a race is made of prefixes of traced
 runs. Black-box rows need no backward pass and get a batch of their own; where both kinds share a round, and only there,
 the batches are smaller than in a trace, and equal up to rounding.
@@ -91,11 +92,15 @@ class RaceUnit:
 
 @dataclass
 class _Lane:
-    """The samples that go on with one run, all at the same step."""
+    """The samples that go on with runs of one attack, all at the same step: those of one run after those of another."""
 
-    place: int  # of the run in the order
-    rows: Tensor  # of the shard, rising
+    members: list[tuple[int, Tensor]]  # a run's place in the order, and the rows of the shard that go on with it
     unit: Unit
+
+    @property
+    def rows(self) -> Tensor:
+        """Of the shard, in the order of the lane."""
+        return torch.cat([rows for _, rows in self.members])
 
 
 _KEPT = ("best_point", "best_distance", "trajectory", "plan", "zero_gradients", "bad_gradients")
@@ -140,12 +145,26 @@ def advance_race(oracle: Oracle, unit: RaceUnit, queries: int, *, tick: Callable
 
 
 def _lanes(unit: RaceUnit, chosen: NDArray[np.intp], spent: NDArray[np.int64]) -> list[_Lane]:
-    """The samples grouped by the run they go on with and the queries it has spent on them."""
-    lanes = []
+    """The samples grouped by the attack they go on with and the queries its run has spent on them."""
+    members: dict[tuple[str, bool, int], list[tuple[int, Tensor]]] = {}
     for place, queries in sorted(set(zip(chosen.tolist(), spent.tolist(), strict=True))):
         rows = torch.from_numpy(np.flatnonzero((chosen == place) & (spent == queries)))
-        lanes.append(_lane(unit, place, rows, queries))
-    return lanes
+        run = unit.run(place).run
+        members.setdefault((run.attack, run.variant == "target", queries), []).append((place, rows))
+    return [_Lane(runs, _join(unit, runs, queries)) for (_, _, queries), runs in members.items()]
+
+
+def _join(unit: RaceUnit, members: list[tuple[int, Tensor]], queries: int) -> Unit:
+    """The rows of these runs, at so many queries, as one unit."""
+    parts = []
+    for place, rows in members:
+        whole = unit.run(place)
+        parts.append(whole if len(rows) == unit.rows else whole.select(rows.to(whole.best_point.device), queries))
+    joined = parts[0].join(parts[1:])
+    joined.queries = queries
+    joined.zero_gradients.zero_()
+    joined.bad_gradients.zero_()
+    return joined
 
 
 def _advance(oracle: Oracle, lanes: list[_Lane], count: int, tick: Callable[[int], object] | None) -> None:
@@ -160,30 +179,24 @@ def _advance(oracle: Oracle, lanes: list[_Lane], count: int, tick: Callable[[int
                 tick(cost * len(order))
 
 
-def _lane(unit: RaceUnit, place: int, rows: Tensor, queries: int) -> _Lane:
-    whole = unit.run(place)
-    part = whole
-    if len(rows) < unit.rows:
-        part = whole.select(rows.to(whole.best_point.device), queries)
-    part.queries = queries
-    part.zero_gradients.zero_()
-    part.bad_gradients.zero_()
-    return _Lane(place, rows, part)
-
-
 def _take_in(unit: RaceUnit, lane: _Lane, count: int) -> None:
     """Put the rows of a lane back, and keep what they found if it is nearer than all before."""
-    rows, part, whole = lane.rows, lane.unit, unit.run(lane.place)
-    here = rows.to(whole.best_point.device)
-    if part is not whole:
-        whole.put(here, part)
+    rows, part = lane.rows, lane.unit
+    here = rows.to(part.best_point.device)
+    start, end = (part.queries - count) // CHECKPOINT, part.queries // CHECKPOINT
+    found = part.trajectory[start:end]
+    first = 0
+    for place, own in lane.members:
+        whole = unit.run(place)
+        if part is not whole:
+            whole.put(own.to(here.device), part, first)
+        unit.found[own.numpy(), place] = found[-1, first : first + len(own)].numpy()
+        first += len(own)
     unit.zero_gradients.index_add_(0, here, part.zero_gradients)
     unit.bad_gradients.index_add_(0, here, part.bad_gradients)
-    first, last = unit.queries // CHECKPOINT, (unit.queries + count) // CHECKPOINT
-    found = part.trajectory[(part.queries - count) // CHECKPOINT : part.queries // CHECKPOINT]
-    unit.trajectory[first:last, rows] = torch.minimum(found, unit.best_distance[rows])
-    unit.found[rows.numpy(), lane.place] = found[-1].numpy()
+    done = unit.queries // CHECKPOINT
+    unit.trajectory[done : done + end - start, rows] = torch.minimum(found, unit.best_distance[rows])
     nearer = (found[-1] < unit.best_distance[rows]).nonzero().squeeze(1)
     unit.best_distance[rows[nearer]] = found[-1][nearer]
-    own = nearer.to(here.device)
-    unit.best_point.index_copy_(0, here[own], part.best_point.index_select(0, own))
+    ahead = nearer.to(here.device)
+    unit.best_point.index_copy_(0, here[ahead], part.best_point.index_select(0, ahead))

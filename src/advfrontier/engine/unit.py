@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -83,17 +84,27 @@ class Unit:
 
     def select(self, rows: Tensor, queries: int) -> Unit:
         """Some samples of the unit, which have spent so many queries, as a unit of their own."""
-        own: dict[str, Any] = {name: tensor.index_select(0, rows) for name, tensor in self.parts().items()}
-        state = {name.removeprefix("state."): own.pop(name) for name in list(own) if name.startswith("state.")}
-        own["state"] = type(self.state)(**state)
-        own["clean_spread"] = self.clean_spread.index_select(0, rows)
-        own["trajectory"] = self.trajectory.new_full((len(self.trajectory), len(rows)), torch.inf)
-        return replace(self, problem=self.problem.select(rows), queries=queries, **own)
+        parts = {name: tensor.index_select(0, rows) for name, tensor in self.parts().items()}
+        selected = replace(self, problem=self.problem.select(rows), queries=queries)
+        return _filled(selected, parts, self.clean_spread.index_select(0, rows))
 
-    def put(self, rows: Tensor, selected: Unit) -> None:
-        """Take these samples back. Two parts of a state may be one tensor, so none is changed in place."""
+    def join(self, others: Sequence[Unit]) -> Unit:
+        """The samples of this unit and of others of its solver that are at the same step, one after the other."""
+        if not others:
+            return self
+        units = [self, *others]
+        all_parts = [unit.parts() for unit in units]
+        parts = {name: torch.cat([each[name] for each in all_parts]) for name in all_parts[0]}
+        joined = replace(self, problem=self.problem.join([unit.problem for unit in others]))
+        return _filled(joined, parts, torch.cat([unit.clean_spread for unit in units]))
+
+    def put(self, rows: Tensor, selected: Unit, first: int = 0) -> None:
+        """Take these samples back, from row `first` of `selected` on.
+
+        Two parts of a state may be one tensor, so none is changed in place.
+        """
         own, back = self.parts(), selected.parts()
-        self._set({name: own[name].index_copy(0, rows, back[name]) for name in own})
+        self._set({name: own[name].index_copy(0, rows, back[name][first : first + len(rows)]) for name in own})
 
     def _set(self, parts: Mapping[str, Tensor]) -> None:
         for name, tensor in parts.items():
@@ -101,6 +112,14 @@ class Unit:
 
 
 _KEPT = ("best_point", "best_distance", "zero_gradients", "bad_gradients")
+
+
+def _filled(unit: Unit, parts: Mapping[str, Tensor], clean_spread: Tensor) -> Unit:
+    """The unit with these parts, and a trajectory of its own."""
+    state = {name.removeprefix("state."): tensor for name, tensor in parts.items() if name.startswith("state.")}
+    kept: dict[str, Any] = {name: parts[name] for name in _KEPT}
+    trajectory = unit.trajectory.new_full((len(unit.trajectory), len(clean_spread)), torch.inf)
+    return replace(unit, state=type(unit.state)(**state), clean_spread=clean_spread, trajectory=trajectory, **kept)
 
 
 def start_unit(
@@ -131,7 +150,7 @@ def start_unit(
         boundary=boundary,
         largest=norm.largest(x),
         shape=tuple(images.shape[1:]),
-        seed=run_seed,
+        seeds=np.full(len(x), run_seed),
         ids=clean.ids,
     )
     return Unit(

@@ -34,18 +34,22 @@ class AlmaState:
 
 @dataclass(frozen=True)
 class Alma:
-    """`distance` is how far the first step goes (ℓ1: 0.5, ℓ2: 0.1); 0 uses the plain `rate` instead."""
+    """`distance` is how far the first step goes (ℓ1: 0.5, ℓ2: 0.1); 0 uses the plain `rate` instead.
+
+    In ℓ1 the rate falls to 0.003 of the first, and momentum that pushes against the box is dropped. In ℓ2 neither
+    helps, so both are as published there: the rate falls to 0.01, and all momentum is kept.
+    """
 
     facts: ClassVar[SolverFacts] = CATALOGUE["alma"]
 
     distance: float | None = None
     rate: float = 0.1
-    rate_decrease: float = 0.003
+    rate_decrease: float | None = None
     check_steps: int = 10
     tau: float = 0.95
     gamma: float = 1.2
     alpha: float = 0.9
-    keep_momentum: bool = False  # as published: also momentum that pushes against the box
+    keep_momentum: bool | None = None
 
     def start(self, problem: Problem) -> AlmaState:
         """Multiplier and weight of one, and a running square of ones."""
@@ -91,9 +95,11 @@ class Alma:
         state.square.lerp_(g * g, 1 - self.alpha)
         state.momentum.mul_(self.alpha).add_(g.div_(state.square.sqrt().add_(1e-8)))
         waited = (i - state.first_success).clamp_(min=0) / (problem.steps - state.first_success)
-        rate = state.rate * self.rate_decrease**waited
+        sparse = problem.norm.name == "L1"
+        decrease = self.rate_decrease if self.rate_decrease is not None else 0.003 if sparse else 0.01
+        rate = state.rate * decrease**waited
         state.point = torch.addcmul(state.point, state.momentum, -rate[:, None]).clamp_(0, 1)
-        if not self.keep_momentum:
+        if not (self.keep_momentum if self.keep_momentum is not None else not sparse):
             # What pushes against the box would keep the feature there long after its gradient has turned.
             free = (state.point - state.momentum.sign()).clamp_(0, 1).sub_(state.point).abs_().sign_()
             state.momentum.mul_(free)

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +20,8 @@ from advfrontier.threat.norms import TINY, euclidean
 from advfrontier.threat.random import normal
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from advfrontier.pool import SolverFacts
@@ -40,7 +42,7 @@ class Problem:
     boundary: Tensor  # (n,): first-order estimate of the distance
     largest: Tensor  # (n,): the largest distance the box allows
     shape: tuple[int, ...]  # of one sample, before flattening
-    seed: int
+    seeds: NDArray[np.int64]  # (n,): of the random numbers; rows of several restarts may share a batch
     ids: NDArray[np.uint64]
 
     def loss(self, name: str, logits: Tensor) -> Tensor:
@@ -49,10 +51,21 @@ class Problem:
 
     def select(self, rows: Tensor) -> Problem:
         """The problem of some samples."""
-        own: dict[str, Any] = {"ids": self.ids[rows.cpu().numpy()]}
+        own: dict[str, Any] = {}
         for each in fields(self):
             if isinstance(value := getattr(self, each.name), Tensor):
                 own[each.name] = value.index_select(0, rows)
+            elif isinstance(value, np.ndarray):
+                own[each.name] = value[rows.cpu().numpy()]
+        return replace(self, **own)
+
+    def join(self, others: Sequence[Problem]) -> Problem:
+        """The rows of this problem and of others of its kind (norm, steps, with a target or without), in this order."""
+        own: dict[str, Any] = {}
+        for each in fields(self):
+            if isinstance(value := getattr(self, each.name), Tensor | np.ndarray):
+                parts = [value, *(getattr(other, each.name) for other in others)]
+                own[each.name] = torch.cat(parts) if isinstance(value, Tensor) else np.concatenate(parts)
         return replace(self, **own)
 
 
@@ -118,7 +131,7 @@ def random_where_lost(problem: Problem, answer: Answer, i: int) -> None:
     """Give samples whose gradient vanishes a random direction of their own instead, of length 1."""
     lost = answer.length <= TINY
     if lost.any():
-        noise = torch.from_numpy(normal(problem.seed, problem.ids, f"direction {i}", answer.gradient.shape[1]))
+        noise = torch.from_numpy(normal(problem.seeds, problem.ids, f"direction {i}", answer.gradient.shape[1]))
         answer.gradient[lost] = unit(noise.to(answer.gradient))[lost]
         answer.length[lost] = 1
 

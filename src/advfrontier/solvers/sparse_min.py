@@ -82,7 +82,7 @@ class SparseMin:
 def _draws(problem: Problem, stream: str) -> tuple[Tensor, Tensor]:
     """A random order of the features, and a random end of the box for each that is not its present value."""
     x = problem.inputs
-    drawn = uniform(problem.seed, problem.ids, stream, x.shape[1])
+    drawn = uniform(problem.seeds, problem.ids, stream, x.shape[1])
     ends = torch.from_numpy(drawn * 2**20 % 1).to(x).round_()  # from digits that say nothing about the order
     return torch.from_numpy(drawn).to(x), torch.where(ends == x, 1 - ends, ends)
 

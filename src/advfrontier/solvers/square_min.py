@@ -122,5 +122,5 @@ def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 def _draws(problem: Problem, stream: str, count: int) -> Tensor:
     """Numbers in (0, 1): below 1 also when rounded to float32, or a window would leave the image."""
-    drawn = torch.from_numpy(uniform(problem.seed, problem.ids, stream, count)).to(problem.inputs)
+    drawn = torch.from_numpy(uniform(problem.seeds, problem.ids, stream, count)).to(problem.inputs)
     return drawn.clamp_(max=1 - torch.finfo(drawn.dtype).eps)

@@ -23,16 +23,21 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z ^ (z >> np.uint64(31))
 
 
-def uniform(seed: int, ids: NDArray[np.uint64], stream: str | int, count: int) -> NDArray[np.float64]:
-    """Numbers in the open interval (0, 1), shape (samples, count)."""
-    tag = hashlib.blake2b(f"{seed}/{stream}".encode(), digest_size=8).digest()
-    key = _mix(ids ^ np.frombuffer(tag, np.uint64))
+def uniform(
+    seed: int | NDArray[np.int64], ids: NDArray[np.uint64], stream: str | int, count: int
+) -> NDArray[np.float64]:
+    """Numbers in the open interval (0, 1), shape (samples, count). One seed for all samples, or one for each."""
+    seeds, places = np.unique(seed, return_inverse=True)
+    tags = b"".join(hashlib.blake2b(f"{each}/{stream}".encode(), digest_size=8).digest() for each in seeds)
+    key = _mix(ids ^ np.frombuffer(tags, np.uint64)[places])
     counter = np.arange(1, count + 1, dtype=np.uint64) * _STEP
     bits = _mix(_mix(key[:, None] + counter[None, :]))
     return ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
 
 
-def normal(seed: int, ids: NDArray[np.uint64], stream: str | int, count: int) -> NDArray[np.float64]:
+def normal(
+    seed: int | NDArray[np.int64], ids: NDArray[np.uint64], stream: str | int, count: int
+) -> NDArray[np.float64]:
     """Standard normal numbers, shape (samples, count), by the Box-Muller transform."""
     u = uniform(seed, ids, stream, 2 * count)
     radius: NDArray[np.float64] = np.sqrt(-2 * np.log(u[:, :count]))
