@@ -3,3 +3,7 @@
 
 class FrontierError(Exception):
     """Bad input. The message says what was found, what was expected and what to type instead."""
+
+
+class NoGradientError(FrontierError):
+    """The model has no gradient with respect to its images."""

@@ -20,6 +20,7 @@ class Kind(StrEnum):
     PROBABILITIES = "probabilities"  # the model returns probabilities, not logits
     RANDOM = "random"  # the model's answers vary
     BATCH = "batch"  # the answer for an image depends on the others of the batch
+    NO_GRADIENTS = "no-gradients"  # on no sample at all
     ZERO_GRADIENTS = "zero-gradients"
     BAD_GRADIENTS = "bad-gradients"  # not finite
     MISLEADING_GRADIENTS = "misleading-gradients"  # the loss does not move as its gradient says

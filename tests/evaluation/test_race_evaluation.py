@@ -9,6 +9,7 @@ from support.models import conv_net, samples
 from support.races import small_race
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate, trace
+from advfrontier.flags import Kind
 from advfrontier.frontier.race import race as read_off
 from advfrontier.pool import RACE, find_ensemble
 
@@ -97,3 +98,31 @@ def test_a_damaged_shard_is_computed_again(problem, policy, whole, tmp_path):
         break
     again = evaluate(*problem, ensemble=policy, out=tmp_path, **OPTIONS)
     assert np.array_equal(again.distances, whole.distances)
+
+
+@pytest.mark.parametrize("norm", ["L0", "L1", "L2", "Linf"])
+def test_where_a_model_has_no_gradient_all_queries_go_to_black_box_runs(problem, norm, tmp_path):
+    model, images, labels = problem
+
+    def closed(x):
+        with torch.no_grad():
+            return model(x)
+
+    def rounded(x):
+        return model((16 * x).round() / 16)
+
+    for answers in (closed, rounded):
+        place = tmp_path / answers.__name__
+        found = evaluate(answers, images, labels, norm=norm, ensemble=200, out=place, name="m")
+        assert {run.partition(":")[0] for run in found.queries_by_run} <= {"square_min", "sparse_min"}
+        assert found.counts["attack"] == 200 * (found.distances > 0).sum()
+        assert Kind.NO_GRADIENTS in {flag.kind for flag in found.flags}
+    more = evaluate(closed, images, labels, norm=norm, ensemble=300, out=tmp_path / "closed", name="m")
+    assert (more.distances <= evaluate(closed, images, labels, norm=norm, ensemble=200).distances).all()
+    assert more.counts["attack"] == 300 * (more.distances > 0).sum()
+
+
+def test_an_ensemble_with_gradients_is_refused_without_them(problem):
+    model, images, labels = problem
+    with pytest.raises(FrontierError, match="no gradient with respect to the images"):
+        evaluate(lambda x: model(x.detach()).detach(), images, labels, norm="L2", ensemble="paper-4k")

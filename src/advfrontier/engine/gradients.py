@@ -48,7 +48,8 @@ def check_gradients(oracle: Oracle, x: Tensor, y: Tensor, *, steady: bool = True
         flags.append(Flag(Kind.BAD_GRADIENTS, text.format(_share(~finite))))
     if (length < TINY).any():
         text = "the margin has no gradient on {:.0%} of the checked samples: gradient attacks will overrate the model"
-        flags.append(Flag(Kind.ZERO_GRADIENTS, text.format(_share(length < TINY))))
+        kind = Kind.NO_GRADIENTS if (length < TINY).all() else Kind.ZERO_GRADIENTS
+        flags.append(Flag(kind, text.format(_share(length < TINY))))
     usable = finite & (length >= TINY)
     if steady and usable.any():
         agreed = agreement(oracle, x, y, logits.detach(), gradient)[usable.cpu()]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from advfrontier.engine.digest import check_parameters
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, NoGradientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +173,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         """One backward pass: the gradient of the summed value, contiguous and owned by the caller."""
         self._charge(len(images))
         if not value.requires_grad:
-            raise FrontierError(_NO_GRADIENT)
+            raise NoGradientError(_NO_GRADIENT)
         try:
             (gradient,) = torch.autograd.grad(value, images, torch.ones_like(value), allow_unused=True)
         except FrontierError:
@@ -185,7 +185,7 @@ class Oracle(AbstractContextManager["Oracle"]):
                 f"{_BLACK_BOX}"
             ) from error
         if gradient is None:
-            raise FrontierError(_NO_GRADIENT)
+            raise NoGradientError(_NO_GRADIENT)
         return gradient.contiguous()
 
     def _charge(self, rows: int) -> None:

@@ -84,11 +84,12 @@ def evaluate(
     samples, subject = as_data(images, labels), as_model(model, name)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine)
     gradients = needs_gradients(first.runs, threat)
+    or_without = isinstance(first, Race) and first.without_gradients() is not None
     with record_folder(out, threat) as (place, keep):
-        record = prepare(place, subject, samples, terms, kind="evaluation", gradients=gradients, store_images=True,
-                         solvers=solvers)  # fmt: skip
+        record = prepare(place, subject, samples, terms, kind="evaluation", gradients=gradients, or_without=or_without,
+                         store_images=True, solvers=solvers)  # fmt: skip
         keep(record)
-        wanted = find_ensemble(ensemble, threat, record.clean.classes)
+        wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
         return _reach(record, subject, wanted, machine, solvers, progress=progress)
 
 
@@ -108,8 +109,15 @@ def extend(
         old = record.samples()
         record = prepare(record.place, subject, old, header.terms, kind="evaluation", gradients=header.gradients,
                          solvers=solvers)  # fmt: skip
-    wanted = find_ensemble(ensemble, header.terms.norm, record.clean.classes)
+    wanted = _for_model(find_ensemble(ensemble, header.terms.norm, record.clean.classes), record)
     return _reach(record, subject, wanted, as_machine(machine), solvers, progress=progress)
+
+
+def _for_model(wanted: Ensemble | Race, record: Record) -> Ensemble | Race:
+    """What is asked for, or of a race only the runs that need no gradient, where the model has none."""
+    if record.header.gradients or not isinstance(wanted, Race):
+        return wanted
+    return wanted.without_gradients() or wanted
 
 
 def own_model(evaluation: Evaluation, command: str) -> Model:

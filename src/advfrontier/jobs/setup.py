@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from advfrontier.engine import CleanPass, accuracy_flag, check_data, check_model, clean_pass
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, NoGradientError
+from advfrontier.flags import Flag
 from advfrontier.flags import Kind as Flags
 from advfrontier.record import Header, Record
 from advfrontier.record.header import DataIdentity, ModelIdentity
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from advfrontier.solvers import Solver
 
 _CHECKED = 16  # samples on which the model is tried before any are attacked
+_NO_GRADIENTS = Flag(
+    Flags.NO_GRADIENTS,
+    "the model has no gradient with respect to its images: all queries went to runs without gradients, and distances "
+    "may be far too large",
+)
 
 
 def prepare(
@@ -45,6 +51,7 @@ def prepare(
     *,
     kind: Kind,
     gradients: bool = True,
+    or_without: bool = False,
     store_images: bool = False,
     solvers: Mapping[str, Solver] | None = None,
 ) -> Record:
@@ -61,6 +68,7 @@ def prepare(
         terms: What else decides the bits of the results.
         kind: What the record is for.
         gradients: Whether any run will need them.
+        or_without: Whether the work can be done without gradients too, if the model turns out to have none.
         store_images: Whether the images are stored beside the record.
         solvers: Solvers used instead of their attacks' own.
     """
@@ -77,8 +85,8 @@ def prepare(
         known = None
         if record is None:
             few = few_rows(len(ids))
-            flags = check_model(oracle, images(few), samples.labels[few], gradients=gradients)
-            record = Record.begin(place, asked.model_copy(update={"flags": tuple(flags)}))
+            found = _try_model(oracle, images(few), samples.labels[few], gradients=gradients, or_without=or_without)
+            record = Record.begin(place, asked.model_copy(update=found))
         elif (known := record.read_clean()) is not None:
             check_answers(record, oracle, images, known)
         _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
@@ -87,6 +95,21 @@ def prepare(
             lambda header: {"model": asked.model, "data": header.data.model_copy(update={"name": samples.name})}
         )
     return record
+
+
+def _try_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool, or_without: bool) -> dict[str, Any]:
+    """What a new record says of a model: its flags, and whether its gradients will be used."""
+    try:
+        flags = check_model(oracle, images, labels, gradients=gradients)
+        missing = any(flag.kind is Flags.NO_GRADIENTS for flag in flags)
+    except NoGradientError:
+        if not or_without:
+            raise
+        flags, missing = [], True
+    if not (missing and or_without):
+        return {"flags": tuple(flags), "gradients": gradients}
+    flags = check_model(oracle, images, labels, gradients=False)
+    return {"flags": (*flags, _NO_GRADIENTS), "gradients": False}
 
 
 def _identify(samples: Samples, shard: int) -> NDArray[np.uint64]:

@@ -109,6 +109,13 @@ class Race(Shown):
             return self
         return replace(self, order=kept, total=min(self.total, MAX_QUERIES * len({run for run, _ in kept})))
 
+    def without_gradients(self) -> Race | None:
+        """The runs that need no gradient, which share the queries of all; None if there is no such run."""
+        kept = tuple(move for move in self.order if check_run(Run.parse(move[0]), self.norm).step_queries == 1)
+        if not kept:
+            return None
+        return replace(self, order=kept, total=min(self.total, MAX_QUERIES * len({run for run, _ in kept})))
+
     def check(self, *, classes: int = TARGETS + 1) -> None:
         """Refuse runs that do not exist in this norm."""
         for run in self.runs:
