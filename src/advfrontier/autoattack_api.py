@@ -24,6 +24,7 @@ from torch import Tensor
 from advfrontier.engine import Oracle
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
+from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.record import below
 from advfrontier.record.record import check_empty
@@ -140,8 +141,7 @@ class AutoAttack:
             seed=self.seed,
             out=None if state_path is None else below(state_path, part),
             batch_size=batch_size,
-            machine=self.device,
-            progress=self.verbose,
+            machine=Machine(self.device, progress=self.verbose),
         )
 
     def _tell_flags(self) -> None:

@@ -108,7 +108,9 @@ class Machine(Workers):
         """The machine that does the work."""
         find_device(self.found)
         workers, threads = self.resolved()
-        return WorkMachine(self.found, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state)
+        return WorkMachine(
+            self.found, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state, progress=True
+        )
 
 
 @Parameter(name="*")

@@ -94,7 +94,6 @@ class Evaluation(ShownEvaluation):
         *,
         model: Model | Callable[[Tensor], Tensor] | str | None = None,
         machine: Machine | str | torch.device | None = None,
-        progress: bool | None = None,
     ) -> Evaluation:
         """Go on to a larger ensemble that holds this one, and return the evaluation with it.
 
@@ -104,11 +103,10 @@ class Evaluation(ShownEvaluation):
             ensemble: As `evaluate` takes it.
             model: The model, where the record does not name a source that can be loaded without running code.
             machine: Workers and the like; device, threads and batches are those the record began with.
-            progress: Show a progress bar; by default on terminals and in notebooks.
         """
         from advfrontier.evaluation.evaluate import extend  # noqa: PLC0415  # which makes evaluations
 
-        return extend(self, ensemble, model=model, machine=machine, progress=progress)
+        return extend(self, ensemble, model=model, machine=machine)
 
     @cached_property
     def samples(self) -> tuple[str, ...]:

@@ -72,7 +72,6 @@ def trace(
     out: str | PathLike[str] | None = None,
     batch_size: int = 100,
     machine: Machine | str | torch.device | None = None,
-    progress: bool | None = None,
 ) -> Traces:
     """Run attacks against a model and record the best distance of each, per sample, every 10 queries.
 
@@ -95,7 +94,6 @@ def trace(
             it the record is temporary.
         batch_size: Samples per batch, which are one unit of work.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
-        progress: Show a progress bar; by default on terminals and in notebooks.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
     named = None if runs is None or isinstance(runs, str) or callable(runs) else list(runs)
@@ -117,7 +115,7 @@ def trace(
             keep_points=False,
             keep_state=False,
         )
-        ready = drive(record, job, machine, progress=progress)
+        ready = drive(record, job, machine)
         return read_traces(record, runs=members, heal=lambda unit, far: ready(UnitTask((UnitPart(unit, far),))))
 
 
