@@ -57,6 +57,7 @@ def evaluate_command(
             ensemble=ensemble,
             seed=seed,
             solvers=attacks.solvers,
+            eot=attacks.eot,
             out=folder,
             name=name,
             batch_size=data.batch_size,

@@ -71,6 +71,7 @@ def trace_command(
                 queries=queries,
                 seed=seed,
                 solvers=attacks.solvers,
+                eot=attacks.eot,
                 out=folder,
                 batch_size=100 if data.batch_size is None else data.batch_size,
                 machine=where,

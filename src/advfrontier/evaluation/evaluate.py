@@ -55,6 +55,7 @@ def evaluate(
     name: str | None = None,
     batch_size: int | None = None,
     machine: Machine | str | torch.device | None = None,
+    eot: int = 1,
 ) -> Evaluation:
     """Find the smallest perturbation of every sample that an ensemble of attacks can.
 
@@ -76,11 +77,12 @@ def evaluate(
         batch_size: Samples per batch, which are one unit of work: by default 50 on the CPU, where workers share them,
             else 100.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
+        eot: How many passes the gradient of a query is the mean of, for models that answer at random.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
     first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
     samples, subject = as_data(images, labels), as_model(model, name)
-    terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine)
+    terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
     gradients = needs_gradients(first.runs, threat)
     with record_folder(out, threat) as (place, keep):
         record = prepare(place, subject, samples, terms, kind="evaluation", gradients=gradients, store_images=True,
