@@ -29,7 +29,7 @@ _AIM = 3 / 4  # of the passes of a query must misclassify a point for it to be l
 
 # A point counts if so many of so many fresh passes misclassify it. One that the model gets right half of the time
 # passes with a probability of 0.0004, and is looked at in 2 of 100 cases (15 of 20 passes): if all the 2000 steps of 4k
-# stood at such points, this would be 2 samples in 100. One that three quarters of all passes misclassify stays with 0.97.
+# stood at such points, this would be 2 samples in 100. One that is wrong three times out of four stays with 0.97.
 _VOTES = 100
 _CLEAR = 2 / 3
 LAST_LOOK = 1000  # fresh passes over every point that is stored: they tell its share to about 0.03

@@ -29,5 +29,5 @@ class Averaged:
         if evaluation.shares is None:
             return None
         known = evaluation.shares[~np.isnan(evaluation.shares)]
-        lowest, median = (float(known.min()), float(np.median(known))) if known.size else (math.nan, math.nan)
-        return cls(evaluation.eot, LAST_LOOK, lowest, median)
+        lowest, median = (known.min(), np.median(known)) if known.size else (math.nan, math.nan)
+        return cls(evaluation.eot, LAST_LOOK, round(float(lowest), 4), round(float(median), 4))

@@ -83,8 +83,8 @@ def averaged_text(summary: NormSummary) -> str:
     if found.median != found.median:  # NaN: nothing was found
         return text
     return (
-        f"{text}; of {whole(found.passes)} fresh passes, {_percent(found.median)} misclassify the median adversarial "
-        f"image and {_percent(found.lowest)} the least sure one"
+        f"{text}; of {whole(found.passes)} fresh passes, {percent(found.median)} % misclassify the median adversarial "
+        f"image and {percent(found.lowest)} % the least sure one"
     )
 
 
