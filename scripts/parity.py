@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from advfrontier import trace
+from advfrontier import Machine, trace
 from advfrontier.pool import pool
 from advfrontier.solvers import PUBLISHED
 from advfrontier.threat.names import NORMS
@@ -51,7 +51,7 @@ def distances(
     """Distance per image after 1000 queries, by run."""
     images, labels = nets.images(nets.NETS[net][0], IMAGES)
     traces = trace(
-        nets.load(net), images, labels, norm=norm, runs=runs, batch_size=IMAGES, progress=True,
+        nets.load(net), images, labels, norm=norm, runs=runs, batch_size=IMAGES, machine=Machine(progress=True),
         solvers=PUBLISHED if published else None,
     )  # fmt: skip
     for flag in traces.flags:

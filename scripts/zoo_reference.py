@@ -35,7 +35,7 @@ def main() -> None:
         for norm in NORMS:
             done = evaluate(
                 f"zoo:{name}", samples, norm=norm, ensemble="12k", out=folder / name / norm, name=name,
-                batch_size=SAMPLES // WORKERS, machine=Machine(workers=WORKERS, threads=1), progress=True,
+                batch_size=SAMPLES // WORKERS, machine=Machine(workers=WORKERS, threads=1, progress=True),
             )  # fmt: skip
             print(f"{name} {norm}: AUREC {done.aurec().value:.4g}, flags {list(done.flags)}", flush=True)
     for norm in NORMS:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from support.models import conv_net, samples
 
-from advfrontier import Evaluation
+from advfrontier import Evaluation, FrontierError, autoattack_api
 from advfrontier.autoattack_api import AutoAttack
 
 
@@ -108,3 +108,34 @@ def test_an_honest_model_is_not_run_twice_and_warns_of_nothing(capsys, recwarn):
     assert adversary.black_box is None
     assert "note" not in capsys.readouterr().out
     assert not recwarn.list
+
+
+class Noisy(Stepped):
+    """The net on images with noise."""
+
+    def forward(self, images):
+        return self.net(images + 0.05 * torch.randn_like(images))
+
+
+def test_the_version_for_random_models_averages_over_20_passes(capsys, monkeypatch, recwarn):
+    monkeypatch.setitem(autoattack_api.VERSIONS, "rand", "30")
+    net = conv_net()
+    images, labels = samples(net, 4, (1, 8, 8))
+    adversary = AutoAttack(Noisy(net).eval(), norm="Linf", eps=0.15, version="rand")
+    points = adversary.run_standard_evaluation(images, labels)
+    found = adversary.evaluation
+    assert found.eot == 20
+    assert "600 queries per sample" in capsys.readouterr().out
+    assert not recwarn.list  # that the model is random is told, but no reason for doubt
+    broken = torch.from_numpy(found.distances <= 0.15)
+    assert broken.any()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        share = sum((adversary.model(points).argmax(1) != labels).float() for _ in range(300)) / 300
+    assert (share[broken] > 0.5).all()
+    assert adversary.clean_accuracy(images, labels) == 1
+
+
+def test_versions_that_there_are_not():
+    with pytest.raises(FrontierError, match=r"version 'fast' .*'standard' .*'plus' .*'rand'"):
+        AutoAttack(conv_net(), version="fast")

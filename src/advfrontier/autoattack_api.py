@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from advfrontier.engine import Oracle
+from advfrontier.engine import LAST_LOOK, Oracle, vote
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
+from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.record import below
 from advfrontier.record.record import check_empty
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 
     from advfrontier.evaluation.evaluation import Evaluation
 
-VERSIONS = {"standard": "4k", "plus": "12k"}  # AutoAttack's versions, and the tiers that stand in for them
+# AutoAttack's versions, and the tiers that stand in for them.
+VERSIONS = {"standard": "4k", "plus": "12k", "rand": "1k"}
+_EOT = {"rand": 20}  # passes per query, as AutoAttack has them; 1 in the other versions
 _FAILED = {Kind.ZERO_GRADIENTS, Kind.BAD_GRADIENTS, Kind.MISLEADING_GRADIENTS, Kind.BEATEN, Kind.PROBABILITIES}
 
 
@@ -57,14 +60,16 @@ class AutoAttack:
     ) -> None:
         if version not in VERSIONS or attacks_to_run:
             raise FrontierError(
-                f"version {version!r} with attacks_to_run={attacks_to_run}: expected 'standard' (4k queries) or "
-                "'plus' (12k) and no list of attacks; for other ensembles call advfrontier.evaluate"
+                f"version {version!r} with attacks_to_run={attacks_to_run}: expected 'standard' (4k queries), 'plus' "
+                "(12k) or 'rand' (1k, each the mean of 20 passes) and no list of attacks; for other ensembles call "
+                "advfrontier.evaluate"
             )
         if not eps > 0:
             raise FrontierError(f"eps is {eps}: expected a positive radius such as 8 / 255")
         self.model, self.norm, self.eps, self.device = model, norm, float(eps), device
         self.seed = 42 if seed is None else seed
         self.version, self.verbose, self.log_path = version, verbose, log_path
+        self.eot = _EOT.get(version, 1)
         self.evaluation: Evaluation | None = None  # of the last call
         self.black_box: Evaluation | None = None  # of the last call, where gradients failed a check
 
@@ -87,7 +92,7 @@ class AutoAttack:
         found = self._evaluate(ensemble, "standard", x_orig, y_orig, bs, state_path)
         self.evaluation, self.black_box = found, None
         points, labels = _within(self.eps, found, found.distances, found.adversarials, found.predictions)
-        robust, cost = found.distances > self.eps, f"{found.ensemble.total} queries per sample"
+        robust, cost = found.distances > self.eps, f"{found.ensemble.total * self.eot} queries per sample"
         if {flag.kind for flag in found.flags} & _FAILED:
             other = self._evaluate("black-box", "black-box", x_orig, y_orig, bs, state_path)
             self.black_box = other
@@ -95,7 +100,7 @@ class AutoAttack:
             more = torch.from_numpy(robust & (other.distances <= self.eps))
             points[more], labels[more] = nearer[0][more], nearer[1][more]
             robust &= other.distances > self.eps
-            cost += f", and {other.ensemble.total} of black-box runs, because gradients failed a check"
+            cost += f", and {other.ensemble.total * self.eot} of black-box runs, because gradients failed a check"
         self._log(
             f"initial accuracy: {found.robust_accuracy(0):.2%}\n"
             f"robust accuracy at {found.norm} {self.eps:g}: {robust.mean():.2%} ({cost})"
@@ -121,11 +126,14 @@ class AutoAttack:
         return ByRun(found, self.eps, labels=return_labels)
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
-        """The share of images that are classified correctly."""
+        """The share of images that are classified correctly; by a random model, most of the time."""
         right = 0
-        with torch.no_grad(), Oracle(self.model, device=self.device) as oracle:
+        with Oracle(self.model, device=self.device, eot=self.eot) as oracle:
             for x, y in zip(torch.split(x_orig, bs), torch.split(y_orig, bs), strict=True):
-                right += int((oracle.logits(oracle.images(x)).argmax(1) == oracle.labels(y)).sum())
+                share, _ = vote(
+                    oracle, oracle.images(x), oracle.labels(y), "accuracy", 1 if self.eot == 1 else LAST_LOOK
+                )
+                right += int((share <= 1 / 2).sum())
         return right / len(x_orig)
 
     def _evaluate(  # noqa: PLR0917  # as the method above has them
@@ -140,8 +148,8 @@ class AutoAttack:
             seed=self.seed,
             out=None if state_path is None else below(state_path, part),
             batch_size=batch_size,
-            machine=self.device,
-            progress=self.verbose,
+            eot=self.eot,
+            machine=Machine(self.device, progress=self.verbose),
         )
 
     def _tell_flags(self) -> None:

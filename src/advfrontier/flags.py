@@ -19,6 +19,7 @@ class Kind(StrEnum):
     INTERRUPTED = "interrupted"  # an extension is not finished: figures are those of the tier before
     PROBABILITIES = "probabilities"  # the model returns probabilities, not logits
     RANDOM = "random"  # the model's answers vary
+    EOT = "eot"  # … and were averaged
     BATCH = "batch"  # the answer for an image depends on the others of the batch
     NO_GRADIENTS = "no-gradients"  # on no sample at all
     ZERO_GRADIENTS = "zero-gradients"
@@ -32,7 +33,7 @@ class Kind(StrEnum):
 
 
 # These say how a result was made; all others say that its distances may be too large.
-_HARMLESS = frozenset({Kind.TRAINING, Kind.VERSIONS, Kind.UNBROKEN, Kind.INTERRUPTED})
+_HARMLESS = frozenset({Kind.TRAINING, Kind.VERSIONS, Kind.UNBROKEN, Kind.INTERRUPTED, Kind.EOT})
 
 
 @dataclass(frozen=True)

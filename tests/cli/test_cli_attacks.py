@@ -34,6 +34,19 @@ def test_black_box_runs_alone_need_no_gradient(folder, evaluate):
     assert not done.record.header.gradients
 
 
+def test_passes_per_query_are_kept_and_told(folder, evaluate, run, capsys):
+    words = ["nets.py:net", "--runs", "fmn", "-o", "a", "--no-report"]
+    assert evaluate(*words, "--queries", "10", "--eot", "2") == 0
+    assert "each the mean of 2 passes" in capsys.readouterr().out
+    assert evaluate(*words, "--queries", "20") == 2
+    assert "another number of passes per query: 2, not 1 (to go on with it, type --eot 2" in capsys.readouterr().err
+    Ensemble.of("larger", "Linf", {"fmn": 20}).save("larger.toml")
+    assert run("extend", "a", "--ensemble", "larger.toml", "--model", "nets.py:net", "--workers", "0") == 0
+    assert Evaluation.load("a").eot == 2
+    assert run("trace", "nets.py:net", "--data", "npz:data.npz", "--runs", "fmn", "--eot", "2", "--queries", "10") == 0
+    assert Record.find("traces/nets.py+net/Linf").header.terms.eot == 2
+
+
 def test_radii_are_remembered_and_others_are_customary_or_quartiles(folder, evaluate, run, capsys):
     assert evaluate("nets.py:net", "-o", "a", "--norm", "L2,Linf", "--eps", "Linf=8/255,0.2", "--no-report") == 0
     assert Record.find("a/Linf").header.radii == (8 / 255, 0.2)

@@ -73,10 +73,11 @@ def test_verification():
     unit.best_distance[[1, 4]] = torch.inf  # nothing kept there
     before = watch.total
     with bench.oracle:
-        classes = classify(bench.oracle, unit, batch_size=3)
+        classes, shares = classify(bench.oracle, unit, batch_size=3)
     assert watch.total - before == bench.oracle.counts.verification == 4
     assert (classes != labels).all()
     assert (classes[[1, 4]] == -1).all()
+    assert shares.tolist() == [1, 0, 1, 1, 0, 1]
 
 
 @pytest.mark.parametrize("pack", [1, 3])

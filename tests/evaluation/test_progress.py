@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from support.models import samples, tanh_mlp
 
-from advfrontier import progress, trace
+from advfrontier import Machine, progress, trace
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_notebook_has_one_line_that_is_written_again(clock, monkeypatch):
 def test_trace_reports_to_stderr_and_only_when_asked(clock, capsys):
     model = tanh_mlp(hidden=8)
     images, labels = samples(model, 3)
-    trace(model, images, labels, norm="L2", runs=["fmn", "ddn"], queries=100, progress=True)
+    trace(model, images, labels, norm="L2", runs=["fmn", "ddn"], queries=100, machine=Machine(progress=True))
     out = capsys.readouterr()
     assert out.out == ""
     assert re.search(r"^L2 (fmn|ddn).*: \d+ of 600 queries \(\d+%\), 6/s, about \d+ s left$", out.err, re.MULTILINE)

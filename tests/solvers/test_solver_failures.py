@@ -16,7 +16,7 @@ from advfrontier.threat.names import NORMS
 def flips(bench, unit):
     """Kept points that are classified correctly when looked at again, at batch sizes 1, 7 and 64."""
     with bench.oracle:
-        seen = [classify(bench.oracle, unit, batch_size=size) for size in (1, 7, 64)]
+        seen = [classify(bench.oracle, unit, batch_size=size)[0] for size in (1, 7, 64)]
     return [int((classes == unit.problem.labels).sum()) for classes in seen]
 
 

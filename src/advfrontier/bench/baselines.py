@@ -38,7 +38,6 @@ def run_autoattack(
     seed: int = 42,
     batch_size: int = 100,
     machine: Machine | None = None,
-    progress: bool | None = None,
 ) -> KnownPoints:
     """Run AutoAttack at these radii into a record, and return what it found. Killed, the same call goes on.
 
@@ -51,14 +50,13 @@ def run_autoattack(
         seed: Of AutoAttack.
         batch_size: Samples per batch, which are one unit of work.
         machine: Where the work is done.
-        progress: Show a progress bar; by default on terminals and in notebooks.
     """
     # AutoAttack computes in float32.
     machine, subject = replace(machine or Machine(), dtype="float32"), as_model(model)
     terms = as_terms(check_norm(norm), subject, seed=seed, batch_size=batch_size, machine=machine)
     record = prepare(out, subject, samples, terms, kind="baseline")
     job = AutoAttackJob(model=subject, samples=samples, radii=tuple(sorted({float(radius) for radius in radii})))
-    drive(record, job, machine, progress=progress)
+    drive(record, job, machine)
     return read_points(record)
 
 

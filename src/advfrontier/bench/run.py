@@ -58,7 +58,6 @@ def run_benchmark(
     *,
     machine: Machine | None = None,
     download: bool = False,
-    progress: bool = False,
     say: Callable[[str], object] = lambda _: None,
 ) -> Results:
     """Do all that is missing, and put the results together. What failed is in their `failures`.
@@ -67,11 +66,10 @@ def run_benchmark(
         bench: The benchmark and its folder.
         machine: Where the units are done; by default in this process.
         download: Fetch models and data that are not on this machine.
-        progress: Show a bar.
         say: Told what begins and what failed.
     """
     claim(bench.out, bench.benchmark.name)
-    return _Running(bench, machine or Machine(threads=1), progress, say).all(download=download)
+    return _Running(bench, machine or Machine(threads=1, progress=False), say).all(download=download)
 
 
 def read_failures(out: str) -> list[Failure]:
@@ -85,7 +83,6 @@ class _Running:
 
     bench: Bench
     machine: Machine
-    progress: bool
     say: Callable[[str], object]
     failures: list[Failure] = field(default_factory=list)
     models: dict[str, Model] = field(default_factory=dict)  # each is loaded once, for all norms
@@ -140,7 +137,6 @@ class _Running:
             out=place,
             batch_size=model.batch,
             machine=self.machine,
-            progress=self.progress,
         )
         return Record.open(place, "trace"), traces.runs
 
@@ -199,7 +195,6 @@ class _Running:
             seed=bench.benchmark.seed,
             batch_size=model.baseline_batch,
             machine=self.machine,
-            progress=self.progress,
         )
 
     def _subject(

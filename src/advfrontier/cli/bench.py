@@ -63,7 +63,6 @@ def run_command(
         target,
         machine=machine.machine(),
         download=download,
-        progress=True,
         say=lambda text: print(text, file=sys.stderr),
     )
     if results.norms:

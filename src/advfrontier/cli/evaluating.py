@@ -57,11 +57,11 @@ def evaluate_command(
             ensemble=ensemble,
             seed=seed,
             solvers=attacks.solvers,
+            eot=attacks.eot,
             out=folder,
             name=name,
             batch_size=data.batch_size,
             machine=done_by,
-            progress=True,
         )
         for each in norms(norm)
     ]
@@ -106,8 +106,8 @@ def extend_command(
     for evaluation in find_evaluations([record]):
         terms = evaluation.record.header.terms
         find_device(terms.device)
-        machine = WorkMachine(workers=workers.count(terms.device, terms.threads), ray=workers.ray)
-        done.append(evaluation.extend(ensemble, model=model, machine=machine, progress=True))
+        machine = WorkMachine(workers=workers.count(terms.device, terms.threads), ray=workers.ray, progress=True)
+        done.append(evaluation.extend(ensemble, model=model, machine=machine))
     show_evaluations(done, record, output)
 
 

@@ -108,7 +108,9 @@ class Machine(Workers):
         """The machine that does the work."""
         find_device(self.found)
         workers, threads = self.resolved()
-        return WorkMachine(self.found, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state)
+        return WorkMachine(
+            self.found, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state, progress=True
+        )
 
 
 @Parameter(name="*")
@@ -165,6 +167,8 @@ class Attacks:
     "All runs of a pool: paper, extended (with attacks beyond it), or black-box (those that use no gradient)."
     published: bool = False
     "The solvers as their papers have them, without the departures that docs/solvers.md lists."
+    eot: int = 1
+    "For models that answer at random: so many passes per query, whose mean is taken, such as 20."
 
     def chosen(self) -> str | None:
         """The runs or the pool, if any was named."""

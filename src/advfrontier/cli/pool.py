@@ -71,10 +71,10 @@ def trace_command(
                 queries=queries,
                 seed=seed,
                 solvers=attacks.solvers,
+                eot=attacks.eot,
                 out=folder,
                 batch_size=100 if data.batch_size is None else data.batch_size,
                 machine=where,
-                progress=True,
             )
     show(trace_table(done), facts=trace_facts(done), as_json=json)
 
@@ -156,7 +156,6 @@ def baseline_command(
         seed=seed,
         batch_size=100 if data.batch_size is None else data.batch_size,
         machine=machine.machine(),
-        progress=True,
     )
     found = points, frontier, only, folder
     show(baseline_table(*found), facts=baseline_facts(*found), as_json=json)

@@ -4,12 +4,14 @@ from advfrontier.engine.checks import check_data, check_model
 from advfrontier.engine.clean import CleanPass, clean_pass
 from advfrontier.engine.digest import model_digest
 from advfrontier.engine.evidence import accuracy_flag, beaten, noise_check
+from advfrontier.engine.expectation import LAST_LOOK, vote, votes
 from advfrontier.engine.margins import robustly_misclassified
 from advfrontier.engine.oracle import Counts, Oracle, find_device, own_device, own_dtype
 from advfrontier.engine.race import RaceUnit, advance_race, start_race
 from advfrontier.engine.unit import Unit, advance, classify, start_unit
 
 __all__ = [
+    "LAST_LOOK",
     "CleanPass",
     "Counts",
     "Oracle",
@@ -31,4 +33,6 @@ __all__ = [
     "robustly_misclassified",
     "start_race",
     "start_unit",
+    "vote",
+    "votes",
 ]

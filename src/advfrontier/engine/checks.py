@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from advfrontier.engine.expectation import judged
 from advfrontier.engine.gradients import check_gradients
 from advfrontier.engine.margins import spread
 from advfrontier.errors import FrontierError
@@ -32,7 +33,11 @@ PROBABILITIES = Flag(
     Kind.PROBABILITIES,
     "the model returns probabilities, not logits: gradients vanish where it is sure; remove the softmax",
 )
-RANDOM = Flag(Kind.RANDOM, "the model is random: two passes over the same images differ, and so will distances")
+RANDOM = Flag(
+    Kind.RANDOM,
+    "the model is random: two passes over the same images differ, and so will distances; let every query be the mean "
+    "of some passes: --eot 20 (eot=20)",
+)
 BATCH_DEPENDENT = Flag(Kind.BATCH, "the model's answer for an image depends on the other images of the batch")
 
 
@@ -85,12 +90,17 @@ def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bo
     random = not torch.equal(logits, again)
     mixed = not random and bool((alone - logits.flip(0)[: len(alone)]).abs().amax() > allowed)
     if random:
-        flags.append(RANDOM)
+        flags.append(RANDOM if oracle.eot == 1 else _averaged(oracle.eot))
     elif mixed:
         flags.append(BATCH_DEPENDENT)
     flags += _check_precision(logits, y, oracle.logits_dtype)
     # A change of the margin tells nothing about the gradient where it changes by itself.
     return flags + (check_gradients(oracle, x, y, steady=not (random or mixed)) if gradients else [])
+
+
+def _averaged(eot: int) -> Flag:
+    text = f"the model is random: every query is the mean of {eot} passes, and a point counts if {judged(eot)}"
+    return Flag(Kind.EOT, text)
 
 
 def check_finite(logits: Tensor, first: int | None = None) -> None:

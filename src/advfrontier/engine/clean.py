@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.engine.checks import check_finite, check_labels
+from advfrontier.engine.expectation import ask, clearly_misclassified, mean
 from advfrontier.engine.margins import margin_to_go
 from advfrontier.pool import TARGETS
 from advfrontier.threat.losses import margin
@@ -81,7 +83,7 @@ def clean_pass(
     gradients: bool = True,
     ids: NDArray[np.uint64] | None = None,
 ) -> CleanPass:
-    """Evaluate every clean sample once: 2 queries each, charged to setup.
+    """Evaluate every clean sample once: 2 queries each, charged to setup, and with EOT the votes beside them.
 
     Without `gradients` (the model has none, and only black-box runs follow) it is 1 query, and the boundary is unknown:
     taken for as far as the box goes.
@@ -92,19 +94,22 @@ def clean_pass(
         rows = slice(start, start + batch_size)
         x = oracle.images(images[rows]).detach().requires_grad_(gradients)
         y = oracle.labels(labels[rows])
-        logits = oracle.logits(x)
-        check_labels(y, logits.shape[1])
-        check_finite(logits, first=start)
-        with torch.set_grad_enabled(gradients):
-            gap = margin(logits, y)
-        flat = x.detach().flatten(1)
+        reply = ask(oracle, x, partial(_margin, labels=y, first=start))
+        z, flat = mean(reply.passes), x.detach().flatten(1)
         boundary = norm.largest(flat)
-        if gradients:
-            slope = oracle.gradient(gap, x).flatten(1).nan_to_num_(0, 0, 0)
-            boundary = norm.boundary(margin_to_go(logits.detach(), y), slope, flat)
-        z = logits.detach()
+        if reply.gradient is not None:
+            slope = reply.gradient.flatten(1).nan_to_num_(0, 0, 0)
+            boundary = norm.boundary(margin_to_go(z, y), slope, flat)
+        correct = z.argmax(1) == y if oracle.eot == 1 else ~clearly_misclassified(oracle, x.detach(), y, "clean")
         wrong = z.scatter(1, y[:, None], -torch.inf)
         targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices
-        parts.append(tuple(t.cpu() for t in (z, z.argmax(1) == y, targets, boundary)))
+        parts.append(tuple(t.cpu() for t in (z, correct, targets, boundary)))
     ids = sample_ids(images.float().cpu().numpy()) if ids is None else ids
     return CleanPass(labels.long().cpu(), ids, *(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _margin(logits: Tensor, labels: Tensor, first: int) -> Tensor:
+    """The margin of logits that were looked at: a label out of range would fail in other words."""
+    check_labels(labels, logits.shape[1])
+    check_finite(logits, first=first)
+    return margin(logits, labels)

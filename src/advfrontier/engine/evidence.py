@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from scipy.special import bdtrc
 
-from advfrontier.engine.margins import robustly_misclassified
+from advfrontier.engine.expectation import clearly_misclassified
 from advfrontier.flags import Flag, Kind
-from advfrontier.threat.losses import margin
 from advfrontier.threat.norms import get_norm
 
 if TYPE_CHECKING:
@@ -97,8 +96,7 @@ def noise_check(
         wrong = torch.zeros(len(rows), dtype=torch.bool, device=x.device)
         for draw in range(_DRAWS):
             noisy = threat.random_start(flat, radius, seed=seed + draw, ids=ids).view_as(x)
-            logits = oracle.logits(noisy)
-            wrong |= robustly_misclassified(logits, margin(logits, y))
+            wrong |= clearly_misclassified(oracle, noisy, y, "noise")
         broken += int(wrong.sum())
     if broken < max(_LEAST, _SHARE_NOISE * len(attacked)):
         return None

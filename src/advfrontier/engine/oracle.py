@@ -75,7 +75,8 @@ class Oracle(AbstractContextManager["Oracle"]):
 
     Afterwards it is where and as it was. Device and precision are the model's own if none are named. Inference mode and
     autocast of the caller are switched off inside the block: attacks need gradients, and margins need the precision
-    that autocast takes away. `purpose` names the counter that passes are charged to.
+    that autocast takes away. `purpose` names the counter that passes are charged to, and `eot` is how many passes one
+    query of an attack takes: see `expectation`.
     """
 
     def __init__(
@@ -84,11 +85,12 @@ class Oracle(AbstractContextManager["Oracle"]):
         *,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
+        eot: int = 1,
     ) -> None:
         dtype = own_dtype(model) if dtype is None else dtype
         if dtype not in (torch.float32, torch.float64):
             raise FrontierError(f"cannot attack in {dtype}: expected torch.float32 or torch.float64")
-        self.model, self.dtype = model, dtype
+        self.model, self.dtype, self.eot = model, dtype, eot
         self.device = find_device(own_device(model) if device is None else device)
         self.counts = Counts()
         self.purpose = "checks"

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from advfrontier.engine.expectation import LAST_LOOK, ask, clearly_misclassified, mean, typical, vote
 from advfrontier.engine.margins import margin_to_go, safety, spread
 from advfrontier.errors import FrontierError
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES
@@ -202,41 +203,44 @@ def step(oracle: Oracle, units: list[Unit], cost: int, places: Tensor | None = N
     if places is not None:
         points = torch.empty_like(points).index_copy_(0, places, points)
     images = points.detach().view(-1, *first.problem.shape).requires_grad_(cost == 2)
-    logits = oracle.logits(images)
-    with torch.set_grad_enabled(cost == 2):
-        if places is not None:
-            logits = logits.index_select(0, places)
-        rows = torch.split(logits, [unit.rows for unit in units])
-        names = [unit.solver.loss(unit.queries // cost) or "margin" for unit in units]
-        losses = [unit.problem.loss(name, z) for name, z, unit in zip(names, rows, units, strict=True)]
-        together = losses[0] if len(units) == 1 else torch.cat(losses)
-    if cost == 2:
-        gradient = oracle.gradient(together, images).flatten(1)
-        if places is not None:
-            gradient = gradient.index_select(0, places)
-        gradients = torch.split(gradient, [unit.rows for unit in units])
-    else:
-        gradients = tuple(points.new_empty(unit.rows, 0) for unit in units)
-    for unit, z, loss, part in zip(units, rows, losses, gradients, strict=True):
+    sizes = [unit.rows for unit in units]
+    names = [unit.solver.loss(unit.queries // cost) or "margin" for unit in units]
+
+    def losses(logits: Tensor) -> Tensor:
+        rows = torch.split(logits if places is None else logits.index_select(0, places), sizes)
+        found = [unit.problem.loss(name, z) for name, z, unit in zip(names, rows, units, strict=True)]
+        return found[0] if len(units) == 1 else torch.cat(found)
+
+    reply = ask(oracle, images, losses)
+    gradient = points.new_empty(len(points), 0) if reply.gradient is None else reply.gradient.flatten(1)
+    passes = reply.passes
+    if places is not None:
+        passes, gradient = passes.index_select(1, places), gradient.index_select(0, places)
+    parts = (torch.split(passes, sizes, dim=1), torch.split(reply.loss, sizes), torch.split(gradient, sizes))
+    for unit, z, loss, part in zip(units, *parts, strict=True):
         own = part if len(units) == 1 else part.clone()
-        _tell(unit, z.detach(), loss.detach(), own)
+        _tell(oracle, unit, z, loss, own)
         unit.queries += cost
         if unit.queries % CHECKPOINT == 0:
             unit.trajectory[unit.queries // CHECKPOINT - 1] = unit.distances()
 
 
-def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
+def _tell(oracle: Oracle, unit: Unit, passes: Tensor, loss: Tensor, gradient: Tensor) -> None:
     """Keep the point if it is the best so far, and let the solver move on."""
+    logits = mean(passes)
     point, problem, i = unit.state.point, unit.problem, unit.queries // unit.solver.facts.step_queries
     needed = safety(logits, unit.clean_spread)
     size, gradient = _inspect(unit, gradient, needed)
     loss = loss.nan_to_num(0, 0, 0)  # a model that fails at one point must not poison the solver's state
     own = problem.targets is None and unit.solver.loss(i) in ("margin", None)
-    gap = loss if own else margin(logits, problem.labels).nan_to_num_(0, 0, 0)
+    gap = loss if own else typical(torch.stack([margin(z, problem.labels) for z in passes])).nan_to_num_(0, 0, 0)
     wrong = gap < -needed
     distance = problem.norm.distance(point, problem.inputs)
     # Nearer by more than rounding, so that distances measured in float64 never rise along a trajectory.
     improved = wrong & (distance < (1 - 8 * torch.finfo(distance.dtype).eps) * unit.best_distance)
+    if oracle.eot > 1 and improved.any():
+        failed = improved.nonzero().squeeze(1)[~_confirmed(oracle, unit, improved)]
+        wrong[failed] = improved[failed] = False
     unit.best_distance = torch.where(improved, distance, unit.best_distance)
     rows = improved.nonzero().squeeze(1)
     unit.best_point.index_copy_(0, rows, point.index_select(0, rows))
@@ -253,6 +257,15 @@ def _tell(unit: Unit, logits: Tensor, loss: Tensor, gradient: Tensor) -> None:
         best_distance=unit.best_distance,
     )
     unit.solver.step(problem, unit.state, i, answer)
+
+
+def _confirmed(oracle: Oracle, unit: Unit, rows: Tensor) -> Tensor:
+    """Which of these points hold in fresh passes, charged to verification: those that led here may have been luck."""
+    images = unit.state.point[rows].view(-1, *unit.problem.shape)
+    oracle.purpose = "verification"
+    found = clearly_misclassified(oracle, images, unit.problem.labels[rows], "search")
+    oracle.purpose = "attack"
+    return found
 
 
 def _inspect(unit: Unit, gradient: Tensor, needed: Tensor) -> tuple[Tensor, Tensor]:
@@ -276,15 +289,16 @@ def _inspect(unit: Unit, gradient: Tensor, needed: Tensor) -> tuple[Tensor, Tens
     return size, gradient
 
 
-def classify(oracle: Oracle, unit: Unit | RaceUnit, *, batch_size: int) -> Tensor:
+def classify(oracle: Oracle, unit: Unit | RaceUnit, *, batch_size: int) -> tuple[Tensor, Tensor]:
     """The class of every kept point, seen again in other batches than it was found in; -1 where there is none.
 
-    One forward pass per kept point, charged to verification.
+    And the share of passes that misclassify it: one pass over every kept point, 1000 with EOT, charged to verification.
     """
-    oracle.purpose = "verification"
-    classes = torch.full((unit.rows,), -1)
+    oracle.purpose, passes = "verification", 1 if oracle.eot == 1 else LAST_LOOK
+    classes, shares = torch.full((unit.rows,), -1), torch.zeros(unit.rows)
     kept = (unit.best_distance < torch.inf).nonzero().squeeze(1).to(unit.best_point.device)
     for rows in torch.split(kept, batch_size) if len(kept) else ():  # not every model takes an empty batch
-        logits = oracle.logits(unit.best_point[rows].view(-1, *unit.problem.shape))
-        classes[rows.cpu()] = logits.argmax(1).cpu()
-    return classes
+        images = unit.best_point[rows].view(-1, *unit.problem.shape)
+        share, seen = vote(oracle, images, unit.problem.labels[rows], "last look", passes)
+        classes[rows.cpu()], shares[rows.cpu()] = seen.cpu(), share.float().cpu()
+    return classes, shares

@@ -55,7 +55,7 @@ def evaluate(
     name: str | None = None,
     batch_size: int | None = None,
     machine: Machine | str | torch.device | None = None,
-    progress: bool | None = None,
+    eot: int = 1,
 ) -> Evaluation:
     """Find the smallest perturbation of every sample that an ensemble of attacks can.
 
@@ -77,12 +77,12 @@ def evaluate(
         batch_size: Samples per batch, which are one unit of work: by default 50 on the CPU, where workers share them,
             else 100.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
-        progress: Show a progress bar; by default on terminals and in notebooks.
+        eot: How many passes the gradient of a query is the mean of, for models that answer at random.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
     first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
     samples, subject = as_data(images, labels), as_model(model, name)
-    terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine)
+    terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
     gradients = needs_gradients(first.runs, threat)
     or_without = isinstance(first, Race) and first.without_gradients() is not None
     with record_folder(out, threat) as (place, keep):
@@ -90,7 +90,7 @@ def evaluate(
                          store_images=True, solvers=solvers)  # fmt: skip
         keep(record)
         wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
-        return _reach(record, subject, wanted, machine, solvers, progress=progress)
+        return _reach(record, subject, wanted, machine, solvers)
 
 
 def extend(
@@ -99,7 +99,6 @@ def extend(
     *,
     model: Model | Callable[[Tensor], Tensor] | str | None = None,
     machine: Machine | str | torch.device | None = None,
-    progress: bool | None = None,
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     header = evaluation.record.header
@@ -110,7 +109,7 @@ def extend(
         record = prepare(record.place, subject, old, header.terms, kind="evaluation", gradients=header.gradients,
                          solvers=solvers)  # fmt: skip
     wanted = _for_model(find_ensemble(ensemble, header.terms.norm, record.clean.classes), record)
-    return _reach(record, subject, wanted, as_machine(machine), solvers, progress=progress)
+    return _reach(record, subject, wanted, as_machine(machine), solvers)
 
 
 def _for_model(wanted: Ensemble | Race, record: Record) -> Ensemble | Race:
@@ -147,8 +146,6 @@ def _reach(
     wanted: Ensemble | Race,
     machine: Machine,
     solvers: Mapping[str, Solver],
-    *,
-    progress: bool | None,
 ) -> Evaluation:
     """Bring a record to an ensemble that goes at least as far as the units it holds."""
     header = record.header
@@ -173,7 +170,7 @@ def _reach(
         keep_state=machine.keep_state and header.keep_state,
         note={"ensemble": stored, "keep_state": machine.keep_state and header.keep_state},
     )
-    ready = drive(record, job, machine, progress=progress)
+    ready = drive(record, job, machine)
     if header.finished != stored:
         record.change(lambda _: {"finished": stored})
         _try_noise(Evaluation(record, ready), model)

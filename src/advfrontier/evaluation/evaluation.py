@@ -48,11 +48,11 @@ class Evaluation(ShownEvaluation):
         header = record.header
         self.record = record
         self.place = record.place  # the folder of the record
-        self.model = header.model.name
-        self.data = header.data.name
+        self.model, self.data = header.model.name, header.data.name
         self.class_names = header.data.class_names or None  # where the data source knows them
         self.norm = header.terms.norm
         self.seed = header.terms.seed  # of the base runs; restart k has k more
+        self.eot = header.terms.eot  # passes through the model that each query is the mean of
         self.versions = header.versions.model_dump()  # of what the record was made with
         self.commands = header.commands  # all that was typed to make the record, in order
         self.worked_with = None if job is None else job.model  # the model that this evaluation was just made with
@@ -94,7 +94,6 @@ class Evaluation(ShownEvaluation):
         *,
         model: Model | Callable[[Tensor], Tensor] | str | None = None,
         machine: Machine | str | torch.device | None = None,
-        progress: bool | None = None,
     ) -> Evaluation:
         """Go on to a larger ensemble that holds this one, and return the evaluation with it.
 
@@ -104,11 +103,10 @@ class Evaluation(ShownEvaluation):
             ensemble: As `evaluate` takes it.
             model: The model, where the record does not name a source that can be loaded without running code.
             machine: Workers and the like; device, threads and batches are those the record began with.
-            progress: Show a progress bar; by default on terminals and in notebooks.
         """
         from advfrontier.evaluation.evaluate import extend  # noqa: PLC0415  # which makes evaluations
 
-        return extend(self, ensemble, model=model, machine=machine, progress=progress)
+        return extend(self, ensemble, model=model, machine=machine)
 
     @cached_property
     def samples(self) -> tuple[str, ...]:
@@ -152,10 +150,7 @@ class Evaluation(ShownEvaluation):
         return self.record.samples().read(self._rows(rows))
 
     def points(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
-        """The nearest misclassified points of these samples, or of all; the image itself where there is none.
-
-        Only the units that found them are read, one after the other.
-        """
+        """The nearest misclassified points of these samples, or of all; the image itself where there is none."""
         chosen = self._rows(rows)
         points = self.images(chosen).to(getattr(torch, self.record.header.terms.dtype))
         for where, own, stored in self._winning(chosen, "best_point"):
@@ -175,10 +170,13 @@ class Evaluation(ShownEvaluation):
     @cached_property
     def predictions(self) -> Tensor:
         """The class each adversarial point is taken for; that of the image itself where there is none."""
-        classes = self.clean_logits.argmax(1)
-        for where, own, stored in self._winning(torch.arange(len(classes)), "classes"):
-            classes[where] = stored[own]
-        return classes
+        return self._filled(self.clean_logits.argmax(1), "classes")
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64] | None:
+        """With EOT, the share of fresh passes that misclassifies each adversarial point; NaN where there is none."""
+        none = torch.full((len(self.labels),), torch.nan)
+        return self._filled(none, "shares").double().numpy() if self.eot > 1 else None
 
     def by_run(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Of every run, one after the other: its name, its nearest points, and the classes they are taken for."""
@@ -236,9 +234,9 @@ class Evaluation(ShownEvaluation):
 
     @property
     def queries(self) -> NDArray[np.int64]:
-        """Attack queries per sample: the ensemble's total, or 0 for those misclassified anyway."""
+        """Attack queries per sample, with EOT all passes: the ensemble's total, or 0 for those misclassified anyway."""
         self._require()
-        return np.where(self.record.clean.correct.numpy(), self.ensemble.total, 0).astype(np.int64)
+        return np.where(self.record.clean.correct.numpy(), self.ensemble.total * self.eot, 0).astype(np.int64)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -303,6 +301,12 @@ class Evaluation(ShownEvaluation):
         for unit, rows, stored in self._units((name,), only=lambda unit, rows: bool(won(unit, rows).any())):
             where = torch.from_numpy(np.flatnonzero(won(unit, rows)))
             yield where, torch.searchsorted(rows, chosen[where]), stored.tensors[name]
+
+    def _filled(self, values: Tensor, name: str) -> Tensor:
+        """Put in, for every sample that has a point, what the unit that found it says about it."""
+        for where, own, stored in self._winning(torch.arange(len(values)), name):
+            values[where] = stored[own]
+        return values
 
     @cached_property
     def _outcome(self) -> Outcome:

@@ -10,6 +10,7 @@ from advfrontier.engine import find_device, own_device, own_dtype
 from advfrontier.errors import FrontierError
 from advfrontier.jobs import Model
 from advfrontier.record import Terms
+from advfrontier.record.header import MAX_EOT
 from advfrontier.sources import as_samples, load_data, load_model
 from advfrontier.threat.names import norm_name
 
@@ -41,13 +42,15 @@ def as_data(images: Images, labels: Labels | None) -> Samples:
     return load_data(images) if isinstance(images, str) else as_samples(images, labels)
 
 
-def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, machine: Machine) -> Terms:
+def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, machine: Machine, eot: int = 1) -> Terms:
     """What decides the bits of a record. Device and precision are the model's own where the machine names none."""
     device = _device(machine, model)
     if batch_size is None:
         batch_size = 50 if device == "cpu" else 100
     if batch_size < 1:
         raise FrontierError(f"a batch size of {batch_size}: expected at least 1")
+    if not 1 <= eot <= MAX_EOT:
+        raise FrontierError(f"eot is {eot}: expected a number of passes per query from 1 to {MAX_EOT}, such as 20")
     values = {
         "norm": norm_name(norm),
         "seed": int(seed),
@@ -55,6 +58,7 @@ def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, mach
         "device": device,
         "dtype": machine.dtype or str(own_dtype(model.function)).removeprefix("torch."),
         "threads": int(machine.threads or torch.get_num_threads()),
+        "eot": int(eot),
     }
     return Terms.model_validate(values)
 

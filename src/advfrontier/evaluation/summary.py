@@ -10,18 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.averaged import Averaged
 from advfrontier.evaluation.compare import evaluated, reached
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import chosen_radii, reference_radii
 from advfrontier.evaluation.reference import embedded_pool, unlike
 from advfrontier.flags import Flag, Kind
-from advfrontier.frontier.confidence import (
-    Interval,
-    aurec_interval,
-    curve_band,
-    robust_accuracy_interval,
-    wilson,
-)
+from advfrontier.frontier.confidence import Interval, aurec_interval, curve_band, robust_accuracy_interval, wilson
 from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import as_distances, unbroken_flag
@@ -157,6 +152,7 @@ class NormSummary:
     clean: Interval
     robust: tuple[RobustAt, ...]
     median: float  # the smallest ε that breaks half of all samples; inf if none does
+    averaged: Averaged | None  # with EOT
     certified: Certified | None  # where `certify` has been run
     E: float  # where areas end
     aurec: Interval  # unknown where no run broke any sample, or E is 0
@@ -220,6 +216,7 @@ def summarise(
         clean=wilson(int((d > 0).sum()), d.size),
         robust=tuple(RobustAt(label, ε, robust_accuracy_interval(d, ε), ε in quoted) for label, ε in radii),
         median=distance_quantile(d, 0.5),
+        averaged=Averaged.of(evaluation),
         certified=Certified.of(evaluation.certified, radii),
         E=limit,
         aurec=aurec_interval(d, E=limit),

@@ -72,7 +72,7 @@ def trace(
     out: str | PathLike[str] | None = None,
     batch_size: int = 100,
     machine: Machine | str | torch.device | None = None,
-    progress: bool | None = None,
+    eot: int = 1,
 ) -> Traces:
     """Run attacks against a model and record the best distance of each, per sample, every 10 queries.
 
@@ -95,14 +95,14 @@ def trace(
             it the record is temporary.
         batch_size: Samples per batch, which are one unit of work.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
-        progress: Show a progress bar; by default on terminals and in notebooks.
+        eot: How many passes the gradient of a query is the mean of, for models that answer at random.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
     named = None if runs is None or isinstance(runs, str) or callable(runs) else list(runs)
     check_queries(queries, MAX_QUERIES)
     _check(named, solvers)
     subject, samples = as_model(model), as_data(images, labels)
-    terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine)
+    terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
     gradients = named is None or needs_gradients(named, threat)
     with record_folder(out, threat) as (place, keep):
         record = prepare(place, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers)
@@ -117,7 +117,7 @@ def trace(
             keep_points=False,
             keep_state=False,
         )
-        ready = drive(record, job, machine, progress=progress)
+        ready = drive(record, job, machine)
         return read_traces(record, runs=members, heal=lambda unit, far: ready(UnitTask((UnitPart(unit, far),))))
 
 

@@ -27,6 +27,7 @@ class Machine:
         pack: How many runs share a batch. More than 1 helps where there are few samples; results are then equal up to
             rounding only.
         keep_state: Whether units keep what is needed to extend them without repeating queries.
+        progress: Show a progress bar; by default on terminals and in notebooks.
         executor: What does the tasks instead, if given: called with the work and the tasks, it yields `Outcome`s.
     """
 
@@ -37,6 +38,7 @@ class Machine:
     ray: str | None = None
     pack: int = 1
     keep_state: bool = True
+    progress: bool | None = None
     executor: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:

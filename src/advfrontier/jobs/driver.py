@@ -78,7 +78,7 @@ class Job(ABC, Generic[T]):
         """Do a task."""
 
 
-def drive(record: Record, job: J, machine: Machine, *, progress: bool | None = None) -> J:
+def drive(record: Record, job: J, machine: Machine) -> J:
     """Do all that is missing. A task that fails is named at the end, when all others are done.
 
     Returns the job, ready to do a task again whose file is lost later.
@@ -94,7 +94,7 @@ def drive(record: Record, job: J, machine: Machine, *, progress: bool | None = N
         return job
     failed: dict[str, str | None] = {}
     label, total = job.labels(record, tasks), sum(job.size(record, task) for task in tasks)
-    with progress_bar(progress, total, unit=job.counted) as bar:
+    with progress_bar(machine.progress, total, unit=job.counted) as bar:
         bar.show(f"{record.header.terms.norm} {tasks[0]}")
         for outcome in execute(_ready(job, tick=bar.advance) if machine.here else job, tasks, machine):
             if outcome.error is not None or outcome.result is None:

@@ -65,7 +65,7 @@ class Model:
         if self._given is None and self._placed != (terms.device, terms.dtype) and isinstance(self.function, nn.Module):
             self.function.to(find_device(terms.device), precision(terms))
             self._placed = terms.device, terms.dtype
-        return Oracle(self.function, device=terms.device, dtype=precision(terms))
+        return Oracle(self.function, device=terms.device, dtype=precision(terms), eot=terms.eot)
 
 
 def precision(terms: Terms) -> torch.dtype:

@@ -175,10 +175,12 @@ class UnitJob(Job[UnitTask]):
             started = [unit.queries for unit in units]
             checks = oracle.counts.checks
             self._advance(oracle, units, [part.queries for part in task.parts])
+            looks = oracle.counts.verification
             seconds = (time.perf_counter() - began) / len(units)
             for part, unit, stored, first in zip(task.parts, units, before, started, strict=True):
-                spent = Counter(attack=(unit.queries - first) * len(rows), checks=checks)
-                checks = 0  # they are counted once, by the first unit
+                passes = (unit.queries - first) * len(rows) * oracle.eot
+                spent = Counter(attack=passes, checks=checks, verification=looks)
+                checks = looks = 0  # they are counted once, by the first unit
                 if stored is not None:
                     spent += stored.spent
                 self._store(oracle, part, unit, spent, seconds + (float(stored.words["seconds"]) if stored else 0.0))
@@ -217,13 +219,14 @@ class UnitJob(Job[UnitTask]):
     ) -> None:
         """Verify the kept points in other batches, and write the unit's file; a shorter one then goes."""
         looked = oracle.counts.verification
-        classes = classify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
+        classes, shares = classify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
         spent["verification"] += oracle.counts.verification - looked
         words = {"run": part.unit.run, "norm": self.work.header.terms.norm, "seconds": f"{seconds:.3f}"}
         words |= {key: str(spent[key]) for key in SPENT}
         policy = policy_words(unit.race) if isinstance(unit, RaceUnit) else solver_words(unit.solver)
         belongs = self.work.unit_mark(part.unit, policy)
-        self.work.write_file(part.unit.file(part.queries), self._tensors(unit, classes), words, belongs)
+        tensors = self._tensors(unit, classes) | ({"shares": shares} if oracle.eot > 1 else {})
+        self.work.write_file(part.unit.file(part.queries), tensors, words, belongs)
         if part.reached not in {0, part.queries}:
             self.work.folder.remove(part.unit.file(part.reached))
 

@@ -19,6 +19,7 @@ from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Ensemble, Move, Race, Race
 
 SCHEMA = 3
 FILE = "record.json"
+MAX_EOT = 1000
 Kind = Literal["evaluation", "trace", "baseline"]
 Queries = Annotated[int, Field(gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]  # of one run
 Asked = Annotated[int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)]  # of a run, or of a race, which spends more
@@ -54,6 +55,7 @@ class Terms(_Frozen):
     device: str = "cpu"
     dtype: Literal["float32", "float64"] = "float32"
     threads: int = Field(default=1, ge=1, le=1024)
+    eot: int = Field(default=1, ge=1, le=MAX_EOT)  # passes that one query is the mean of
 
 
 class Versions(_Frozen):
@@ -158,7 +160,9 @@ class Header(_Frozen):
             name: (getattr(self.terms, name), getattr(other.terms, name)) for name in Terms.model_fields
         }
         del pairs["threads"]
-        found += [f"another {_SAID.get(name, name)}: {a}, not {b}" for name, (a, b) in pairs.items() if a != b]
+        for name, (a, b) in pairs.items():
+            if a != b:
+                found.append(f"another {_SAID.get(name, name)}: {a}, not {b}{_CURES.get(name, '').format(a)}")
         for attack, solver in self.solvers.items():
             if attack in other.solvers and other.solvers[attack] != solver:
                 found.append(f"another solver of {attack}: {solver}, not {other.solvers[attack]}")
@@ -184,7 +188,8 @@ def unpacked(stored: EnsembleFile | RaceFile) -> Ensemble | Race:
     return stored.race() if isinstance(stored, RaceFile) else stored.ensemble()
 
 
-_SAID = {"shard": "batch size"}
+_SAID = {"shard": "batch size", "eot": "number of passes per query"}
+_CURES = {"eot": " (to go on with it, type --eot {0}, or eot={0})"}
 
 
 def _checksum(content: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from advfrontier.evaluation.summary import total_counts
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import percent, size, whole
+from advfrontier.report.words import averaged_text, passes_text
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import NORMS
 
@@ -38,7 +39,7 @@ def _title(summaries: Sequence[NormSummary]) -> str:
     seeds = ", ".join(str(seed) for seed in sorted({s.seed for s in summaries}))
     return (
         f"{first.model if len(models) == 1 else f'{len(models)} models'} on {first.data}, {whole(len(first.samples))} "
-        f"samples, at most {tiers} queries per sample, seed {seeds}"
+        f"samples, at most {tiers} queries per sample{passes_text(summaries)}, seed {seeds}"
     )
 
 
@@ -94,6 +95,7 @@ def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...
 
     spent = ", ".join(f"{whole(count)} {purpose}" for purpose, count in total_counts(summaries).items())
     notes = ["intervals in brackets: 95 %, for other samples of the same source", f"queries spent: {spent}"]
+    notes += [f"EOT in {place(s)}: {text}" for s in summaries if (text := averaged_text(s))]
     if not any(s.robust for s in summaries):
         notes.append(NO_RADII)
     notes += _doi_notes(summaries)

@@ -56,7 +56,8 @@ def sentence(summaries: Sequence[NormSummary]) -> str:
         sentences.append(
             f"{_listed(models)} {'was' if len(models) == 1 else 'were'} evaluated with advfrontier {version} "
             f"(Scionis et al., “{PAPER}”) in {_listed(norms)} on {whole(samples)} samples of {data}, with ensembles "
-            f"of minimum-norm attacks that spend {tier_label(tier)} queries per sample (seed {seed})."
+            f"of minimum-norm attacks that spend {tier_label(tier)} queries per sample{passes_text(group)} (seed "
+            f"{seed})."
         )
     return "\n".join(sentences)
 
@@ -69,7 +70,28 @@ def quoted(summary: NormSummary) -> RobustAt:
 def details(summaries: Sequence[NormSummary]) -> list[str]:
     """The sentences after the headline: how far half of the samples are from an error, ranks, whether it settled."""
     bound = "Every curve is an upper bound: a stronger attack could only lower it."
-    return [sentence for sentence in (_medians(summaries), _ranks(summaries), settled(summaries), bound) if sentence]
+    averaged = [f"In {SYMBOLS[s.norm]} {text}." for s in summaries if (text := averaged_text(s))]
+    return [text for text in (_medians(summaries), *averaged, _ranks(summaries), settled(summaries), bound) if text]
+
+
+def averaged_text(summary: NormSummary) -> str:
+    """How a random model was attacked, and how sure its mistakes are; nothing of any other."""
+    found = summary.averaged
+    if found is None:
+        return ""
+    text = f"every query is the mean of {found.eot} passes"
+    if found.median != found.median:  # NaN: nothing was found
+        return text
+    return (
+        f"{text}; of {whole(found.passes)} fresh passes, {percent(found.median)} % misclassify the median adversarial "
+        f"image and {percent(found.lowest)} % the least sure one"
+    )
+
+
+def passes_text(summaries: Sequence[NormSummary]) -> str:
+    """What a query is, where it is more than a pass."""
+    found = sorted({s.averaged.eot if s.averaged else 1 for s in summaries})
+    return "" if found == [1] else f", each the mean of {' or '.join(map(str, found))} passes"
 
 
 def settled(summaries: Sequence[NormSummary]) -> str:

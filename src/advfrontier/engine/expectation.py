@@ -1,0 +1,125 @@
+"""Expectation over transformation: what to make of a model that answers the same images differently each time.
+
+Every query is then `oracle.eot` passes. Logits and gradients are their means; values of the loss and the margin are
+those that three quarters of the passes do not exceed, so that solvers look for the boundary beyond which a point is
+misclassified most of the time. What is kept has been seen again in fresh passes, and misclassified in two thirds of
+them. With one pass, the default, all of this is a plain forward and backward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from advfrontier.engine.margins import robustly_misclassified
+from advfrontier.threat.losses import margin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from advfrontier.engine.oracle import Oracle
+
+_AIM = 3 / 4  # of the passes of a query must misclassify a point for it to be looked at again
+
+# A point counts if so many of so many fresh passes misclassify it. One that the model gets right half of the time
+# passes with a probability of 0.0004, and is looked at in 2 of 100 cases (15 of 20 passes): if all the 2000 steps of 4k
+# stood at such points, this would be 2 samples in 100. One that is wrong three times out of four stays with 0.97.
+_VOTES = 100
+_CLEAR = 2 / 3
+LAST_LOOK = 1000  # fresh passes over every point that is stored: they tell its share to about 0.03
+
+
+def votes(eot: int) -> int:
+    """Fresh passes by which a point is judged."""
+    return max(eot, _VOTES)
+
+
+def judged(eot: int) -> str:
+    """How points are judged, in words."""
+    return f"at least two thirds of {votes(eot)} fresh passes misclassify it"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one query found."""
+
+    passes: Tensor  # (passes, rows, classes): the logits of each
+    loss: Tensor
+    gradient: Tensor | None
+
+
+def ask(oracle: Oracle, images: Tensor, loss: Callable[[Tensor], Tensor]) -> Reply:
+    """One query: a forward pass, and a backward pass if the images ask for gradients, each `oracle.eot` times."""
+    logits, values, gradient = [], [], None
+    with _drawn_for(oracle, images, "query"):
+        for _ in range(oracle.eot):
+            answer = oracle.logits(images)
+            with torch.set_grad_enabled(images.requires_grad):
+                value = loss(answer)
+            if images.requires_grad:
+                slope = oracle.gradient(value, images)
+                gradient = slope if gradient is None else gradient.add_(slope)
+            logits.append(answer.detach())
+            values.append(value.detach())
+    if oracle.eot == 1:
+        return Reply(logits[0][None], values[0], gradient)
+    return Reply(torch.stack(logits), typical(torch.stack(values)), None if gradient is None else gradient / oracle.eot)
+
+
+def mean(passes: Tensor) -> Tensor:
+    """The logits that stand for all passes."""
+    return passes[0] if len(passes) == 1 else passes.mean(0)
+
+
+def typical(values: Tensor) -> Tensor:
+    """Of every column the value that three quarters of the rows do not exceed."""
+    return values[0] if len(values) == 1 else values.kthvalue(math.ceil(_AIM * len(values)), dim=0).values
+
+
+@torch.no_grad()
+def vote(oracle: Oracle, images: Tensor, labels: Tensor, stream: str, passes: int) -> tuple[Tensor, Tensor]:
+    """The share of so many fresh passes that misclassify each image, and the class that most of these take it for.
+
+    The class is the label where no more than half of them do. Logits that are not finite are no mistake. `stream` names
+    the random numbers: those of another stream are independent.
+    """
+    counts, label = None, labels[:, None]
+    with _drawn_for(oracle, images, stream):
+        for _ in range(passes):
+            logits = oracle.logits(images)
+            seen = torch.where(logits.isfinite().all(1), logits.argmax(1), labels)[:, None]
+            counts = torch.zeros_like(logits) if counts is None else counts
+            counts.scatter_add_(1, seen, torch.ones_like(counts[:, :1]))
+    assert counts is not None  # noqa: S101  # there is at least one pass
+    share = 1 - counts.gather(1, label).squeeze(1) / passes
+    return share, torch.where(share > 1 / 2, counts.scatter(1, label, -1).argmax(1), labels)
+
+
+def clearly_misclassified(oracle: Oracle, images: Tensor, labels: Tensor, stream: str) -> Tensor:
+    """Misclassified beyond doubt: by more than rounding, or in a clear majority of fresh passes."""
+    if oracle.eot > 1:
+        return vote(oracle, images, labels, stream, votes(oracle.eot))[0] >= _CLEAR
+    logits = oracle.logits(images)
+    return robustly_misclassified(logits, margin(logits, labels))
+
+
+@contextmanager
+def _drawn_for(oracle: Oracle, images: Tensor, stream: str) -> Iterator[None]:
+    """Let the model draw from PyTorch's generators with a seed made of the images, and set these back afterwards.
+
+    So the same batch gets the same answers in every process and after every interruption, with no state to keep.
+    """
+    if oracle.eot == 1:
+        yield
+        return
+    content = images.detach().cpu().contiguous().numpy().tobytes()
+    seed = blake2b(content, digest_size=8, key=stream.encode()).digest()
+    with torch.random.fork_rng([images.device] if images.device.type == "cuda" else []):
+        torch.manual_seed(int.from_bytes(seed, "big") >> 1)
+        yield
