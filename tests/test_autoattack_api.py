@@ -110,7 +110,7 @@ def test_an_honest_model_is_not_run_twice_and_warns_of_nothing(capsys, recwarn):
     assert not recwarn.list
 
 
-class Noisy(Stepped):
+class Noisy(Misleading):
     """The net on images with noise."""
 
     def forward(self, images):
