@@ -26,6 +26,7 @@ from advfrontier.jobs.autoattack import read_points
 from advfrontier.pool import Ensemble
 from advfrontier.record import Header, Record, UnitName
 from advfrontier.report.benchmark import write_results
+from advfrontier.solvers import PUBLISHED
 from advfrontier.sources import load_data, load_model
 
 
@@ -347,3 +348,22 @@ def test_model_without_a_source_is_named(finished, tiny):
 
 def with_baseline(bench):
     return Bench(bench.benchmark.model_copy(update={"baseline": "autoattack"}), bench.out)
+
+
+def test_published_solvers_and_the_papers_algorithm(tmp_path, tiny, monkeypatch):
+    bench = tiny(models=("plain",))
+    asked = bench.benchmark.model_copy(update={"published": True, "allocation": "plain"})
+    seen, allocate = [], allocation.allocate_traces
+    monkeypatch.setattr(allocation, "allocate_traces", lambda *a, **k: seen.append(k) or allocate(*a, **k))
+    results = run_benchmark(Bench(asked, str(tmp_path / "published")))
+    held = Record.open(tmp_path / "published" / "traces" / "plain" / "L2", "trace").header.solvers
+    assert held == {attack: repr(PUBLISHED[attack]) for attack in ("fmn", "ddn")}
+    assert [given["plain"] for given in seen] == [True]
+    (ensemble, _) = results.norms["L2"].ensembles.values()
+    assert set(ensemble.solvers) == {"fmn", "ddn"}
+    assert {"the solvers are those of their papers", "allocated by the paper's algorithm as printed"} <= set(
+        results.norms["L2"].notes
+    )
+    beyond = asked.model_copy(update={"pool": ("fmn", "fab_min")})
+    with pytest.raises(FrontierError, match="fab_min: searches of this package"):
+        run_benchmark(Bench(beyond, str(tmp_path / "beyond")))

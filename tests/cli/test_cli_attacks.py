@@ -6,6 +6,7 @@ import pytest
 
 from advfrontier import Ensemble, Evaluation
 from advfrontier.record import Record
+from advfrontier.solvers import PUBLISHED
 
 
 def test_runs_by_name_and_published_solvers(folder, evaluate, run, capsys):
@@ -75,3 +76,21 @@ def test_what_is_no_record_is_left_out_of_a_ranking(folder, evaluate, run, capsy
     assert header.endswith(",robust_accuracy_Linf_1/255")
     assert sorted(float(row.rpartition(",")[2]) for row in rows) == pytest.approx(sorted(robust))
     assert "Robust % at 1/255" in Path("t.html").read_text()
+
+
+def test_published_beside_a_race_or_an_own_search_is_refused(folder, evaluate, run, capsys):
+    for words, said in (
+        (["--tier", "4k"], "was learned with"),
+        (["--runs", "fmn,fab_min,square_min", "--queries", "300"], "fab_min, square_min: searches of this package"),
+    ):
+        assert evaluate("nets.py:net", "--norm", "L2", "--published", "-o", "a", *words) == 2
+        assert said in (printed := capsys.readouterr().err)
+        assert "--ensemble paper-4k" in printed
+    trace = ["trace", "nets.py:net", "--data", "npz:data.npz", "--norm", "L2", "--published", "--workers", "0"]
+    assert run(*trace, "--pool", "extended") == 2
+    assert run(*trace, "--runs", "fmn,ddn", "--queries", "100", "-o", "t") == 0
+    assert run("allocate", "t", "--budget", "100", "--plain", "-o", "e") == 0
+    assert 'solvers = { "' in Path("e/L2-100.toml").read_text()
+    assert evaluate("nets.py:net", "--norm", "L2", "--ensemble", "e/L2-100.toml", "-o", "b", "--no-report") == 0
+    done = Evaluation.load("b")
+    assert set(done.solvers) == set(PUBLISHED)

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from advfrontier.cli.app import app
+from advfrontier.solvers import DEPARTURES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -114,3 +115,12 @@ def test_the_site_builds_strictly_and_asks_no_other_host_for_anything(tmp_path):
     assert "advfrontier-evaluate" in commands
     assert "--sample-seed" in commands
     assert "Find the smallest perturbation of every sample" in (tmp_path / "reference/python.html").read_text()
+
+
+def test_the_table_of_departures_lists_them_all():
+    text = (ROOT / "docs/solvers.md").read_text()
+    table = text.partition("<!-- departures: begin -->")[2].partition("<!-- departures: end -->")[0]
+    for each in DEPARTURES:
+        assert f"| `{each.attack}` | {each.here} | {each.published} | `{each.switch}` |" in table, (
+            "type `python scripts/departures.py --table` to write it again"
+        )

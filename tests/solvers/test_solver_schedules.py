@@ -58,7 +58,7 @@ def test_fmns_step(norm, alpha, i):
     answer.gradient.mul_(1e-2)  # so short that the box does not show
     answer.length.fill_(1e2 * alpha)
     gradient = answer.gradient.clone()
-    Fmn(strict=True).step(unit.problem, unit.state, i, answer)
+    Fmn(plain_step=True).step(unit.problem, unit.state, i, answer)
     torch.testing.assert_close(
         shift(unit), -gradient * annealed(alpha, alpha / 100, i) / (1e2 * alpha), rtol=1e-3, atol=1e-7
     )

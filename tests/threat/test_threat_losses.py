@@ -42,9 +42,10 @@ def formula(name, z, y, t):
         spread = ranked[0] - (ranked[2] + ranked[3]) / 2
     else:
         spread = ranked[0] - ranked[2]
-    if name == "dlr":
+    if name in ("dlr", "plain_dlr"):
         return (gap if t is None else z[y] - z[t]) / spread
-    return gap / spread + 1e-4
+    plain = (gap + 1e-4) / (spread if spread == 1 else spread + 1e-8)
+    return plain if name == "plain_dlr_plus" else gap / spread + 1e-4
 
 
 @CLASSES

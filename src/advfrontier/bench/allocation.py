@@ -14,10 +14,11 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import finished_runs, read_traces
 from advfrontier.frontier.allocation import allocate
 from advfrontier.frontier.learning import learn_race, race_excess
+from advfrontier.frontier.measure import check_same_settings
 from advfrontier.frontier.problem import levels_of
-from advfrontier.pool import MAX_QUERIES, Ensemble, Race, tier_label
+from advfrontier.pool import MAX_QUERIES, Ensemble, Race, Run, tier_label
 from advfrontier.record import find_records, open_folder
-from advfrontier.record.identity import digest, versions
+from advfrontier.record.identity import digest, settings, versions
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
 
@@ -72,6 +73,7 @@ def allocate_traces(
     chosen = list(reached) if runs is None else list(runs)
     if missing := [run for run in chosen if reached.get(run, 0) < (queries or 1)]:
         raise FrontierError(f"{missing[0]} is not finished in all of {_places(records)}: type the trace command again")
+    _check_solvers(records, chosen)
     levels = levels_of(queries or min(reached[run] for run in chosen))
     traces = (read_traces(record, runs=chosen).thin(levels) for record in records)
     return dict(zip(budgets, allocate(traces, budgets=budgets, levels=levels, plain=plain), strict=True))
@@ -84,6 +86,7 @@ def learn_from(records: Sequence[Record], *, total: int) -> tuple[Race, Table]:
         raise FrontierError(
             f"no run is traced to {MAX_QUERIES} queries in all of {_places(records)}: trace them further"
         )
+    _check_solvers(records, runs)
     traces = {record.header.model.name: read_traces(record, runs=runs) for record in records}
     race = learn_race(list(traces.values()), name=f"race-{tier_label(total)}", total=total)
     above = (Column(f"above the frontier at {tier_label(tier)} (%)", "fine") for tier in race.tiers)
@@ -93,18 +96,25 @@ def learn_from(records: Sequence[Record], *, total: int) -> tuple[Race, Table]:
 
 
 def allocate_into(
-    folder: str, records: Sequence[Record], *, norm: str, budgets: Sequence[int], runs: Sequence[str], queries: int
+    folder: str,
+    records: Sequence[Record],
+    *,
+    norm: str,
+    budgets: Sequence[int],
+    runs: Sequence[str],
+    queries: int,
+    plain: bool = False,
 ) -> dict[int, Ensemble]:
     """Allocate and write the files, such as `L2-4k.toml`; read them instead while nothing that decides them changed."""
     store = open_folder(folder)
     made_from = json.loads(store.read(_MADE_FROM) or b"{}")
-    key = _key(records, budgets, runs, queries)
+    key = _key(records, budgets, runs, queries, plain=plain)
     if made_from.get(norm) == key:
         contents = {budget: store.read(ensemble_file(norm, budget)) for budget in budgets}
         read = {budget: Ensemble.from_toml(content.decode()) for budget, content in contents.items() if content}
         if len(read) == len(budgets):
             return read
-    ensembles = allocate_traces(records, budgets=budgets, runs=runs, queries=queries)
+    ensembles = allocate_traces(records, budgets=budgets, runs=runs, queries=queries, plain=plain)
     write_ensembles(folder, ensembles)
     store.write(_MADE_FROM, json.dumps({**made_from, norm: key}, indent=2).encode())
     return ensembles
@@ -191,13 +201,21 @@ def allocation_facts(
     return {"norm": norm, "traces": list(records), "ensembles": entries}
 
 
+def _check_solvers(records: Sequence[Record], runs: Sequence[str]) -> None:
+    """Refuse traces in which a solver has other parameters than in the first of them."""
+    attacks = {Run.parse(run).attack for run in runs}
+    first, *others = [(record.place, settings(record.header.solvers)) for record in records]
+    for place, own in others:
+        check_same_settings(first[1], own, names=(first[0], place), attacks=attacks)
+
+
 def _places(records: Sequence[Record]) -> str:
     return ", ".join(record.place for record in records)
 
 
-def _key(records: Sequence[Record], budgets: Sequence[int], runs: Sequence[str], queries: int) -> str:
+def _key(records: Sequence[Record], budgets: Sequence[int], runs: Sequence[str], queries: int, *, plain: bool) -> str:
     """A digest of all that decides an allocation: the models, samples and terms of the traces, runs and budgets."""
-    facts: list[Any] = [list(budgets), list(runs), queries, versions().advfrontier]
+    facts: list[Any] = [list(budgets), list(runs), queries, plain, versions().advfrontier]
     for record in records:
         header = record.header
         units = record.units().items()

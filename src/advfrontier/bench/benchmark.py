@@ -117,6 +117,8 @@ class Benchmark(TomlTable):
     models: Annotated[tuple[BenchmarkModel, ...], Field(min_length=1)]
     pool: Annotated[tuple[RunName, ...], Field(min_length=1)] | None = None  # names of runs; None: all of them
     baseline: Literal["autoattack"] | None = None
+    published: Annotated[bool, Field(strict=True)] = False  # the solvers as their papers have them
+    allocation: Literal["greedy", "plain"] = "greedy"  # plain: the paper's algorithm as printed
 
     def __getitem__(self, model: str) -> BenchmarkModel:
         for entry in self.models:

@@ -25,6 +25,7 @@ from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.jobs import Model
 from advfrontier.pool import CHECKPOINT, tier_label
 from advfrontier.record import Record, open_folder
+from advfrontier.solvers import PUBLISHED, check_published
 from advfrontier.sources import load_model
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def run_benchmark(
         download: Fetch models and data that are not on this machine.
         say: Told what begins and what failed.
     """
+    if bench.benchmark.published:
+        check_published(bench.benchmark.pool or ())
     claim(bench.out, bench.benchmark.name)
     return _Running(bench, machine or Machine(threads=1, progress=False), say).all(download=download)
 
@@ -134,6 +137,7 @@ class _Running:
             runs=lambda classes: bench.runs(norm, classes),
             queries=bench.queries,
             seed=bench.benchmark.seed,
+            solvers=PUBLISHED if bench.benchmark.published else None,
             out=place,
             batch_size=model.batch,
             machine=self.machine,
@@ -151,6 +155,10 @@ class _Running:
         models = [model for model in bench.benchmark.models if (model.id, norm) in self.traced]
         ensembles = self._ensembles(models, norm)
         notes = [f"{model.id} is missing: it failed" for model in bench.benchmark.models if model not in models]
+        if bench.benchmark.published:
+            notes.append("the solvers are those of their papers")
+        if bench.benchmark.allocation == "plain":
+            notes.append("allocated by the paper's algorithm as printed")
         known: dict[str, KnownPoints] = {}
         if absent := _no_baseline(bench, norm):
             notes.append(absent)
@@ -175,6 +183,7 @@ class _Running:
             budgets=self.bench.benchmark.budgets,
             runs=[run for run in pools[0] if all(run in pool for pool in pools)],
             queries=self.bench.queries,
+            plain=self.bench.benchmark.allocation == "plain",
         )
         self.say(f"{norm}: ensembles of {', '.join(tier_label(e.total) for e in ensembles.values())} queries")
         return ensembles

@@ -9,10 +9,11 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import read_traces
 from advfrontier.frontier.contribution import contributions
 from advfrontier.frontier.curve import epsilon_min
-from advfrontier.frontier.measure import check_same_samples
+from advfrontier.frontier.measure import check_same_samples, check_same_settings
 from advfrontier.frontier.optimality import aoi, winsorised_aoi
 from advfrontier.jsonable import jsonable
 from advfrontier.pool import tier_label
+from advfrontier.record.identity import settings
 from advfrontier.table import Column, Table
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class EvaluationAoi:
 def evaluation_aoi(evaluation: Evaluation, records: Sequence[Record]) -> EvaluationAoi:
     """Find the trace of the same model and norm among these records, and compare sample by sample."""
     record = _same_model(evaluation, records)
+    used, traced = evaluation.record.header.solvers, record.header.solvers
+    check_same_settings(
+        settings(used), settings(traced), names=(evaluation.place, record.place), attacks=used.keys() & traced.keys()
+    )
     traces = read_traces(record)
     check_same_samples(evaluation.samples, traces.samples, names=(evaluation.place, record.place))
     frontier = traces.frontier()

@@ -14,6 +14,7 @@ from advfrontier.engine import noise_check
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import as_data, as_model, as_terms
+from advfrontier.evaluation.settings import solvers_for
 from advfrontier.execution import as_machine
 from advfrontier.flags import Kind
 from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
@@ -70,7 +71,7 @@ def evaluate(
             until each has spent its 1000 queries, or with `black-box@2000` 2000 queries in all.
         seed: Of the random restarts.
         solvers: Solvers in place of their attacks' own: `{"fmn": Fmn(alpha=1)}`, or `PUBLISHED` for all as in their
-            papers.
+            papers. By default those that the ensemble was learned with.
         out: The record is written to `out/NORM`, unit by unit: killed at any moment, the same call continues. Without
             it the record is temporary.
         name: What tables call the model.
@@ -79,8 +80,9 @@ def evaluate(
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
         eot: How many passes the gradient of a query is the mean of, for models that answer at random.
     """
-    machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
+    machine, threat = as_machine(machine), norm_name(norm)
     first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
+    solvers = dict(solvers_for(first, solvers))
     samples, subject = as_data(images, labels), as_model(model, name)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
     gradients = needs_gradients(first.runs, threat)
@@ -103,12 +105,13 @@ def extend(
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     header = evaluation.record.header
     subject = own_model(evaluation, "extend") if model is None else as_model(model, header.model.name)
-    record, solvers = evaluation.record, evaluation.solvers
+    record = evaluation.record
+    wanted = _for_model(find_ensemble(ensemble, header.terms.norm, record.clean.classes), record)
+    solvers = solvers_for(wanted, evaluation.solvers)
     if subject is not evaluation.worked_with:
         old = record.samples()
         record = prepare(record.place, subject, old, header.terms, kind="evaluation", gradients=header.gradients,
                          solvers=solvers)  # fmt: skip
-    wanted = _for_model(find_ensemble(ensemble, header.terms.norm, record.clean.classes), record)
     return _reach(record, subject, wanted, as_machine(machine), solvers)
 
 

@@ -17,9 +17,8 @@ from advfrontier.jobs.units import UnitPart, UnitTask
 from advfrontier.pool import CHECKPOINT, RACE, Race, tier_label
 from advfrontier.record import Record
 from advfrontier.record.header import unpacked
-from advfrontier.record.identity import several_versions, solver_words
+from advfrontier.record.identity import several_versions, stand_ins
 from advfrontier.record.units import DOUBTS, unit_flags
-from advfrontier.solvers import PUBLISHED
 from advfrontier.views import ShownEvaluation
 
 if TYPE_CHECKING:
@@ -57,10 +56,7 @@ class Evaluation(ShownEvaluation):
         self.commands = header.commands  # all that was typed to make the record, in order
         self.worked_with = None if job is None else job.model  # the model that this evaluation was just made with
         self._job = job
-        # What stands in for attacks' own solvers: a record tells the published ones by their words.
-        published = {attack: solver for attack, solver in PUBLISHED.items()
-                     if header.solvers.get(attack) == solver_words(solver)}  # fmt: skip
-        self.solvers: Mapping[str, Solver] = published if job is None else job.solvers
+        self.solvers: Mapping[str, Solver] = stand_ins(header.solvers) if job is None else job.solvers
         if header.ensemble is None:
             raise FrontierError(
                 f"the evaluation in {record.place} is not finished: no unit is done; {header.how_to_go_on}"

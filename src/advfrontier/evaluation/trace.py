@@ -16,11 +16,12 @@ from advfrontier.execution import as_machine
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
 from advfrontier.jobs.units import UnitPart, UnitTask
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, Run, check_run, facts_of
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, Run, check_run, facts_of
 from advfrontier.pool import pool as pool_of
 from advfrontier.record import Record
-from advfrontier.record.identity import several_versions
+from advfrontier.record.identity import settings, several_versions
 from advfrontier.record.units import DOUBTS, doubtful, unit_flags
+from advfrontier.solvers import PUBLISHED, check_published
 from advfrontier.threat.names import norm_name
 from advfrontier.views import Shown
 
@@ -101,6 +102,8 @@ def trace(
     named = None if runs is None or isinstance(runs, str) or callable(runs) else list(runs)
     check_queries(queries, MAX_QUERIES)
     _check(named, solvers)
+    if solvers == PUBLISHED:
+        check_published(named or _members(runs, threat, TARGETS + 1))
     subject, samples = as_model(model), as_data(images, labels)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
     gradients = named is None or needs_gradients(named, threat)
@@ -149,6 +152,7 @@ def read_traces(
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
         distances=distances,
         samples=record.clean.names,
+        solvers=settings(record.header.solvers),
         flags=(*record.header.flags, *unit_flags(doubts), *several_versions(record.header)),
         counts={key: spent[key] for key in PURPOSES},
     )

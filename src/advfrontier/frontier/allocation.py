@@ -56,7 +56,8 @@ def allocate(
             moves += (Move(named, budget),)
         aoi = problem.aoi(reached[budget])
         bound = max(bounds[budget], aoi)  # where they are equal, rounding may put the bound a last digit below
-        ensembles.append(Ensemble(f"{name}-{tier_label(budget)}", problem.norm, moves, aoi, bound, problem.flags))
+        label = f"{name}-{tier_label(budget)}"
+        ensembles.append(Ensemble(label, problem.norm, moves, aoi, bound, problem.flags, problem.solvers))
     return tuple(ensembles)
 
 

@@ -64,7 +64,8 @@ def race_excess(traces: Trajectories, race: Race, budgets: Sequence[int]) -> dic
 def _race(models: Sequence[Trajectories], name: str, total: int, *, plain: bool) -> Race:
     """What these models teach."""
     runs, table = models[0].runs, np.concatenate([_excess(model) for model in models], axis=2)
-    return Race(name, models[0].norm, total, _order(models, plain=plain), _hopes(runs, table))
+    order, solvers = _order(models, plain=plain), models[0].solvers
+    return Race(name, models[0].norm, total, order, _hopes(runs, table), solvers=solvers)
 
 
 def _excess(traces: Trajectories) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -107,6 +107,23 @@ def check_same_samples(
         )
     if in_order and tuple(first) != tuple(second):
         raise FrontierError(f"{a} and {b} hold the same {len(first)} samples in another order: align them by sample id")
+
+
+def check_same_settings(
+    first: Mapping[str, str],
+    second: Mapping[str, str],
+    *,
+    names: tuple[str, str],
+    attacks: Collection[str] | None = None,
+) -> None:
+    """Refuse two records whose solvers have other parameters, of these attacks or of all."""
+    for attack in sorted({*first, *second} if attacks is None else attacks):
+        had = [each.get(attack, "its own settings") for each in (first, second)]
+        if had[0] != had[1]:
+            raise FrontierError(
+                f"{names[0]} has {attack} at {had[0]}, {names[1]} at {had[1]}: expected the same solvers in both; make "
+                "one of them again in another folder, with --published or without it as the other was"
+            )
 
 
 def never_broken(distances: Distances) -> bool:

@@ -11,19 +11,19 @@ hence monotone and submodular in the set of (run, level) pairs. Samples of all m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import epsilon_min
-from advfrontier.frontier.measure import unbroken_flag
+from advfrontier.frontier.measure import check_same_settings, unbroken_flag
 from advfrontier.frontier.optimality import degenerate
 from advfrontier.pool import CHECKPOINT, Run, closure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,6 +49,7 @@ class Problem:
     needs: Needs
     dependents: tuple[tuple[int, ...], ...]  # [run]: the runs whose moves change when it is raised, itself included
     flags: tuple[str, ...] = ()
+    solvers: Mapping[str, str] = field(default_factory=dict)  # as the trajectories have them
 
     @property
     def none(self) -> Levels:
@@ -141,6 +142,7 @@ def build_problem(
         needs=needs,
         dependents=tuple(tuple(row) for row in dependents),
         flags=tuple(flags),
+        solvers=first.solvers,
     )
 
 
@@ -157,6 +159,7 @@ def _check_comparable(first: Trajectories, other: Trajectories, number: int) -> 
             f"trajectories 1 and {number} differ in {', '.join(differing[:5])}: expected the same runs for all; "
             "type .select(runs=…) to keep the common ones"
         )
+    check_same_settings(first.solvers, other.solvers, names=("trajectories 1", f"trajectories {number}"))
 
 
 def _worth(traces: Trajectories, levels: Sequence[int]) -> tuple[NDArray[np.float64], tuple[str, ...]]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.measure import check_same_samples
+from advfrontier.frontier.measure import check_same_samples, check_same_settings
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -27,9 +27,13 @@ class Trajectories:
     distances: NDArray[np.float64]  # (run, checkpoint, sample), never rising along a trajectory
     samples: tuple[str, ...]  # content ids
     norm: str
+    # attack → its solver's parameters, such as `alpha=1.0`, where they are not its own
+    solvers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "runs", tuple(self.runs))
+        own = _attacks(self.runs)
+        object.__setattr__(self, "solvers", {attack: self.solvers[attack] for attack in self.solvers if attack in own})
         object.__setattr__(self, "samples", tuple(self.samples))
         object.__setattr__(self, "queries", np.asarray(self.queries, dtype=np.int64))
         object.__setattr__(self, "distances", np.asarray(self.distances, dtype=np.float64))
@@ -134,8 +138,15 @@ class Trajectories:
         check_same_samples(self.samples, other.samples, names=("these trajectories", "the others"), in_order=False)
         if not np.array_equal(self.queries, other.queries):
             raise FrontierError("checkpoints differ: expected the same; type .thin(…) on both to keep the common ones")
+        shared = _attacks(self.runs) & _attacks(other.runs)
+        check_same_settings(self.solvers, other.solvers, names=("these trajectories", "the others"), attacks=shared)
         same = other.select(samples=self.samples)
-        return replace(self, runs=self.runs + same.runs, distances=np.concatenate((self.distances, same.distances)))
+        return replace(
+            self,
+            runs=self.runs + same.runs,
+            distances=np.concatenate((self.distances, same.distances)),
+            solvers={**self.solvers, **other.solvers},
+        )
 
     @staticmethod
     def _places(what: str, have: Sequence[str], wanted: Sequence[str]) -> list[int]:
@@ -146,3 +157,7 @@ class Trajectories:
                 f"no {what} {missing[0]} in these trajectories ({len(missing)} of {len(wanted)} are missing)"
             )
         return [place[name] for name in wanted]
+
+
+def _attacks(runs: Iterable[str]) -> set[str]:
+    return {run.partition(":")[0] for run in runs}

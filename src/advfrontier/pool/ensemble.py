@@ -8,7 +8,7 @@ repeating a query.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,6 +52,8 @@ class Ensemble(Shown):
     aoi: float | None = None
     bound: float | None = None
     flags: tuple[str, ...] = ()  # in words: what to know before trusting the AOI
+    # attack → the parameters with which it was traced, such as `alpha=1.0`, where they are not its solver's own
+    solvers: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
@@ -179,6 +181,7 @@ class Ensemble(Shown):
         lines = [f"name = {toml_text(self.name)}", f"norm = {toml_text(self.norm)}", f"total = {self.total}"]
         lines += [f"{key} = {value!r}" for key in ("aoi", "bound") if (value := getattr(self, key)) is not None]
         lines += [f"flags = [{', '.join(toml_text(flag) for flag in self.flags)}]"] if self.flags else []
+        lines += solvers_lines(self.solvers)
         for move in self.moves:
             raises = ", ".join(f"{toml_text(run)} = {queries}" for run, queries in move.raises)
             lines += ["", "[[moves]]", f"tier = {move.tier}", f"raises = {{ {raises} }}"]
@@ -192,7 +195,7 @@ class Ensemble(Shown):
     @classmethod
     def _of_file(cls, file: _File) -> Ensemble:
         moves = tuple(Move(tuple(move.raises.items()), move.tier) for move in file.moves)
-        ensemble = cls(file.name, file.norm, moves, file.aoi, file.bound, file.flags)
+        ensemble = cls(file.name, file.norm, moves, file.aoi, file.bound, file.flags, file.solvers)
         for run in ensemble.queries:
             Run.parse(run)
         if file.total not in (None, ensemble.total):
@@ -231,7 +234,14 @@ class _File(TomlTable):
     aoi: _Share | None = None
     bound: _Share | None = None
     flags: tuple[str, ...] = ()
+    solvers: dict[str, str] = Field(default_factory=dict)
     moves: tuple[_Move, ...] = ()
+
+
+def solvers_lines(solvers: Mapping[str, str]) -> list[str]:
+    """The line of a file that names solvers' parameters; none where all are their own."""
+    named = ", ".join(f"{toml_text(attack)} = {toml_text(words)}" for attack, words in solvers.items())
+    return [f"solvers = {{ {named} }}"] if named else []
 
 
 def tier_queries(tier: str | int) -> int:

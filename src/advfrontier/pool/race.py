@@ -9,7 +9,7 @@ repeating a query, and every smaller budget is a prefix of a larger one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +19,7 @@ from pydantic import Field
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
-from advfrontier.pool.ensemble import TIERS, tier_name
+from advfrontier.pool.ensemble import TIERS, solvers_lines, tier_name
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
 from advfrontier.toml import TomlTable, parse_toml, read_toml, toml_text
@@ -48,6 +48,8 @@ class Race(Shown):
     order: tuple[tuple[str, int], ...]  # moves: a run, and the queries it is raised to
     hopes: Mapping[str, tuple[float, ...]]  # attack → after 0, 1, … slices, the least d(1000)/d(q) to reckon with
     flags: tuple[str, ...] = ()  # in words: what to know before trusting it
+    # attack → the parameters with which it was traced, such as `alpha=1.0`, where they are not its solver's own
+    solvers: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
@@ -178,6 +180,7 @@ class Race(Shown):
         """Write as TOML."""
         lines = [f"name = {toml_text(self.name)}", f"norm = {toml_text(self.norm)}", f"total = {self.total}"]
         lines += [f"flags = [{', '.join(toml_text(flag) for flag in self.flags)}]"] if self.flags else []
+        lines += solvers_lines(self.solvers)
         moves = (f"    {{ run = {toml_text(run)}, queries = {queries} }}," for run, queries in self.order)
         lines += ["order = [", *moves, "]", "", "[hopes]"]
         lines += [f"{toml_text(attack)} = [{', '.join(map(repr, hopes))}]" for attack, hopes in self.hopes.items()]
@@ -218,6 +221,7 @@ class RaceFile(TomlTable):
     order: Annotated[list[_Raise], Field(min_length=1, max_length=100_000)]
     hopes: dict[str, list[_Ratio]]
     flags: tuple[str, ...] | list[str] = ()
+    solvers: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
     def of(cls, race: Race) -> RaceFile:
@@ -229,13 +233,14 @@ class RaceFile(TomlTable):
             order=[_Raise(run=run, queries=queries) for run, queries in race.order],
             hopes={attack: list(hopes) for attack, hopes in race.hopes.items()},
             flags=list(race.flags),
+            solvers=dict(race.solvers),
         )
 
     def race(self) -> Race:
         """The race."""
         order = tuple((move.run, move.queries) for move in self.order)
         hopes = {attack: tuple(values) for attack, values in self.hopes.items()}
-        return Race(self.name, self.norm, self.total, order, hopes, tuple(self.flags))
+        return Race(self.name, self.norm, self.total, order, hopes, tuple(self.flags), self.solvers)
 
 
 def _beyond(run: Run, classes: int) -> bool:

@@ -84,18 +84,19 @@ class EnsembleFile(_Frozen):
     aoi: float | None = None
     bound: float | None = None
     flags: tuple[str, ...] = ()
+    solvers: dict[str, str] = {}
 
     @classmethod
     def of(cls, ensemble: Ensemble) -> EnsembleFile:
         """The stored form of an ensemble."""
         moves = tuple(MoveFile(tier=move.tier, raises=dict(move.raises)) for move in ensemble.moves)
         return cls(name=ensemble.name, norm=ensemble.norm, moves=moves, aoi=ensemble.aoi, bound=ensemble.bound,
-                   flags=ensemble.flags)  # fmt: skip
+                   flags=ensemble.flags, solvers=dict(ensemble.solvers))  # fmt: skip
 
     def ensemble(self) -> Ensemble:
         """The ensemble."""
         moves = tuple(Move(tuple(move.raises.items()), move.tier) for move in self.moves)
-        return Ensemble(self.name, self.norm, moves, self.aoi, self.bound, self.flags)
+        return Ensemble(self.name, self.norm, moves, self.aoi, self.bound, self.flags, self.solvers)
 
 
 class Header(_Frozen):

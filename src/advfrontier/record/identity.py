@@ -6,6 +6,7 @@ made of them, so that one which came into a record from elsewhere is not taken f
 
 from __future__ import annotations
 
+import ast
 import json
 import platform
 from functools import lru_cache
@@ -18,9 +19,9 @@ import torch
 from torch import Tensor
 
 from advfrontier.flags import Flag, Kind
-from advfrontier.pool import Run
+from advfrontier.pool import RACE, Run
 from advfrontier.record.header import Header, Versions
-from advfrontier.solvers import solver_of
+from advfrontier.solvers import PUBLISHED, solver_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -100,6 +101,21 @@ def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[st
     return found
 
 
+def settings(solvers: Mapping[str, str]) -> dict[str, str]:
+    """Attack → the parameters, such as `alpha=1.0`, that are not those of its own solver; none where all are."""
+    own = solvers_of(solvers, {})
+    found = {attack: _difference(words, own.get(attack, "")) for attack, words in solvers.items() if attack != RACE}
+    return {attack: text for attack, text in found.items() if text}
+
+
+def stand_ins(solvers: Mapping[str, str]) -> Mapping[str, Solver]:
+    """What stands in for attacks' own solvers in a record: it tells the published ones by their words."""
+    same = {attack: solvers[attack] == solver_words(PUBLISHED[attack]) for attack in PUBLISHED if attack in solvers}
+    if same and all(same.values()):
+        return PUBLISHED  # also of attacks that come later
+    return {attack: PUBLISHED[attack] for attack in same if same[attack]}
+
+
 def versions() -> Versions:
     """Of this process."""
     return Versions(
@@ -123,6 +139,28 @@ def several_versions(header: Header) -> tuple[Flag, ...]:
 def rounds_alike(one: Versions, two: Versions) -> bool:
     """Whether the libraries that round have the same versions."""
     return all(getattr(one, package) == getattr(two, package) for package in _ROUNDING)
+
+
+def _difference(words: str, own: str) -> str:
+    """The parameters that words name otherwise; all of the words where they are of another kind of solver.
+
+    A parameter that is not named came after the words, and its own value is what was done before.
+    """
+    one, other = _parameters(words), _parameters(own)
+    if one is None or other is None or one[0] != other[0]:
+        return "" if words == own else words
+    return ", ".join(f"{name}={value}" for name, value in one[1].items() if other[1].get(name) != value)
+
+
+def _parameters(words: str) -> tuple[str, dict[str, str]] | None:
+    """The name and the parameters in `Fmn(alpha=1.0, …)`. Nothing of it is evaluated."""
+    try:
+        call = ast.parse(words, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if not isinstance(call, ast.Call) or call.args:
+        return None
+    return ast.unparse(call.func), {str(each.arg): ast.unparse(each.value) for each in call.keywords}
 
 
 def _version(package: str) -> str:

@@ -13,7 +13,7 @@ from advfrontier.solvers.fmn import Fmn
 from advfrontier.solvers.pdgd import Pdgd
 from advfrontier.solvers.pdpgd import Pdpgd
 from advfrontier.solvers.protocol import Answer, Problem, Solver
-from advfrontier.solvers.published import PUBLISHED
+from advfrontier.solvers.published import DEPARTURES, PUBLISHED, Departure, check_published
 from advfrontier.solvers.sigma_zero import SigmaZero
 from advfrontier.solvers.sparse_min import SparseMin
 from advfrontier.solvers.square_min import SquareMin
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from advfrontier.pool import Run
 
 __all__ = [
+    "DEPARTURES",
     "PUBLISHED",
     "Alma",
     "Answer",
     "ApgdMin",
     "Ddn",
+    "Departure",
     "FabMin",
     "Fmn",
     "Pdgd",
@@ -36,6 +38,7 @@ __all__ = [
     "Solver",
     "SparseMin",
     "SquareMin",
+    "check_published",
     "solver_of",
 ]
 

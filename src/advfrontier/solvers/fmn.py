@@ -34,7 +34,8 @@ class Fmn:
     alpha: float | None = None  # 10 in ℓ∞, where a unit step is 1/√d per feature; 1 elsewhere
     gamma: float = 0.05
     gamma_final: float = 0.001
-    strict: bool = False  # the published step and radius rule, which can stall just inside the boundary
+    strict: bool = False  # the published radius before the first success, which can stall just inside the boundary
+    plain_step: bool = False  # the published step, of which the box may leave little
 
     def start(self, problem: Problem) -> FmnState:
         """Before the first success the radius is unknown, except in ℓ0, where it starts at one feature."""
@@ -56,7 +57,7 @@ class Fmn:
         rule = self._features if norm.name == "L0" else self._radius
         state.radius = torch.minimum(rule(problem, state, answer, γ), problem.largest)
         step = answer.gradient.mul_((α / answer.length)[:, None])
-        if not self.strict:
+        if not self.plain_step:
             step = self._fit(problem, state, answer, step, α)
         δ = (state.point - problem.inputs).sub_(step)
         state.point = norm.project(δ, state.radius).add_(problem.inputs).clamp_(0, 1)

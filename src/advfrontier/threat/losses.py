@@ -18,7 +18,7 @@ from advfrontier.threat.norms import TINY
 Loss = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
 
 LEAST_MARGIN = 3.0  # to which the cross-entropy stretches the input's margin where it is smaller
-DLR_TOLERANCE = 1e-4  # how far beyond the boundary ALMA aims, over the spread
+DLR_TOLERANCE = 1e-4  # how far beyond the boundary ALMA aims: over the spread, or as published in units of the logits
 
 
 def margin(
@@ -80,6 +80,27 @@ def dlr_plus(
     return margin(logits, labels, targets) / _spread(logits, input_margin, targeted=targets is not None) + DLR_TOLERANCE
 
 
+def plain_dlr(
+    logits: Tensor,
+    labels: Tensor,
+    targets: Tensor | None = None,
+    input_margin: Tensor | None = None,  # noqa: ARG001
+) -> Tensor:
+    """The published ratio; with fewer classes than it is defined for, the bare difference of logits."""
+    return difference(logits, labels, targets) / _spread(logits, None, targeted=targets is not None)
+
+
+def plain_dlr_plus(
+    logits: Tensor,
+    labels: Tensor,
+    targets: Tensor | None = None,
+    input_margin: Tensor | None = None,  # noqa: ARG001
+) -> Tensor:
+    """ALMA's variant as published: the tolerance is added to the margin, 1e-8 to the spread."""
+    spread = _spread(logits, None, targeted=targets is not None, least=1e-8)
+    return (margin(logits, labels, targets) + DLR_TOLERANCE) / spread
+
+
 def _logit(logits: Tensor, classes: Tensor) -> Tensor:
     return logits.gather(1, classes[:, None]).squeeze(1)
 
@@ -88,7 +109,7 @@ def _best_other(logits: Tensor, classes: Tensor) -> Tensor:
     return logits.scatter(1, classes[:, None], -torch.inf).amax(1)
 
 
-def _spread(logits: Tensor, input_margin: Tensor | None, *, targeted: bool) -> Tensor | float:
+def _spread(logits: Tensor, input_margin: Tensor | None, *, targeted: bool, least: float = 1e-12) -> Tensor | float:
     """z₍₁₎ − z₍₃₎, or with targets z₍₁₎ − ½(z₍₃₎ + z₍₄₎).
 
     Two classes have no third logit. With targets and three classes the third may be the target itself, and the ratio a
@@ -99,7 +120,7 @@ def _spread(logits: Tensor, input_margin: Tensor | None, *, targeted: bool) -> T
         return 1.0 if input_margin is None else input_margin.clamp(min=TINY)
     ranked = logits.topk(min(classes, 4), dim=1).values
     lower = (ranked[:, 2] + ranked[:, 3]) / 2 if targeted else ranked[:, 2]
-    return ranked[:, 0] - lower + 1e-12
+    return ranked[:, 0] - lower + least
 
 
 LOSSES: dict[str, Loss] = {
@@ -108,5 +129,7 @@ LOSSES: dict[str, Loss] = {
     "ce": ce,
     "plain_ce": plain_ce,
     "dlr": dlr,
+    "plain_dlr": plain_dlr,
     "dlr_plus": dlr_plus,
+    "plain_dlr_plus": plain_dlr_plus,
 }

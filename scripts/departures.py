@@ -1,0 +1,148 @@
+"""Measure what each departure of the solvers from their papers is worth on the zoo, and write it into docs/solvers.md.
+
+    python scripts/departures.py                                           # all models of both splits, 48 samples
+    python scripts/departures.py --models F3 F8 F4 F5 --samples 24
+    python scripts/departures.py --table                                   # only write the table again
+
+One departure at a time is taken back, in the base run of its attack, 1000 queries. A figure is the mean distance
+without the departure over that with it, so above 1 the departure helps. Every measurement goes into the JSON file as it
+is made: stopped at any moment, the same command goes on; other samples or other solvers are measured anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from advfrontier import trace
+from advfrontier.pool import Run
+from advfrontier.record.identity import solver_words
+from advfrontier.solvers import DEPARTURES, PUBLISHED, solver_of
+from advfrontier.sources import load_data
+from advfrontier.threat.names import NORMS, SYMBOLS
+from advfrontier.zoo import MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advfrontier.solvers import Solver
+    from advfrontier.sources import Samples
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "solvers.md"
+FOUND = ROOT / "docs" / "results" / "departures.json"
+BEGIN, END = "<!-- departures: begin -->\n", "<!-- departures: end -->\n"
+SPLITS = ("train", "held-out")
+
+
+def main() -> None:
+    """Measure what is missing, then write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=[name for name in MODELS if MODELS[name].split in SPLITS])
+    parser.add_argument("--norms", nargs="+", default=list(NORMS))
+    parser.add_argument("--samples", type=int, default=48)
+    parser.add_argument("--table", action="store_true", help="measure nothing")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if not options.table:
+        measure(options.models, options.norms, load_data("fashion-mnist", samples=options.samples))
+    write_table(json.loads(FOUND.read_text()) if FOUND.is_file() else {})
+
+
+def measure(models: list[str], norms: list[str], samples: Samples) -> None:
+    """The distances of every solver on every model: by model, norm, attack and the solver in words."""
+    found: dict[str, Any] = json.loads(FOUND.read_text()) if FOUND.is_file() else {}
+    if found.get("samples") != len(samples):
+        found = {"samples": len(samples), "distances": {}}
+    for model in models:
+        for norm in norms:
+            for attack, solver in solvers(norm):
+                known = found["distances"].setdefault(model, {}).setdefault(norm, {}).setdefault(attack, {})
+                if (words := solver_words(solver)) in known:
+                    continue
+                traced = trace(f"zoo:{model}", samples, norm=norm, runs=[attack], solvers={attack: solver},
+                               progress=False)  # fmt: skip
+                distances = traced.frontier()
+                known[words] = [None if np.isinf(d) else float(f"{d:.5g}") for d in distances]
+                mean = distances[np.isfinite(distances)].mean()
+                print(f"{model} {norm} {attack}: mean {mean:.5g}  {words}", flush=True)
+                FOUND.parent.mkdir(exist_ok=True)
+                FOUND.write_text(json.dumps(found, ensure_ascii=False) + "\n")
+
+
+def solvers(norm: str) -> Iterator[tuple[str, Solver]]:
+    """All that is to be run in a norm: attacks' own solvers, each without one departure, and without all of them."""
+    for attack, published in PUBLISHED.items():
+        told = [each for each in DEPARTURES if each.attack == attack and norm in each.norms]
+        if told:
+            yield attack, solver_of(Run.parse(attack))
+            yield from ((attack, each.taken_back()) for each in told)
+        if len(told) > 1:
+            yield attack, published
+
+
+def write_table(found: dict[str, Any]) -> None:
+    """Put the table between its two marks."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    if BEGIN not in text or END not in text:
+        raise SystemExit(f"{PAGE} has no marks: expected {BEGIN.strip()} and {END.strip()}")
+    PAGE.write_text(before + BEGIN + table(found) + END + after, encoding="utf-8")
+
+
+def table(found: dict[str, Any]) -> str:
+    """The departures with their switches and figures, in Markdown."""
+    lines = [
+        "| attack | here | published | as published | " + " | ".join(SYMBOLS[norm] for norm in NORMS) + " |",
+        "|---" * (4 + len(NORMS)) + "|",
+    ]
+    for attack in PUBLISHED:
+        own = [each for each in DEPARTURES if each.attack == attack]
+        rows = [(each.here, each.published, f"`{each.switch}`", each.taken_back(), each.norms) for each in own]
+        if len(own) > 1:
+            everywhere = tuple(norm for norm in NORMS if sum(norm in each.norms for each in own) > 1)
+            rows.append(("all of these", "none", "`--published`", PUBLISHED[attack], everywhere))
+        for here, published, switch, solver, norms in rows:
+            cells = [cell(found, norm, attack, solver) if norm in norms else "" for norm in NORMS]
+            lines.append(f"| `{attack}` | {here} | {published} | {switch} | {' | '.join(cells)} |")
+    return "\n" + "\n".join(lines) + "\n\n" + told(found) + "\n\n"
+
+
+def cell(found: dict[str, Any], norm: str, attack: str, solver: Solver) -> str:
+    """`1.031, 1.012`: the mean ratio over the training models and over the others; behind + what more is unbroken."""
+    figures = []
+    for split in SPLITS:
+        ratios, more = [], 0
+        for model, by_norm in found.get("distances", {}).items():
+            known = by_norm.get(norm, {}).get(attack, {})
+            own, other = known.get(solver_words(solver_of(Run.parse(attack)))), known.get(solver_words(solver))
+            if MODELS[model].split == split and own and other:
+                pairs = np.array([[a, b] for a, b in zip(own, other, strict=True) if None not in (a, b)])
+                ratios.append(pairs[:, 1].mean() / pairs[:, 0].mean())
+                more += other.count(None) - own.count(None)
+        if ratios:
+            figures.append(f"{np.mean(ratios):.3f}" + (f" ({more:+d})" if more else ""))
+    return ", ".join(figures)
+
+
+def told(found: dict[str, Any]) -> str:
+    """What was measured, in words."""
+    if not found:
+        return "Not measured yet: type `python scripts/departures.py`."
+    models = {split: [name for name in found["distances"] if MODELS[name].split == split] for split in SPLITS}
+    return (
+        f"Figures: first on {', '.join(models['train'])} (training models), then on {', '.join(models['held-out'])} "
+        f"(held out), the first {found['samples']} images, base runs of 1000 queries: the mean distance with this one "
+        "departure taken back, over that with it, so above 1 it helps; behind it, in brackets, how many more samples "
+        "stay unbroken, and the means are of those that both break. `python scripts/departures.py` measures them, all "
+        "distances are in `docs/results/departures.json`."
+    )
+
+
+if __name__ == "__main__":
+    main()
