@@ -52,7 +52,7 @@ def test_the_papers_pool_is_complete():
         "C6", "C17", "I5", "I6", "I7", "I8", "I10",
     }  # fmt: skip
     assert (paper.seed, paper.norms, paper.budgets) == (42, ("L0", "L1", "L2", "Linf"), (4000, 8000, 12000))
-    assert (paper.pool, paper.baseline) == (None, "autoattack")
+    assert (paper.pool, paper.baseline) == (("paper",), "autoattack")
     assert paper.data["cifar10"].radii == {"L1": (12.0,), "L2": (0.5,), "Linf": (8 / 255,)}
     assert paper.data["imagenet"].radii == {"L1": (40.0,), "L2": (3.0,), "Linf": (4 / 255,)}
     assert {data.samples for data in paper.data.values()} == {1000}
