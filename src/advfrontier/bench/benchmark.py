@@ -195,7 +195,7 @@ def _part(content: dict[str, Any]) -> dict[str, Any]:
     chosen = content.get("models", [])
     wrong = [name for name in chosen if name not in models] if isinstance(chosen, list) else [chosen]
     if wrong or not chosen:
-        raise ValueError(f"models = {shown(chosen)}: expected a list of ids of {content['part_of']}: {', '.join(models)}")
+        raise ValueError(f"models = {shown(chosen)}: expected some of {content['part_of']}: {', '.join(models)}")
     kept = [models[name] for name in chosen]
     data = {name: table for name, table in whole["data"].items() if any(model["data"] == name for model in kept)}
     said = {key: value for key, value in content.items() if key != "part_of"}
