@@ -50,7 +50,7 @@ def pool(subjects: Mapping[str, Sequence[Subject]]) -> Table:
     if rows:
         rows.append(("all", None, None, None, None, *(len(group) for group in parsed.values())))
     columns = (
-        Column("solver", "code"), Column("uses"), Column("in the paper"), Column("restarts", "integer"),
+        Column("solver"), Column("uses"), Column("in the paper"), Column("restarts", "integer"),
         Column("targets", "integer"),
         *(Column(f"runs in {SYMBOLS[norm]}", "integer", key=f"runs in {norm}") for norm in subjects),
     )  # fmt: skip
@@ -139,7 +139,7 @@ def gains(subjects: Sequence[Subject], *, norm: str) -> Table:
             ]
             theirs = printed[high].mean - printed[low].mean if {low, high} <= set(printed) else None
             rows.append((f"{tier_label(low)} to {tier_label(high)}", split, *ours, theirs))
-    columns = (Column(SYMBOLS[norm], key="tiers"), Column("split"), *(Column(family, "gain") for family in families))
+    columns = (Column("tiers"), Column("split"), *(Column(family, "gain") for family in families))
     title = f"What a larger tier adds in {SYMBOLS[norm]}"
     return Table(title, (*columns, Column("published", "gain")), tuple(rows))
 

@@ -160,7 +160,7 @@ def queries(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> Table:
             theirs = PUBLISHED[norm][split].queries or (None, None, None)
             rows.append((split, len(entries), float(np.mean(entries)), min(entries), max(entries), *theirs))
     columns = (
-        Column(SYMBOLS[norm], key="split"), Column("models", "integer"), Column("mean", "count"),
+        Column("split"), Column("models", "integer"), Column("mean", "count"),
         Column("least", "count"), Column("most", "count"), Column("published mean", "count"),
         Column("published least", "count"), Column("published most", "count"),
     )  # fmt: skip
@@ -195,7 +195,7 @@ def _as_strong(gains: Sequence[float]) -> Share:
 
 def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]) -> Table:
     """On how many pairs of a model and a norm, over all norms, a tier matches or passes the baseline."""
-    compared = {norm: own for norm, own in subjects.items() if any(s.known is not None for s in own)}
+    compared = {norm: own for norm, own in subjects.items() if any(s.baseline is not None for s in own)}
     every = [shown_tiers(own) for own in compared.values()]
     shown = {name: tier for name, tier in (every[0] if every else {}).items() if all(name in each for each in every)}
     budgets = [tier for own in list(compared.values())[:1] for tier in own[0].tiers if tier in TIERS]

@@ -77,7 +77,7 @@ def race_against_greedy(subjects: Sequence[Subject], *, norm: str) -> Table:
         rows.append(("at least as near", split, *(Share(sum(g >= 0 for g in nearer[b]), len(group)) for b in budgets)))
         rows.append(("points of distance nearer", split, *(_spread(nearer[b]) for b in budgets)))
         rows.append(("points of AOI", split, *(_spread(gains[b]) for b in budgets)))
-    columns = (Column(SYMBOLS[norm], key="what"), Column("split"), *tier_columns(budgets, "gain"))
+    columns = (Column("what"), Column("split"), *tier_columns(budgets, "gain"))
     return Table(f"Race against greedy in {SYMBOLS[norm]}", columns, tuple(rows))
 
 

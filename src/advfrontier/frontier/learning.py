@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.allocation import allocate
+from advfrontier.frontier.allocation import staged
 from advfrontier.frontier.optimality import excess
+from advfrontier.frontier.problem import build_problem
 from advfrontier.frontier.race import race as read_off
 from advfrontier.pool import MAX_QUERIES, SLICE, TIERS, Race, Run
 
@@ -74,12 +75,13 @@ def _excess(traces: Trajectories) -> NDArray[np.float64]:
 
 
 def _order(traces: Sequence[Trajectories], *, plain: bool) -> tuple[tuple[str, int], ...]:
-    """The moves of a greedy allocation, then all that is left of every run."""
+    """The moves of a greedy allocation, without its bounds, then all that is left of every run."""
     runs = traces[0].runs
     budgets = [budget for budget in _BUDGETS if budget <= MAX_QUERIES * len(runs)]
     levels = range(SLICE, MAX_QUERIES + 1, SLICE)
-    last = allocate(traces, budgets=budgets, levels=list(levels), plain=plain)[-1]
-    moves = [each for move in last.moves for each in move.raises]
+    problem = build_problem(traces, levels=list(levels))
+    raises = [each for stage in staged(problem, budgets, plain=plain).values() for move in stage for each in move]
+    moves = [(problem.runs[run], int(problem.costs[level])) for run, level in raises]
     reached = dict.fromkeys(runs, 0) | dict(moves)
     return (*moves, *((run, MAX_QUERIES) for run, queries in reached.items() if queries < MAX_QUERIES))
 

@@ -43,7 +43,7 @@ def write_results(results: Results, folder: str | PathLike[str]) -> list[Path]:
 
 
 def write_page(results: Results, page: str | PathLike[str]) -> list[Path]:
-    """Write the page for a site, such as `docs/results.md`; small figures and the files it links to lie in `results/`."""
+    """Write the page for a site, such as `docs/results.md`; small figures and what it links to lie in `results/`."""
     target = Path(page)
     return _write_page(results, target, target.with_suffix(""), ("png",), _SMALL_DPI)
 
