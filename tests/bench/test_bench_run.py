@@ -26,6 +26,7 @@ from advfrontier.jobs import autoattack as autoattack_job
 from advfrontier.jobs.autoattack import read_points
 from advfrontier.pool import Ensemble, Race
 from advfrontier.record import Header, Record, UnitName
+from advfrontier.report import benchmark as report
 from advfrontier.report.benchmark import write_results
 from advfrontier.sources import load_data, load_model
 
@@ -130,7 +131,8 @@ def with_budgets(bench, *budgets):
     return Bench(bench.benchmark.model_copy(update={"budgets": budgets}), bench.out)
 
 
-def test_a_second_run_writes_the_same_bytes_even_if_all_is_learned_anew(tiny):
+def test_a_second_run_writes_the_same_bytes_even_if_all_is_learned_anew(tiny, monkeypatch):
+    monkeypatch.setattr(report, "drawable", lambda: False)  # figures take longest
     whole = with_budgets(tiny(models=("plain", "noisy", "wide"), pool=("fmn", "ddn", "pdgd", "alma")), 1000, 2000)
     written = {}
     for again in range(3):
