@@ -46,8 +46,9 @@ bench: setup  ## overhead of every solver over bare forward and backward passes,
 parity: setup  ## distances against the recorded figures of other implementations in ../shared/reference
 	$(BIN)/python scripts/parity.py
 
-results: setup  ## the paper's experiments on the embedded models: hours, resumable
-	$(BIN)/advfrontier bench run fashion-mnist --out build/results
+# Traces are kept in build/results: interrupted, the same command goes on; once they are there, it takes minutes.
+results: setup  ## the paper's experiments on the embedded models, and docs/results.md: hours; SAMPLES=100 for more images
+	$(BIN)/advfrontier bench run fashion-mnist --out build/results --page docs/results.md $(if $(SAMPLES),--samples $(SAMPLES))
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

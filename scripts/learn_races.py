@@ -19,6 +19,7 @@ import numpy as np
 from advfrontier.evaluation.trace import Traces, read_traces
 from advfrontier.frontier.allocation import allocate
 from advfrontier.frontier.learning import learn_race, race_excess
+from advfrontier.frontier.optimality import excess
 from advfrontier.pool import TIERS, Ensemble, Race, paper_ensemble
 from advfrontier.record import find_records
 from advfrontier.threat.names import NORMS
@@ -63,15 +64,9 @@ def traces_of(folder: str, norm: str) -> dict[str, Traces]:
 def row(traces: Traces, greedy: tuple[Ensemble, ...], race: Race) -> list[float]:
     """What every tier of every kind exceeds the frontier by."""
     papers = [paper_ensemble(f"paper-{tier // 1000}k", traces.norm) for tier in TIERS]
-    fixed = [excess(traces, ensemble) for ensemble in (*papers, *greedy)]
-    return [*fixed, *race_excess(traces, race, TIERS).values()]
-
-
-def excess(traces: Traces, ensemble: Ensemble) -> float:
-    """By how much the distances of an ensemble exceed the frontier on average, at most tenfold on a sample."""
     frontier = traces.frontier()
-    broken = (frontier > 0) & (frontier < np.inf)
-    return float(np.minimum(traces.best(ensemble.queries)[broken] / frontier[broken], 10).mean()) - 1
+    fixed = [excess(traces.best(ensemble.queries), frontier) for ensemble in (*papers, *greedy)]
+    return [*fixed, *race_excess(traces, race, TIERS).values()]
 
 
 if __name__ == "__main__":

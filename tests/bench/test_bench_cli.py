@@ -131,3 +131,12 @@ def test_mistakes_are_answered(here, capsys, tiny):
     assert "no folder" in refused(capsys, "allocate", "nowhere")
     assert "expected MODEL=SOURCE" in refused(capsys, "bench", "run", "tiny.toml", "--source", "plain")
     assert "no benchmark" in refused(capsys, "bench", "status", "nothing")
+
+
+def test_bench_run_takes_a_number_of_samples_and_writes_a_page_for_a_site(here, capsys, tiny, monkeypatch):
+    monkeypatch.setattr(report, "drawable", lambda: False)
+    tiny(models=("plain", "noisy"))
+    said = run(capsys, "bench", "run", "tiny.toml", "--samples", 3, "--page", "docs.md", "--workers", 0).out
+    assert "docs.md" in said.splitlines()
+    assert "samples: 3 of fashion-mnist" in (here / "docs.md").read_text(encoding="utf-8")
+    assert json.loads((here / "docs" / "results.json").read_text(encoding="utf-8"))["name"] == "tiny"

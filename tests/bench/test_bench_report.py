@@ -15,17 +15,19 @@ from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench import NormResults, Results, model_tables
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.flags import Flag, Kind
-from advfrontier.pool import paper_ensemble
-from advfrontier.report.benchmark import results_json, results_markdown, write_results
+from advfrontier.pool import Ensemble, paper_ensemble
+from advfrontier.report.benchmark import results_json, results_markdown, write_page, write_results
 
 BUDGETS = (4000, 8000, 12000)
 HEADINGS = (
     "Models",
-    "Ensembles",
+    "What was learned",
     "Attack optimality (AOI)",
-    "AOI against the query budget",
+    "Mean distance above the frontier",
+    "What more queries add",
     "Robust accuracy at the reference radius",
     "Against AutoAttack",
+    "Other ways to give out the queries",
     "Curves that cross beyond the reference radius",
     "Ranks depend on the radius",
     "Models by DOI",
@@ -98,7 +100,7 @@ def test_page_holds_every_table(made):
         if second.startswith("| :--"):
             assert first.count("|") == second.count("|")
     best = made.norms["L2"].subjects[0]
-    assert f"{100 * best.aois[4000].value:.2f}" in page
+    assert f"{100 * best.aois['greedy'][4000].value:.2f}" in page
 
 
 def lines_of(page, heading):
@@ -150,17 +152,18 @@ def test_counts_are_given_for_all_models_and_over_all_norms(made):
     page = results_markdown(made)
     found = lines_of(page, "Attack optimality (AOI)")
     tables = made.norms["L2"].tables()
-    everyone = tables["aoi_summary"].records()[-1]
-    assert (everyone["what"], everyone["split"]) == ("at least AutoAttack", "all")
-    exact = " | ".join(f"{everyone[name].count}/4" for name in ("4k", "8k", "12k"))
-    straight = " | ".join(f"{everyone[f'{name} by lines'].count}/4" for name in ("4k", "8k", "12k"))
-    assert f"| at least AutoAttack | all | 4 | – | {exact} | {straight} |" in found
+    rows = {row["what"]: row for row in tables["aoi_summary"].records() if row["split"] == "all"}
+    columns = ("greedy-4k", "greedy-8k", "greedy-12k")
+    exact = " | ".join(f"{rows['at least AutoAttack'][name].count}/4" for name in columns)
+    straight = " | ".join(f"{rows['the same by lines'][name].count}/4" for name in columns)
+    assert f"| at least AutoAttack | all | 4 | – | {exact} | 26/30 | 28/30 | 29/30 |" in found  # the paper's in the end
+    assert f"| the same by lines | all | 4 | – | {straight} | – | – | – |" in found
     against = lines_of(page, "Against AutoAttack")
-    assert f"| AOI at least AutoAttack's | all | {exact} |" in against
-    assert f"| the same by lines | all | {straight} |" in against
+    assert f"| AOI at least AutoAttack's | all | {exact} | 26/30 | 28/30 | 29/30 |" in against
+    assert f"| the same by lines | all | {straight} | – | – | – |" in against
     robust = tables["robust_accuracy_summary"].records()
     assert {row["epsilon"] for row in robust} == {"9"}  # AutoAttack was not run at the first radius
-    assert robust[-2]["4k"].of == 4
+    assert robust[-2]["greedy-4k"].of == 4
     assert not any("at least as strong at the reference" in line for line in page.splitlines())
 
 
@@ -178,7 +181,7 @@ def test_json_holds_the_same_numbers(made):
     content = json.loads(json.dumps(results_json(made), allow_nan=False))
     tables = content["norms"]["L2"]["tables"]
     subjects = made.norms["L2"].subjects
-    assert [row["8k"] for row in tables["aoi"]["rows"]] == [s.aois[8000].value for s in subjects]
+    assert [row["greedy-8k"] for row in tables["aoi"]["rows"]] == [s.aois["greedy"][8000].value for s in subjects]
     assert tables["aoi"]["rows"][0]["AutoAttack"]["low"] == subjects[0].baseline.low
     (reference,) = {row["epsilon"] for row in tables["robust_accuracy"]["rows"] if row["AutoAttack"] is not None}
     assert reference == 9.0  # AutoAttack was not run at the other
@@ -195,7 +198,7 @@ def test_json_holds_the_same_numbers(made):
 def test_every_figure_is_drawn_and_linked(made, tmp_path):
     written = write_results(made, tmp_path)
     names = {"growth", "cases", "crossings", "instability", "curves", "early-rejection"}
-    assert {path.stem for path in written} == names | {"results", "leaderboard"}
+    assert {path.stem for path in written} == names | {"results", "leaderboard", "L0-greedy", "L2-greedy"}
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
     for name in names:
         assert f"(figures/{name}.png)" in page
@@ -220,5 +223,23 @@ def test_a_model_has_one_colour_in_all_panels_of_a_figure(made):
 def test_without_matplotlib_the_rest_is_written(made, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "drawable", lambda: False)
     written = write_results(made, tmp_path)
-    assert {Path(path).name for path in written} == {"results.md", "results.json", "leaderboard.html"}
+    assert {Path(path).name for path in written} == {
+        "results.md", "results.json", "leaderboard.html", "L0-greedy.toml", "L2-greedy.toml",
+    }  # fmt: skip
     assert "advfrontier[figures]" in (tmp_path / "results.md").read_text(encoding="utf-8")
+
+
+def test_a_page_for_a_site_finds_its_files_beside_it(made, tmp_path):
+    written = write_page(made, tmp_path / "results.md")
+    text = written[0].read_text(encoding="utf-8")
+    assert written[0] == tmp_path / "results.md"
+    linked = re.findall(r"\]\(([^)]+)\)", text)
+    assert {tmp_path / name for name in linked} == set(written[1:])
+    assert all(path.is_file() and path.stat().st_size < 100_000 for path in written if path.suffix == ".png")
+    learned = tmp_path / "results" / "ensembles" / "L2-greedy.toml"
+    train, apart = (
+        np.mean([s.aois["greedy"][4000].value for s in made.norms["L2"].subjects[k : k + 2]]) for k in (0, 2)
+    )
+    first = learned.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith(f"# greedy-4k: AOI {100 * train:.2f} % on train models; {100 * apart:.2f} % on held-out")
+    assert Ensemble.load(learned) == made.norms["L2"].ensembles[12000]

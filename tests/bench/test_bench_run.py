@@ -21,10 +21,12 @@ from advfrontier.engine import Oracle
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.frontier import aoi
+from advfrontier.frontier.race import race as read_off
 from advfrontier.jobs import autoattack as autoattack_job
 from advfrontier.jobs.autoattack import read_points
-from advfrontier.pool import Ensemble
+from advfrontier.pool import Ensemble, Race
 from advfrontier.record import Header, Record, UnitName
+from advfrontier.report import benchmark as report
 from advfrontier.report.benchmark import write_results
 from advfrontier.solvers import PUBLISHED
 from advfrontier.sources import load_data, load_model
@@ -82,7 +84,7 @@ def test_small_benchmark_goes_from_nothing_to_its_tables_and_then_repeats_nothin
         by_hand = aoi(held_out.best(tiers[2].queries), held_out.frontier()).value
         tables = json.loads((Path(bench.results) / "results.json").read_text())["norms"][norm]["tables"]
         (row,) = [row for row in tables["aoi"]["rows"] if row["model"] == "F5"]
-        assert row["150"] == by_hand
+        assert row["greedy-150"] == by_hand
 
     before = files(tmp_path)
     tasks.clear()
@@ -130,6 +132,26 @@ def with_budgets(bench, *budgets):
     return Bench(bench.benchmark.model_copy(update={"budgets": budgets}), bench.out)
 
 
+def test_a_second_run_writes_the_same_bytes_even_if_all_is_learned_anew(tiny, monkeypatch):
+    monkeypatch.setattr(report, "drawable", lambda: False)  # figures take longest
+    whole = with_budgets(tiny(models=("plain", "noisy", "wide"), pool=("fmn", "ddn", "pdgd", "alma")), 1000, 2000)
+    written = {}
+    for again in range(3):
+        write_results(run_benchmark(whole), whole.results)
+        written[again] = files(whole.results)
+        if again == 1:
+            for path in Path(whole.ensembles).iterdir():
+                path.unlink()
+    assert {"results.md", "results.json", "ensembles/L2-race.toml"} <= {name.as_posix() for name in written[0]}
+    assert written[0] == written[1] == written[2]
+    tables = json.loads(written[0][Path("results.json")])["norms"]["L2"]["tables"]
+    race = Race.load(Path(whole.results) / "ensembles" / "L2-race.toml")
+    held_out = load_traces(whole.trace(whole.benchmark["noisy"], "L2"), runs=race.runs)
+    (row,) = [row for row in tables["aoi"]["rows"] if row["model"] == "noisy"]
+    assert row["race-2k"] == aoi(read_off(held_out, race, 2000).at(2000), held_out.frontier()).value
+    assert {row["split"] for row in tables["race_against_greedy"]["rows"]} == {"train", "held-out", "all"}
+
+
 def test_only_the_benchmarks_own_pool_is_judged_against(finished, tiny, tmp_path):
     fewer = run_benchmark(tiny(pool=("fmn",)))
     alone = run_benchmark(Bench(tiny(pool=("fmn",)).benchmark, str(tmp_path / "alone")))
@@ -141,7 +163,7 @@ def test_only_the_benchmarks_own_pool_is_judged_against(finished, tiny, tmp_path
     assert train[tier["tier"]].mean == pytest.approx(tier["aoi"])  # the two tables of one page agree
     raised = run_benchmark(with_budgets(tiny(pool=("fmn",)), 60, 110))  # the leftovers end at 80 queries
     assert raised.failures == ()
-    assert raised.norms["L2"].subjects[0].aois[110].value == 1
+    assert raised.norms["L2"].subjects[0].aois["greedy"][110].value == 1
 
 
 def test_longer_traces_of_larger_budgets_change_nothing(finished, finished_once):
@@ -289,7 +311,7 @@ def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkey
     assert rows["plain"]["AutoAttack queries"] == 10
     for row in tables["aoi"].records():
         assert row["AutoAttack"].low <= row["AutoAttack"].value <= row["AutoAttack"].high
-    assert set(found.tables()) == {"totals", "cases"}
+    assert set(found.tables()) == {"pool", "totals", "cases"}
     assert "AutoAttack on plain: a warning" in found.norms["L2"].notes
     radii = {model: radii_of(bench.baseline(bench.benchmark[model], "L2")) for model in ("plain", "noisy")}
     assert all(1.1 in found_radii for found_radii in radii.values())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from advfrontier.attacks.autoattack import KnownPoints
-from advfrontier.bench import NormResults, attack_tables, model_tables
+from advfrontier.bench import NormResults, attack_tables, baseline_tables, model_tables
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.results import ModelGroup, Results
 from advfrontier.bench.subject import Subject, growth_grid
@@ -55,15 +55,15 @@ def subject(model, split, tiers, *, known=None, data="d", doubts=(), samples=Non
     last = rows[max(rows)]
     names = samples or tuple(str(i) for i in range(last.size))
     growth = {budget: aoi(d, last).value for budget, d in rows.items()}
-    return Subject(model, data, split, names, last, rows, {}, growth, known, tuple(doubts))
+    return Subject(model, data, split, names, last, {"greedy": rows}, growth, known=known, doubts=tuple(doubts))
 
 
 def scored(model, split, baseline, tiers, straight):
     """A model known by its AOIs alone."""
     found = subject(model, split, {tier: [1.0] for tier in tiers})
     vars(found).update(
-        aois={tier: Measure(value) for tier, value in tiers.items()},
-        straight_aois=straight,
+        aois={"greedy": {tier: Measure(value) for tier, value in tiers.items()}},
+        straight_aois={"greedy": straight},
         baseline=BaselineAOI(baseline, baseline, baseline),
     )
     return found
@@ -94,14 +94,17 @@ def test_summary_of_published_aois_is_the_published_one():
         scored(model, "held-out", aa, {4000: four, 12000: twelve}, {4000: aa, 12000: aa - 1})
         for model, (aa, four, twelve) in PUBLISHED_AOI.items()
     ]
-    found = rows_by(attack_tables.aoi_summary(subjects, norm="L1"), "what")
-    mean, matched = found["mean",], found["at least AutoAttack",]
+    found = rows_by(baseline_tables.aoi_summary(subjects, norm="L1"), "what")
+    mean, matched, by_lines = found["mean",], found["at least AutoAttack",], found["the same by lines",]
     assert (mean["models"], matched["models"]) == (13, 13)
-    assert (round(mean["4k"].mean, 2), round(mean["4k"].deviation, 2)) == (97.83, 0.53)
-    assert (round(mean["12k"].mean, 2), round(mean["12k"].deviation, 2)) == (98.94, 0.23)
-    assert (matched["4k"], matched["12k"]) == (Share(8, 13), Share(13, 13))
-    assert (matched["4k by lines"], matched["12k by lines"]) == (Share(13, 13), Share(0, 13))
-    assert mean["4k by lines"] == mean["AutoAttack"]
+    assert (round(mean["greedy-4k"].mean, 2), round(mean["greedy-4k"].deviation, 2)) == (97.83, 0.53)
+    assert (round(mean["greedy-12k"].mean, 2), round(mean["greedy-12k"].deviation, 2)) == (98.94, 0.23)
+    assert (matched["greedy-4k"], matched["greedy-12k"]) == (Share(8, 13), Share(13, 13))
+    assert (by_lines["greedy-4k"], by_lines["greedy-12k"]) == (Share(13, 13), Share(0, 13))
+    for tier in ("4k", "12k"):  # the figures that stand beside are those of the same models
+        assert matched[f"published {tier}"] == matched[f"greedy-{tier}"]
+        ours, theirs = mean[f"greedy-{tier}"], mean[f"published {tier}"]
+        assert (100 * theirs.mean, 100 * theirs.deviation) == pytest.approx((ours.mean, ours.deviation), abs=1e-3)
 
 
 def test_robust_accuracies_as_published_match_as_published():
@@ -109,10 +112,12 @@ def test_robust_accuracies_as_published_match_as_published():
     for model, (aa, ours) in PUBLISHED_ROBUST.items():
         known = KnownPoints((0.5,), (aa / 1000,), (100.0,))
         subjects.append(subject(model, "held-out", {12000: [1.0] * ours + [0.1] * (1000 - ours)}, known=known))
-    found = rows_by(attack_tables.robust_summary(subjects, {"d": (0.5,)}, norm="L2"), "what", "split")
-    assert found["at least as strong", "held-out"]["12k"] == Share(13, 13)
-    gain = found["points below AutoAttack", "held-out"]["12k"]
+    found = rows_by(baseline_tables.robust_summary(subjects, {"d": (0.5,)}, norm="L2"), "what", "split")
+    matched, gained = found["at least as strong", "held-out"], found["points below AutoAttack", "held-out"]
+    assert matched["greedy-12k"] == matched["published 12k"] == Share(13, 13)
+    gain, theirs = gained["greedy-12k"], gained["published 12k"]
     assert (round(100 * gain.mean, 1), round(100 * gain.deviation, 1)) == (1.5, 1.6)
+    assert (gain.mean, gain.deviation) == pytest.approx((theirs.mean, theirs.deviation), abs=1e-5)
 
 
 def test_models_are_counted_once_at_each_radius():
@@ -126,13 +131,13 @@ def test_models_are_counted_once_at_each_radius():
         subject("c", "held-out", weak, known=known([3.0]), data="two"),
     ]
     radii = {"one": (1.0, 2.0), "two": (3.0,)}
-    table = attack_tables.robust_accuracy(subjects, radii, norm="L2")
+    table = baseline_tables.robust_accuracy(subjects, radii, norm="L2")
     assert [(row["model"], row["epsilon"]) for row in table.records()] == [
         ("a", 1.0), ("b", 1.0), ("c", 3.0), ("a", 2.0), ("b", 2.0),
     ]  # fmt: skip
     assert [isinstance(row[-1], Strong) for row in table.rows] == [True, False, True, True, False]
-    summary = attack_tables.robust_summary(subjects, radii, norm="L2").records()
-    found = [(row["epsilon"], row["split"], row["10"]) for row in summary if row["what"] == "at least as strong"]
+    summary = baseline_tables.robust_summary(subjects, radii, norm="L2").records()
+    found = [(row["epsilon"], row["split"], row["greedy-10"]) for row in summary if row["what"] == "at least as strong"]
     assert found == [
         ("1", "train", Share(1, 1)), ("1, 3", "held-out", Share(1, 2)), ("1, 3", "all", Share(2, 3)),
         ("2", "train", Share(1, 1)), ("2", "held-out", Share(0, 1)), ("2", "all", Share(1, 2)),
@@ -155,14 +160,18 @@ def test_totals_count_pairs_of_model_and_norm():
         ]
         for found in norms[norm]:
             vars(found).update(
-                aois={12000: Measure(0.95)}, straight_aois={12000: 0.89}, baseline=BaselineAOI(0.9, 0.9, 0.9)
+                aois={"greedy": {12000: Measure(0.95)}},
+                straight_aois={"greedy": {12000: 0.89}},
+                baseline=BaselineAOI(0.9, 0.9, 0.9),
             )
-    found = rows_by(attack_tables.totals(norms, {norm: {"d": (2.0, 2.0)} for norm in norms}), "what", "split")
+    found = rows_by(baseline_tables.totals(norms, {norm: {"d": (2.0, 2.0)} for norm in norms}), "what", "split")
     robust = "at least as strong at the reference radius"
-    assert found[robust, "held-out"]["12k"] == Share(28, 39)
-    assert found[robust, "all"]["12k"] == Share(62, 90)
-    assert found["AOI at least AutoAttack's", "all"]["12k"] == Share(90, 90)
-    assert found["the same by lines", "all"]["12k"] == Share(0, 90)
+    for column in ("greedy-12k", "published 12k"):
+        assert found[robust, "held-out"][column] == Share(28, 39)
+        assert found[robust, "all"][column] == Share(62, 90)
+    assert found["AOI at least AutoAttack's", "all"]["greedy-12k"] == Share(90, 90)
+    assert found["AOI at least AutoAttack's", "held-out"]["published 12k"] == Share(13 + 12 + 10, 39)
+    assert found["the same by lines", "all"]["greedy-12k"] == Share(0, 90)
 
 
 def test_rows_of_the_papers_ensembles_are_its_table():
@@ -204,11 +213,13 @@ def test_tables_of_a_pool():
     assert [row["model"] for row in found["aoi"].records()] == ["A", "C", "B", "D"]  # training models first
     spreads = rows_by(found["aoi_summary"], "split")
     for budget, ensemble in ensembles.items():
-        assert spreads["train",][f"{budget // 1000}k"].mean == pytest.approx(ensemble.aoi)
+        assert spreads["train",][f"greedy-{budget // 1000}k"].mean == pytest.approx(ensemble.aoi)
         assert ensemble.aoi <= ensemble.bound
-    gap = rows_by(found["growth_at_tiers"], "split")["difference",]["2k"]
-    assert gap == pytest.approx(spreads["train",]["2k"].mean - spreads["held-out",]["2k"].mean)
-    assert rows_by(found["tiers"], "tier")["2k",]["aoi of held-out models"] == spreads["held-out",]["2k"].mean
+    last = {split: spreads[split,]["greedy-2k"].mean for split in ("train", "held-out")}
+    assert spreads["train minus held-out",]["greedy-2k"] == pytest.approx(last["train"] - last["held-out"])
+    assert rows_by(found["tiers"], "tier")["greedy-2k",]["aoi of held-out models"] == last["held-out"]
+    first = spreads["held-out",]["greedy-1k"].mean
+    assert rows_by(found["gains"], "split")["held-out",]["greedy"] == pytest.approx(last["held-out"] - first)
     group = part.groups["d"]
     assert np.array_equal(group.frontier, np.max([s.tiers[BUDGETS[-1]] for s in part.subjects], axis=0))
     tables = model_tables.tables(group, title="ℓ2")
@@ -346,23 +357,23 @@ def test_tiers_are_scored_like_autoattack_and_flags_are_kept():
         subject("on it", "train", {10: frontier * 1.1, 20: frontier}, known=known_at(radii, found)),
         subject("below", "held-out", {10: frontier * 1.1, 20: frontier}, known=known_at(radii, below)),
     ]
-    table = attack_tables.aoi(subjects, norm="L2")
-    on, under = table.records()
+    table = baseline_tables.aoi(subjects, norm="L2")
+    (on, under), (on_lines, under_lines) = table.records(), baseline_tables.aoi_by_lines(subjects, norm="L2").records()
     # The frontier has an AOI of 1; known at these radii alone it has AutoAttack's, which found the same.
-    assert on["20"] == 1
-    assert on["20 by lines"] == on["AutoAttack"].value != 1
-    assert on["frontier by lines"] == under["frontier by lines"] == on["20 by lines"]
-    assert on["10 by lines"] == baseline_aoi(radii, Curve.of(frontier * 1.1).at(radii), frontier).value
-    assert under["AutoAttack"].value > under["20 by lines"]
-    everyone = rows_by(attack_tables.aoi_summary(subjects, norm="L2"), "what", "split")["at least AutoAttack", "all"]
-    assert (everyone["10 by lines"], everyone["20 by lines"]) == (Share(0, 2), Share(1, 2))
+    assert on["greedy-20"] == 1
+    assert on_lines["greedy-20"] == on["AutoAttack"].value != 1
+    assert on_lines["frontier"] == under_lines["frontier"] == on_lines["greedy-20"]
+    assert on_lines["greedy-10"] == baseline_aoi(radii, Curve.of(frontier * 1.1).at(radii), frontier).value
+    assert under["AutoAttack"].value > under_lines["greedy-20"]
+    everyone = rows_by(baseline_tables.aoi_summary(subjects, norm="L2"), "what", "split")["the same by lines", "all"]
+    assert (everyone["greedy-10"], everyone["greedy-20"]) == (Share(0, 2), Share(1, 2))
     assert table.notes[0] == "on it: 3 of 200 samples were never broken"
     assert table.notes[1].startswith(
         "below: 3 of 200 samples were never broken; AutoAttack: the attack is below the frontier at 2 radii"
     )
-    (case,) = attack_tables.cases({"L2": subjects}).records()  # one held-out model
+    (case,) = baseline_tables.cases({"L2": subjects}).records()  # one held-out model
     assert (case["case"], case["model"], case["norm"]) == ("only", "below", "L2")
-    assert case["gain"] == under["20 by lines"] - under["AutoAttack"].value
+    assert case["gain"] == under_lines["greedy-20"] - under["AutoAttack"].value
     assert case["gain by all distances"] == 1 - under["AutoAttack"].value
 
 
@@ -420,13 +431,11 @@ def test_other_samples_are_refused():
 
 
 def test_paper_ensembles_stand_beside_only_where_all_their_runs_were_traced():
-    assert subject_of(traced(1)).paper == {}
-
-
-def subject_of(trajectories):
+    trajectories = traced(1)
     ensembles = dict(zip(BUDGETS, allocate([trajectories], budgets=BUDGETS, levels=LEVELS), strict=True))
-    paper = {4000: paper_ensemble("paper-4k", "L2")}
-    return Subject.of(trajectories, ensembles, paper=paper, model="a", data="d", split="train")
+    others = {"paper": {4000: paper_ensemble("paper-4k", "L2").queries}, "mine": {1000: {"fmn": 500, "ddn": 500}}}
+    found = Subject.of(trajectories, ensembles, others=others, model="a", data="d", split="train")
+    assert list(found.families) == ["greedy", "mine"]
 
 
 def test_cases_are_the_extremes_of_held_out_models_over_all_norms():
@@ -437,8 +446,8 @@ def test_cases_are_the_extremes_of_held_out_models_over_all_norms():
         "L2": [model("a", "train", 0.99, 0.10), model("b", "held-out", 0.99, 0.95)],
         "Linf": [model("c", "held-out", 0.98, 0.99), model("d", "held-out", 0.97, 0.97)],
     }
-    best, worst = attack_tables.cases(subjects).records()
+    best, worst = baseline_tables.cases(subjects).records()
     assert (best["case"], best["model"], best["norm"], round(best["gain"], 6)) == ("best", "b", "L2", 0.04)
     assert (worst["case"], worst["model"], worst["norm"], round(worst["gain"], 6)) == ("worst", "c", "Linf", -0.01)
     _, ensembles, subjects = pool_of_four()
-    assert Results("x", BUDGETS, {"L2": NormResults("L2", subjects, ensembles)}).tables() == {}
+    assert Results("x", BUDGETS, {"L2": NormResults("L2", subjects, ensembles)}).tables().keys() == {"pool"}

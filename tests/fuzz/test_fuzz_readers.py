@@ -131,7 +131,7 @@ def read_benchmark(path):
         assert benchmark[model.id] == model
         assert benchmark.data_source(model.id)
         assert model.baseline_batch >= 1
-    for run in benchmark.pool or ():
+    for run in benchmark.pool:
         Run.parse(run)
     assert all(
         0 < radius < float("inf") for data in benchmark.data.values() for r in data.radii.values() for radius in r

@@ -142,7 +142,7 @@ def test_the_dual_rate_and_the_running_mean_of_the_weight(norm, run, rate, i):
 
 
 @pytest.mark.parametrize(
-    ("i", "first", "decay"), [(50, 501, 1), (100, 100, 1), (300, 100, 0.003**0.5), (499, 0, 0.003**0.998)]
+    ("i", "first", "decay"), [(50, 501, 1), (100, 100, 1), (300, 100, 0.01**0.5), (499, 0, 0.01**0.998)]
 )
 def test_almas_rate_falls_from_the_first_success_on(i, first, decay):
     unit = unit_in_the_middle("L2", "alma")

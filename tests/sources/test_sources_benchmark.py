@@ -52,7 +52,7 @@ def test_the_papers_pool_is_complete():
         "C6", "C17", "I5", "I6", "I7", "I8", "I10",
     }  # fmt: skip
     assert (paper.seed, paper.norms, paper.budgets) == (42, ("L0", "L1", "L2", "Linf"), (4000, 8000, 12000))
-    assert (paper.pool, paper.baseline) == (None, "autoattack")
+    assert (paper.pool, paper.baseline) == (("paper",), "autoattack")
     assert paper.data["cifar10"].radii == {"L1": (12.0,), "L2": (0.5,), "Linf": (8 / 255,)}
     assert paper.data["imagenet"].radii == {"L1": (40.0,), "L2": (3.0,), "Linf": (4 / 255,)}
     assert {data.samples for data in paper.data.values()} == {1000}
@@ -166,3 +166,34 @@ def test_radii_by_norm_and_by_name():
     assert reference_radii("FashionMNIST", "Linf") == reference_radii("fashion-mnist", "Linf") != ()
     with pytest.raises(FrontierError, match="unknown norm 'L9'"):
         parse_radii("L9=1")
+
+
+@pytest.mark.parametrize(("name", "models"), [("cifar10", 15), ("imagenet", 10)])
+def test_parts_of_the_paper_hold_models_that_can_be_loaded_and_nothing_else_of_it(name, models):
+    part, paper = load_benchmark(name), load_benchmark("paper")
+    assert (part.name, len(part.models), list(part.data)) == (name, models, [name])
+    assert all(model.source and model == paper[model.id] and model.data == name for model in part.models)
+    assert part.split("train")
+    assert part.split("held-out")
+    assert (part.budgets, part.norms, part.pool, part.baseline) == (
+        paper.budgets, paper.norms, paper.pool, paper.baseline,
+    )  # fmt: skip
+
+
+def test_a_part_says_what_differs(tmp_path):
+    (tmp_path / "two.toml").write_text('name = "two"\npart_of = "fashion-mnist"\nmodels = ["F3", "F5"]\nsamples = 7\n')
+    two = load_benchmark(tmp_path / "two.toml")
+    assert [model.id for model in two.models] == ["F3", "F5"]
+    assert (two.data["fashion-mnist"].samples, two.pool) == (7, ("extended",))
+    more = two.with_samples(9)
+    assert (more.samples, more.data["fashion-mnist"].samples, two.samples) == (9, 9, 7)
+    for text, message in (
+        ('part_of = "nothing"\nmodels = ["F3"]', "expected a benchmark of the package"),
+        ('part_of = "paper"\nmodels = ["F3"]', "expected some of paper"),
+        ('part_of = "paper"', "expected some of paper"),
+    ):
+        (tmp_path / "wrong.toml").write_text(f'name = "wrong"\n{text}\n')
+        with pytest.raises(FrontierError, match=message):
+            load_benchmark(tmp_path / "wrong.toml")
+    with pytest.raises(FrontierError, match="0 samples: expected at least 1"):
+        two.with_samples(0)

@@ -16,7 +16,7 @@ from advfrontier.frontier.allocation import allocate
 from advfrontier.frontier.learning import learn_race, race_excess
 from advfrontier.frontier.measure import check_same_settings
 from advfrontier.frontier.problem import levels_of
-from advfrontier.pool import MAX_QUERIES, Ensemble, Race, Run, tier_label
+from advfrontier.pool import MAX_QUERIES, SLICE, Ensemble, Race, Run, tier_label
 from advfrontier.record import find_records, open_folder
 from advfrontier.record.identity import digest, settings, versions
 from advfrontier.table import Column, Table
@@ -107,17 +107,44 @@ def allocate_into(
 ) -> dict[int, Ensemble]:
     """Allocate and write the files, such as `L2-4k.toml`; read them instead while nothing that decides them changed."""
     store = open_folder(folder)
-    made_from = json.loads(store.read(_MADE_FROM) or b"{}")
     key = _key(records, budgets, runs, queries, plain=plain)
-    if made_from.get(norm) == key:
+    if _made_from(folder).get(norm) == key:
         contents = {budget: store.read(ensemble_file(norm, budget)) for budget in budgets}
         read = {budget: Ensemble.from_toml(content.decode()) for budget, content in contents.items() if content}
         if len(read) == len(budgets):
             return read
     ensembles = allocate_traces(records, budgets=budgets, runs=runs, queries=queries, plain=plain)
     write_ensembles(folder, ensembles)
-    store.write(_MADE_FROM, json.dumps({**made_from, norm: key}, indent=2).encode())
+    _note_key(folder, norm, key)
     return ensembles
+
+
+def learn_into(folder: str, records: Sequence[Record], *, norm: str, total: int, runs: Sequence[str]) -> Race:
+    """Learn a race and write its file, such as `L2-race.toml`; read it instead while nothing that decides it changed.
+
+    The traces are read at the ends of slices only, which is all that a race looks at.
+    """
+    key, file = _key(records, [total], runs, MAX_QUERIES), race_file(norm)
+    stored = open_folder(folder).read(file)
+    if stored and _made_from(folder).get(file) == key:
+        return Race.from_toml(stored)
+    slices = range(SLICE, MAX_QUERIES + 1, SLICE)
+    traces = [read_traces(record, runs=runs).thin(slices) for record in records]
+    race = learn_race(traces, name=f"race-{tier_label(total)}", total=total)
+    write_race(folder, race)
+    _note_key(folder, file, key)
+    return race
+
+
+def _made_from(folder: str) -> dict[str, str]:
+    """File or norm → the digest of all that decided it."""
+    made_from: dict[str, str] = json.loads(open_folder(folder).read(_MADE_FROM) or b"{}")
+    return made_from
+
+
+def _note_key(folder: str, name: str, key: str) -> None:
+    content = json.dumps({**_made_from(folder), name: key}, indent=2)
+    open_folder(folder).write(_MADE_FROM, content.encode())
 
 
 def write_ensembles(folder: str, ensembles: Mapping[int, Ensemble]) -> list[str]:
@@ -131,7 +158,7 @@ def write_ensembles(folder: str, ensembles: Mapping[int, Ensemble]) -> list[str]
 
 def write_race(folder: str, race: Race) -> str:
     """Write `L2-race.toml`; returns its name."""
-    file = f"{race.norm}-race.toml"
+    file = race_file(race.norm)
     open_folder(folder).write(file, race.to_toml().encode())
     return f"{folder}/{file}"
 
@@ -139,6 +166,11 @@ def write_race(folder: str, race: Race) -> str:
 def ensemble_file(norm: str, budget: int) -> str:
     """`L2-4k.toml`."""
     return f"{norm}-{tier_label(budget)}.toml"
+
+
+def race_file(norm: str) -> str:
+    """`L2-race.toml`."""
+    return f"{norm}-race.toml"
 
 
 def trace_table(traces: Mapping[str, Traces]) -> Table:

@@ -6,6 +6,7 @@ Nothing is loaded or fetched by reading it.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping  # noqa: TC003 (pydantic reads the types)
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from advfrontier.errors import FrontierError
+from advfrontier.pool.catalogue import POOLS
 from advfrontier.pool.ensemble import tier_queries
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import NORMS, norm_name
@@ -50,6 +52,10 @@ def _radius(value: Any) -> float:
     return radius
 
 
+def _run_or_pool(name: str) -> str:
+    return name if name in POOLS else str(Run.parse(name))
+
+
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if repeated := _repeated(names):
         raise ValueError(f"{repeated} is named twice: expected once")
@@ -67,7 +73,8 @@ Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Norm = Annotated[str, _read_by(norm_name)]
 Norms = Annotated[tuple[Norm, ...], AfterValidator(_distinct)]
 Budget = Annotated[int, _read_by(tier_queries), Field(lt=2**31)]
-RunName = Annotated[str, _read_by(lambda name: str(Run.parse(name)) if isinstance(name, str) else name)]
+RunName = Annotated[str, _read_by(lambda name: _run_or_pool(name) if isinstance(name, str) else name)]
+Runs = Annotated[tuple[RunName, ...], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 Radius = Annotated[float, BeforeValidator(_radius)]
 Radii = Annotated[tuple[Radius, ...], BeforeValidator(lambda given: given if isinstance(given, list) else [given])]
 
@@ -115,7 +122,7 @@ class Benchmark(TomlTable):
     seed: Seed
     data: Mapping[str, BenchmarkData]
     models: Annotated[tuple[BenchmarkModel, ...], Field(min_length=1)]
-    pool: Annotated[tuple[RunName, ...], Field(min_length=1)] | None = None  # names of runs; None: all of them
+    pool: Annotated[Runs, Field(min_length=1)] = ("paper",)  # names of runs, or of pools: all of their runs
     baseline: Literal["autoattack"] | None = None
     published: Annotated[bool, Field(strict=True)] = False  # the solvers as their papers have them
     allocation: Literal["greedy", "plain"] = "greedy"  # plain: the paper's algorithm as printed
@@ -145,13 +152,20 @@ class Benchmark(TomlTable):
         models = tuple(m.model_copy(update={"source": sources.get(m.id, m.source)}) for m in self.models)
         return self.model_copy(update={"models": models})
 
+    def with_samples(self, samples: int) -> Benchmark:
+        """On so many samples of every data set."""
+        if samples < 1:
+            raise FrontierError(f"{samples} samples: expected at least 1")
+        data = {name: table.model_copy(update={"samples": samples}) for name, table in self.data.items()}
+        return self.model_copy(update={"samples": samples, "data": data})
+
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, content: Any) -> Any:
-        """Data sets take the benchmark's number of samples unless they have their own."""
+        """A part of a benchmark is like the whole; data sets take its number of samples unless they have their own."""
         if not isinstance(content, dict):
             return content
-        filled = {key: value for key, value in content.items() if (key, value) != ("pool", "all")}
+        filled = _part(content) if "part_of" in content else dict(content)
         if isinstance(filled.get("data"), dict) and "samples" in filled:
             filled["data"] = {
                 key: {"samples": filled["samples"], **table} if isinstance(table, dict) else table
@@ -170,6 +184,24 @@ class Benchmark(TomlTable):
                 known = ", ".join(self.data) or "a table [data.NAME]"
                 raise ValueError(f"models {number} ({model.id}): data = {model.data!r}: expected {known}")
         return self
+
+
+def _part(content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a file such as `part_of = "paper"`, `models = ["C1", "C2"]`: all it does not say is as there."""
+    if content["part_of"] not in benchmark_names():
+        known = ", ".join(benchmark_names())
+        raise ValueError(f"part_of = {shown(content['part_of'])}: expected a benchmark of the package: {known}")
+    text = files("advfrontier").joinpath("benchmarks", f"{content['part_of']}.toml").read_text(encoding="utf-8")
+    whole = tomllib.loads(text)
+    models = {model["id"]: model for model in whole["models"]}
+    chosen = content.get("models", [])
+    wrong = [name for name in chosen if name not in models] if isinstance(chosen, list) else [chosen]
+    if wrong or not chosen:
+        raise ValueError(f"models = {shown(chosen)}: expected some of {content['part_of']}: {', '.join(models)}")
+    kept = [models[name] for name in chosen]
+    data = {name: table for name, table in whole["data"].items() if any(model["data"] == name for model in kept)}
+    said = {key: value for key, value in content.items() if key != "part_of"}
+    return {**whole, "data": data, **said, "models": kept}
 
 
 def benchmark_names() -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from advfrontier.attacks.autoattack import NORMS as BASELINE_NORMS
 from advfrontier.errors import FrontierError
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, TIERS, Run, check_run, paper_ensemble, tier_label
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TIERS, Run, check_run, paper_ensemble, tier_label
 from advfrontier.pool import pool as pool_of
 from advfrontier.record import folder_name, open_folder
 from advfrontier.record.record import check_empty
@@ -47,16 +47,16 @@ class Bench:
 
     def runs(self, norm: str, classes: int) -> tuple[str, ...]:
         """The runs of the benchmark's pool that a norm and a number of classes have."""
-        named = self.benchmark.pool
-        if named is None:
-            return tuple(str(run) for run in pool_of(norm, classes=classes))
-        runs = tuple(name for name in named if _exists(name, norm, classes))
+        runs: dict[str, None] = {}
+        for name in self.benchmark.pool:
+            whole = pool_of(norm, classes=classes, name=name) if name in POOLS else ()
+            runs |= dict.fromkeys(map(str, whole) if name in POOLS else [name] if _exists(name, norm, classes) else [])
         if not runs:
             raise FrontierError(
-                f"the pool of {self.benchmark.name} has no run in {norm}: found {', '.join(named)}; "
+                f"the pool of {self.benchmark.name} has no run in {norm}: found {', '.join(self.benchmark.pool)}; "
                 f"`advfrontier pool --norm {norm}` lists those there are"
             )
-        return runs
+        return tuple(runs)
 
     def samples(self, model: BenchmarkModel, *, download: bool = False) -> Samples:
         """The samples a model is evaluated on."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from advfrontier.bench import attack_tables, model_tables
+from advfrontier.bench import attack_tables, baseline_tables, comparison_tables, model_tables
 from advfrontier.bench.benchmark import SPLITS
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.defence import ReferencePool, defence_frontier
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from advfrontier.bench.subject import Subject
     from advfrontier.flags import Flag
     from advfrontier.frontier.ranking import Ranking, RankRow
-    from advfrontier.pool import Ensemble
+    from advfrontier.pool import Ensemble, Race
     from advfrontier.table import Table
 
 
@@ -149,6 +149,8 @@ class NormResults:
     ensembles: Mapping[int, Ensemble]
     radii: Mapping[str, Sequence[float]] = field(default_factory=dict)  # data set → where accuracy is read
     paper: Mapping[int, Ensemble] = field(default_factory=dict)
+    race: Race | None = None
+    rivals: Mapping[str, str] = field(default_factory=dict)  # other ways to give out queries, and what they are
     notes: Sequence[str] = ()  # what is missing, and why
     groups: dict[str, ModelGroup] = field(init=False)  # data set → its models, and the first of its radii
 
@@ -166,15 +168,23 @@ class NormResults:
 
     def tables(self) -> dict[str, Table]:
         """The tables about attacks, by name."""
+        subjects, norm = self.subjects, self.norm
         every = {
-            "ensembles": attack_tables.ensembles(self.ensembles, self.paper, self.subjects, norm=self.norm),
-            "tiers": attack_tables.tiers(self.ensembles, self.subjects, norm=self.norm),
-            "aoi": attack_tables.aoi(self.subjects, norm=self.norm),
-            "aoi_summary": attack_tables.aoi_summary(self.subjects, norm=self.norm),
-            "growth": attack_tables.growth(self.subjects, norm=self.norm),
-            "growth_at_tiers": attack_tables.growth_at_tiers(self.subjects, norm=self.norm),
-            "robust_accuracy": attack_tables.robust_accuracy(self.subjects, self.radii, norm=self.norm),
-            "robust_accuracy_summary": attack_tables.robust_summary(self.subjects, self.radii, norm=self.norm),
+            "ensembles": attack_tables.ensembles(self.ensembles, self.paper, subjects, norm=norm),
+            "tiers": attack_tables.tiers(self.ensembles, subjects, norm=norm),
+            "aoi": baseline_tables.aoi(subjects, norm=norm),
+            "aoi_by_lines": baseline_tables.aoi_by_lines(subjects, norm=norm),
+            "aoi_summary": baseline_tables.aoi_summary(subjects, norm=norm),
+            "above": attack_tables.above(subjects, norm=norm),
+            "gains": attack_tables.gains(subjects, norm=norm),
+            "growth": attack_tables.growth(subjects, norm=norm),
+            "robust_accuracy": baseline_tables.robust_accuracy(subjects, self.radii, norm=norm),
+            "robust_accuracy_summary": baseline_tables.robust_summary(subjects, self.radii, norm=norm),
+            "queries": baseline_tables.queries(subjects, self.radii, norm=norm),
+            "allocations": comparison_tables.allocations(subjects, self.rivals, norm=norm),
+            "race_against_greedy": comparison_tables.race_against_greedy(subjects, norm=norm),
+            "contributions": comparison_tables.contributions(subjects, norm=norm),
+            "without": comparison_tables.without(subjects, norm=norm),
         }
         return {name: table for name, table in every.items() if table.rows}
 
@@ -198,8 +208,9 @@ class Results:
     def tables(self) -> dict[str, Table]:
         """The tables over all norms, by name."""
         every = {
-            "totals": attack_tables.totals(self.subjects, {norm: part.radii for norm, part in self.norms.items()}),
-            "cases": attack_tables.cases(self.subjects),
+            "pool": attack_tables.pool(self.subjects),
+            "totals": baseline_tables.totals(self.subjects, {norm: part.radii for norm, part in self.norms.items()}),
+            "cases": baseline_tables.cases(self.subjects),
         }
         return {name: table for name, table in every.items() if table.rows}
 

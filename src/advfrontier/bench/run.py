@@ -12,18 +12,19 @@ from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from advfrontier.bench.allocation import allocate_into
+from advfrontier.bench.allocation import allocate_into, learn_into
 from advfrontier.bench.baselines import radii_of, run_autoattack
 from advfrontier.bench.layout import claim
 from advfrontier.bench.results import NormResults, Results
-from advfrontier.bench.subject import Subject
+from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM, rivals
+from advfrontier.bench.subject import PAPER, Subject
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import read_traces, trace
 from advfrontier.execution import Machine
 from advfrontier.flags import doubts
 from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.jobs import Model
-from advfrontier.pool import CHECKPOINT, tier_label
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Run, tier_label
 from advfrontier.record import Record, open_folder
 from advfrontier.solvers import PUBLISHED, check_published
 from advfrontier.sources import load_model
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.layout import Bench
     from advfrontier.evaluation.trace import Traces
-    from advfrontier.pool import Ensemble
+    from advfrontier.pool import Ensemble, Race
+
+    Allocations = dict[str, dict[int, dict[str, int]]]  # how queries are given out → budget → run → queries
 
 FAILURES = "failures.json"
 _EXTRA = "pyautoattack"
@@ -78,6 +81,28 @@ def run_benchmark(
 def read_failures(out: str) -> list[Failure]:
     """What failed in the last run."""
     return [Failure(**entry) for entry in json.loads(open_folder(out).read(FAILURES) or b"[]")]
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What the training models of a norm teach."""
+
+    ensembles: Mapping[int, Ensemble]
+    race: Race | None
+    rivals: Allocations
+
+    def words(self) -> dict[str, str]:
+        """What the other ways to give out queries are."""
+        attacks = {tier_label(b): Run.parse(next(iter(runs))).attack for b, runs in self.rivals[BEST_ATTACK].items()}
+        by_tier = ", ".join(f"{attack} at {tier}" for tier, attack in attacks.items())
+        alone = next((pair for runs in self.rivals[BEST_RUN].values() for pair in runs.items()), None)
+        told = {
+            UNIFORM: "equal queries for all runs",
+            BEST_ATTACK: f"base run, restarts and targets of one attack, one after the other: {by_tier}",
+            BEST_RUN: f"{alone[0]} alone, with {alone[1]} queries whatever the tier" if alone else "",
+            RANDOM: "runs in random order with random queries each",
+        }
+        return {name: text for name, text in told.items() if text}
 
 
 @dataclass
@@ -153,7 +178,7 @@ class _Running:
         """Allocate, run the baseline, and put the models together."""
         bench = self.bench
         models = [model for model in bench.benchmark.models if (model.id, norm) in self.traced]
-        ensembles = self._ensembles(models, norm)
+        learned = self._learned(models, norm)
         notes = [f"{model.id} is missing: it failed" for model in bench.benchmark.models if model not in models]
         if bench.benchmark.published:
             notes.append("the solvers are those of their papers")
@@ -167,26 +192,41 @@ class _Running:
                 with self._part(model.id, norm, "baseline"):
                     known[model.id] = self._baseline(model, norm)
         notes += [f"AutoAttack on {name}: {flag}" for name, points in known.items() for flag in points.flags]
-        subjects = [self._subject(model, norm, ensembles, known.get(model.id)) for model in models]
-        return NormResults(norm, subjects, ensembles, radii=bench.radii(norm), paper=bench.paper(norm), notes=notes)
+        subjects = [self._subject(model, norm, learned, known.get(model.id)) for model in models]
+        return NormResults(
+            norm,
+            subjects,
+            learned.ensembles,
+            radii=bench.radii(norm),
+            paper=bench.paper(norm),
+            race=learned.race,
+            rivals=learned.words(),
+            notes=notes,
+        )
 
-    def _ensembles(self, models: Sequence[BenchmarkModel], norm: str) -> dict[int, Ensemble]:
-        """Allocated on the training models, over the runs that all of them have."""
+    def _learned(self, models: Sequence[BenchmarkModel], norm: str) -> _Learned:
+        """What the training models teach, over the runs that all of them have."""
+        bench, budgets = self.bench, self.bench.benchmark.budgets
         training = [model for model in models if model.split == "train"]
         if not training:
             raise FrontierError(f"no training model was traced in {norm}: there is nothing to allocate on")
         records, pools = zip(*(self.traced[model.id, norm] for model in training), strict=True)
+        runs = [run for run in pools[0] if all(run in pool for pool in pools)]
         ensembles = allocate_into(
-            self.bench.ensembles,
+            bench.ensembles,
             records,
             norm=norm,
-            budgets=self.bench.benchmark.budgets,
-            runs=[run for run in pools[0] if all(run in pool for pool in pools)],
-            queries=self.bench.queries,
-            plain=self.bench.benchmark.allocation == "plain",
+            budgets=budgets,
+            runs=runs,
+            queries=bench.queries,
+            plain=bench.benchmark.allocation == "plain",
         )
         self.say(f"{norm}: ensembles of {', '.join(tier_label(e.total) for e in ensembles.values())} queries")
-        return ensembles
+        race = None
+        if bench.queries == MAX_QUERIES and budgets[-1] % SLICE == 0:
+            race = learn_into(bench.ensembles, records, norm=norm, total=budgets[-1], runs=runs)
+        traces = (self._traces(model, norm) for model in training)
+        return _Learned(ensembles, race, rivals(traces, runs, budgets=budgets, queries=bench.queries))
 
     def _baseline(self, model: BenchmarkModel, norm: str) -> KnownPoints:
         """AutoAttack at the radii it was begun with, or at percentiles of the frontier, and at the reference radii."""
@@ -206,16 +246,19 @@ class _Running:
             machine=self.machine,
         )
 
-    def _subject(
-        self, model: BenchmarkModel, norm: str, ensembles: Mapping[int, Ensemble], known: KnownPoints | None
-    ) -> Subject:
+    def _subject(self, model: BenchmarkModel, norm: str, learned: _Learned, known: KnownPoints | None) -> Subject:
         traces, classes = self._traces(model, norm), self.traced[model.id, norm][0].clean.classes
+        papers = self.bench.paper(norm)
         # Where models want pictures cut differently the same picture has other contents, and rows tell which it is.
         apart = any(other.preprocessing for other in self.bench.benchmark.models if other.data == model.data)
         return Subject.of(
             traces,
-            {budget: ensemble.for_classes(classes) for budget, ensemble in ensembles.items()},
-            paper={budget: ensemble.for_classes(classes) for budget, ensemble in self.bench.paper(norm).items()},
+            {budget: ensemble.for_classes(classes) for budget, ensemble in learned.ensembles.items()},
+            race=learned.race.for_classes(classes) if learned.race else None,
+            others={
+                PAPER: {tier: each.for_classes(classes).queries for tier, each in papers.items()},
+                **learned.rivals,
+            },
             model=model.id,
             data=model.data,
             split=model.split,

@@ -1,19 +1,21 @@
 """One model in one norm, reduced from its trajectories to what the tables are made of: a few rows of distances.
 
-Trajectories of a whole pool take a gigabyte for a dozen models. The tables need the frontier, what each tier found, and
-the AOI along the way, so models are read one after the other and only this is kept.
+Trajectories of a whole pool take a gigabyte for a dozen models. The tables need the frontier, the end of every run,
+what each tier found, and the AOI along the way, so models are read one after the other and only this is kept.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from advfrontier.bench.benchmark import SPLITS
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.optimality import aoi
-from advfrontier.pool import CHECKPOINT, tier_label
+from advfrontier.frontier.race import race as read_off
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, tier_label
 from advfrontier.table import Column
 
 if TYPE_CHECKING:
@@ -26,9 +28,15 @@ if TYPE_CHECKING:
     from advfrontier.flags import Flag
     from advfrontier.frontier.measure import Measure
     from advfrontier.frontier.trajectories import Trajectories
-    from advfrontier.pool import Ensemble
+    from advfrontier.pool import Ensemble, Race
     from advfrontier.table import Format
 
+    Found = dict[int, NDArray[np.float64]]  # budget → distances
+    Allocations = Mapping[str, Mapping[int, Mapping[str, int]]]  # family → budget → run → queries
+
+GREEDY, RACE, PAPER = "greedy", "race", "paper"
+SHOWN = (PAPER, GREEDY, RACE)  # the families that are evaluated; others are there to compare allocations
+ALL = "all"  # in place of a split: the complete pool
 _STEPS = 48  # budgets at which the AOI is read along the way
 
 
@@ -41,9 +49,9 @@ class Subject:
     split: str  # "train" or "held-out"
     samples: tuple[str, ...]
     frontier: NDArray[np.float64]  # d*: the least distance of the whole pool
-    tiers: dict[int, NDArray[np.float64]]  # budget → what the allocated ensemble finds with it
-    paper: dict[int, NDArray[np.float64]]  # the same of the paper's ensembles, where the pool holds all their runs
-    growth: dict[int, float]  # queries → AOI of the allocated ensemble stopped there
+    families: dict[str, Found]  # how queries are given out, "greedy" and others → budget → what is found with it
+    growth: dict[int, float]  # queries → AOI of the greedy ensemble stopped there
+    ends: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # run → what it finds with all its queries
     known: KnownPoints | None = None  # of the baseline
     doubts: tuple[Flag, ...] = ()  # why its distances may be too large
 
@@ -53,34 +61,41 @@ class Subject:
         trajectories: Trajectories,
         ensembles: Mapping[int, Ensemble],
         *,
-        paper: Mapping[int, Ensemble] | None = None,
+        race: Race | None = None,
+        others: Allocations | None = None,
         **about: Any,
     ) -> Subject:
-        """Read off the trajectories what each budget's ensemble finds: its queries are prefixes of the traced runs.
+        """Read off the trajectories what each budget finds: its queries are prefixes of the traced runs.
 
         Args:
             trajectories: distances of every run at every checkpoint.
-            ensembles: the allocated ensemble of every budget.
-            paper: the paper's ensembles; those whose runs were all traced are read off as well.
+            ensembles: the greedy ensemble of every budget.
+            race: read off at the same budgets, where it can be.
+            others: other ways to give out the queries; those whose runs were all traced are read off as well.
             about: the other fields; samples have the names of the trajectories unless they are given.
         """
         frontier, last = trajectories.frontier(), ensembles[max(ensembles)]
-        longest = int(trajectories.queries[-1])
-        fitting = {
-            tier: ensemble.queries
-            for tier, ensemble in (paper or {}).items()
-            if set(ensemble.runs) <= set(trajectories.runs) and max(ensemble.queries.values()) <= longest
-        }
+        families = {GREEDY: {budget: trajectories.best(each.queries) for budget, each in ensembles.items()}}
+        for family, queries_of in (others or {}).items():
+            fitting = {budget: queries for budget, queries in queries_of.items() if _traced(trajectories, queries)}
+            families[family] = {budget: trajectories.best(queries) for budget, queries in fitting.items()}
+        if race is not None:
+            families[RACE] = _raced(trajectories, race, tuple(ensembles))
         return cls(
             frontier=frontier,
-            tiers={budget: trajectories.best(ensemble.queries) for budget, ensemble in ensembles.items()},
-            paper={tier: trajectories.best(queries) for tier, queries in fitting.items()},
+            families={family: found for family, found in families.items() if found},
             growth={
                 budget: aoi(trajectories.best(last.at(budget).queries), frontier).value
                 for budget in growth_grid(tuple(ensembles))
             },
+            ends=dict(zip(trajectories.runs, trajectories.distances[:, -1].copy(), strict=True)),
             **{"samples": trajectories.samples, **about},
         )
+
+    @property
+    def tiers(self) -> Found:
+        """Budget → what the greedy ensemble finds with it."""
+        return self.families[GREEDY]
 
     @property
     def clean(self) -> float:
@@ -93,14 +108,12 @@ class Subject:
         return self.tiers[max(self.tiers)]
 
     @cached_property
-    def aois(self) -> dict[int, Measure]:
-        """AOI of every tier against the model's own frontier."""
-        return {tier: aoi(distances, self.frontier) for tier, distances in self.tiers.items()}
-
-    @cached_property
-    def paper_aois(self) -> dict[int, Measure]:
-        """AOI of the paper's ensembles."""
-        return {tier: aoi(distances, self.frontier) for tier, distances in self.paper.items()}
+    def aois(self) -> dict[str, dict[int, Measure]]:
+        """Family → AOI of every tier against the model's own frontier."""
+        return {
+            family: {tier: aoi(distances, self.frontier) for tier, distances in found.items()}
+            for family, found in self.families.items()
+        }
 
     @cached_property
     def baseline(self) -> BaselineAOI | None:
@@ -108,9 +121,12 @@ class Subject:
         return None if self.known is None else baseline_aoi(self.known.radii, self.known.accuracies, self.frontier)
 
     @cached_property
-    def straight_aois(self) -> dict[int, float]:
-        """AOI of every tier if it were known at the baseline's radii only; empty where there is no baseline."""
-        return {} if self.known is None else {tier: self._straight(d) for tier, d in self.tiers.items()}
+    def straight_aois(self) -> dict[str, dict[int, float]]:
+        """The same AOIs if distances were known at the baseline's radii only; empty where there is no baseline."""
+        if self.known is None:
+            return {}
+        shown = {family: found for family, found in self.families.items() if family in SHOWN}
+        return {family: {tier: self._straight(d) for tier, d in found.items()} for family, found in shown.items()}
 
     @property
     def ceiling(self) -> float | None:
@@ -123,6 +139,21 @@ class Subject:
         return baseline_aoi(radii, Curve.of(distances).at(radii), self.frontier).value
 
 
+def _traced(trajectories: Trajectories, queries: Mapping[str, int]) -> bool:
+    """Whether these queries are prefixes of traced runs."""
+    return set(queries) <= set(trajectories.runs) and max(queries.values()) <= trajectories.queries[-1]
+
+
+def _raced(trajectories: Trajectories, race: Race, budgets: Sequence[int]) -> Found:
+    """What a race finds at those of the budgets at which it can be read off."""
+    readable = [budget for budget in budgets if budget % SLICE == 0 and budget <= race.total]
+    whole = set(race.runs) <= set(trajectories.runs) and trajectories.queries[-1] >= MAX_QUERIES
+    if not readable or not whole:
+        return {}
+    found = read_off(trajectories, race, max(readable))
+    return {budget: found.at(budget) for budget in readable}
+
+
 def growth_grid(budgets: Sequence[int]) -> tuple[int, ...]:
     """Where the AOI is read along the way: about fifty even steps, and the tiers themselves."""
     step = max(CHECKPOINT, max(budgets) // _STEPS // CHECKPOINT * CHECKPOINT)
@@ -132,3 +163,25 @@ def growth_grid(budgets: Sequence[int]) -> tuple[int, ...]:
 def tier_columns(budgets: Iterable[int], how: Format, name: str = "{}") -> tuple[Column, ...]:
     """A column for each budget, under its short name."""
     return tuple(Column(name.format(tier_label(budget)), how) for budget in budgets)
+
+
+def shown_tiers(subjects: Sequence[Subject]) -> dict[str, tuple[str, int]]:
+    """Name of a column, such as `race-4k` → family and budget, for those that every model has."""
+    return {
+        f"{family}-{tier_label(tier)}": (family, tier)
+        for family in SHOWN
+        for tier in subjects[0].families.get(family, {})
+        if all(tier in subject.families.get(family, {}) for subject in subjects)
+    }
+
+
+def by_split(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
+    """The models of every split that has any."""
+    every = {split: [subject for subject in subjects if subject.split == split] for split in SPLITS}
+    return {split: group for split, group in every.items() if group}
+
+
+def grouped(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
+    """By split, and all of them where there are several splits."""
+    splits = by_split(subjects)
+    return {**splits, ALL: list(subjects)} if len(splits) > 1 else {str(split): own for split, own in splits.items()}

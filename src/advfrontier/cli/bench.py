@@ -15,7 +15,7 @@ from advfrontier.cli.options import OUT, Device, Json, Machine, Threads, WorkerC
 from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
 from advfrontier.record import below, folder_name, write_files
-from advfrontier.report.benchmark import write_results
+from advfrontier.report.benchmark import write_page, write_results
 
 
 @Parameter(name="*")
@@ -27,6 +27,8 @@ class Place:
     "Folder of all that comes out; by default bench/ and the benchmark's name."
     source: tuple[str, ...] = ()
     "Where a model is to be found: --source C8=mine.py:c8."
+    samples: Annotated[int | None, Parameter(name=("--samples", "-n"))] = None
+    "How many samples of every data set, in place of what the file says."
 
     def open(self, name: str) -> Bench:
         """The benchmark of this name, or in this file, and its folder."""
@@ -34,6 +36,8 @@ class Place:
         if wrong := ["".join(pair) for pair in pairs if not pair[2]]:
             raise FrontierError(f"--source {wrong[0]}: expected MODEL=SOURCE, such as C8=mine.py:c8")
         chosen = load_benchmark(name).with_sources({model: place for model, _, place in pairs})
+        if self.samples is not None:
+            chosen = chosen.with_samples(self.samples)
         return Bench(chosen, self.out or below("bench", folder_name(chosen.name)))
 
 
@@ -44,7 +48,13 @@ bench_command = App(name="bench", help="Whole benchmarks: many models, four norm
 
 @bench_command.command(name="run")
 def run_command(
-    benchmark: str, /, *, place: Place = _PLACE, download: bool = False, machine: Machine = _MACHINE
+    benchmark: str,
+    /,
+    *,
+    place: Place = _PLACE,
+    page: str | None = None,
+    download: bool = False,
+    machine: Machine = _MACHINE,
 ) -> None:
     """Do a whole benchmark: trace, allocate, evaluate, run the baseline, write every table and figure.
 
@@ -54,7 +64,9 @@ def run_command(
     Parameters
     ----------
     benchmark
-        fashion-mnist, small, paper, or a TOML file.
+        fashion-mnist, small, paper, cifar10, imagenet, or a TOML file.
+    page
+        Write the page for a site as well, such as docs/results.md; what it links to goes to docs/results/.
     download
         Fetch models and data that are not on this machine.
     """
@@ -68,6 +80,8 @@ def run_command(
     if results.norms:
         for path in write_files(target.results, lambda aside: write_results(results, aside)):
             print(path)
+        if page is not None:
+            print(write_page(results, page)[0])
     if results.failures:
         listed = "\n  ".join(results.failures)
         raise FrontierError(

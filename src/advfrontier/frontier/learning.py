@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.allocation import allocate
+from advfrontier.frontier.allocation import staged
+from advfrontier.frontier.optimality import excess
+from advfrontier.frontier.problem import build_problem
 from advfrontier.frontier.race import race as read_off
 from advfrontier.pool import MAX_QUERIES, SLICE, TIERS, Race, Run
 
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 
 _BUDGETS = (1000, 2000, *TIERS, 20_000, 40_000)  # of the allocation whose moves are the order: samples walk far beyond
 _RARE = 0.02  # the share of runs that end nearer than is reckoned with
-_WORST = 10.0  # what is further than this many times the frontier, or was not found, counts as this on average
-_NOTHING = 1e4  # … and as this, where nothing was found, for what may still come
+_NOTHING = 1e4  # times the frontier: what counts as the distance where nothing was found
 
 
 def learn_race(traces: Sequence[Trajectories], *, name: str = "race", total: int = TIERS[-1]) -> Race:
@@ -56,9 +57,7 @@ def race_excess(traces: Trajectories, race: Race, budgets: Sequence[int]) -> dic
     """By how much the distances of a race exceed the frontier of the traced runs on average, at these budgets."""
     found = read_off(traces, race, max(budgets))
     frontier = traces.frontier()
-    attacked = (frontier > 0) & (frontier < np.inf)
-    over = {budget: found.at(budget)[attacked] / frontier[attacked] for budget in budgets}
-    return {budget: float(np.minimum(excess, _WORST).mean()) - 1 for budget, excess in over.items()}
+    return {budget: excess(found.at(budget), frontier) for budget in budgets}
 
 
 def _race(models: Sequence[Trajectories], name: str, total: int, *, plain: bool) -> Race:
@@ -77,12 +76,13 @@ def _excess(traces: Trajectories) -> NDArray[np.float64]:
 
 
 def _order(traces: Sequence[Trajectories], *, plain: bool) -> tuple[tuple[str, int], ...]:
-    """The moves of a greedy allocation, then all that is left of every run."""
+    """The moves of a greedy allocation, without its bounds, then all that is left of every run."""
     runs = traces[0].runs
     budgets = [budget for budget in _BUDGETS if budget <= MAX_QUERIES * len(runs)]
     levels = range(SLICE, MAX_QUERIES + 1, SLICE)
-    last = allocate(traces, budgets=budgets, levels=list(levels), plain=plain)[-1]
-    moves = [each for move in last.moves for each in move.raises]
+    problem = build_problem(traces, levels=list(levels))
+    raises = [each for stage in staged(problem, budgets, plain=plain).values() for move in stage for each in move]
+    moves = [(problem.runs[run], int(problem.costs[level])) for run, level in raises]
     reached = dict.fromkeys(runs, 0) | dict(moves)
     return (*moves, *((run, MAX_QUERIES) for run, queries in reached.items() if queries < MAX_QUERIES))
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+_WORST = 10.0  # times the frontier
+
 
 def attack_frontier(distances: Sequence[ArrayLike] | NDArray[np.float64]) -> NDArray[np.float64]:
     """d*: the least distance any attack found, per sample. One row per attack."""
@@ -44,6 +46,16 @@ def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) ->
     if reach == 0:
         return Measure(1.0, (*flags, degenerate(best, limit)))
     return Measure(float(np.maximum(limit - d[correct], 0).sum()) / reach, flags)
+
+
+def excess(distances: ArrayLike, frontier: ArrayLike) -> float:
+    """By how much distances exceed the frontier on average, over the samples that were attacked and broken.
+
+    What is further than ten times the frontier, or was not found, counts as ten times. 0 where no sample counts.
+    """
+    d, best = as_pair(distances, frontier)
+    counted = (best > 0) & (best < np.inf)
+    return float(np.minimum(d[counted] / best[counted], _WORST).mean()) - 1 if counted.any() else 0.0
 
 
 def degenerate(frontier: NDArray[np.float64], limit: float) -> str:

@@ -8,39 +8,99 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advfrontier.bench import model_tables
+from advfrontier.bench.attack_tables import mean_aoi
 from advfrontier.bench.benchmark import SPLITS
+from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
 from advfrontier.record import folder_name
 from advfrontier.report.benchmark_figures import draw_results
 from advfrontier.report.leaderboard import write_leaderboard
 from advfrontier.report.page import environment
 from advfrontier.report.render import as_json, as_markdown
-from advfrontier.report.style import drawable
+from advfrontier.report.style import FORMATS, drawable
 from advfrontier.table import Column, stacked
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    from advfrontier.bench.results import Results
+    from advfrontier.bench.results import NormResults, Results
     from advfrontier.table import Table
+
+_DPI, _SMALL_DPI = 200, 100  # dots per inch of figures: to look at closely, and for a page
 
 
 def write_results(results: Results, folder: str | PathLike[str]) -> list[Path]:
     """Write all of it, figures only where matplotlib is installed; returns the files."""
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    figures = draw_results(results, target / "figures") if drawable() else None
-    content, page = target / "results.json", target / "results.md"
-    content.write_text(json.dumps(results_json(results), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    linked = {name: paths[-1].relative_to(target).as_posix() for name, paths in (figures or {}).items()}
-    page.write_text(results_markdown(results, figures=None if figures is None else linked), encoding="utf-8")
     rankings = results.rankings()
     boards = []
+    target.mkdir(parents=True, exist_ok=True)
     for data, ranking in rankings.items():
         board = target / ("leaderboard.html" if len(rankings) == 1 else f"leaderboard-{folder_name(data)}.html")
         boards.append(Path(write_leaderboard(board, ranking, title=f"{results.name}: leaderboard")))
-    return [page, content, *boards, *(path for paths in (figures or {}).values() for path in paths)]
+    return [*_write_page(results, target / "results.md", target, FORMATS, _DPI), *boards]
+
+
+def write_page(results: Results, page: str | PathLike[str]) -> list[Path]:
+    """Write the page for a site, such as `docs/results.md`; small figures and what it links to lie in `results/`."""
+    target = Path(page)
+    return _write_page(results, target, target.with_suffix(""), ("png",), _SMALL_DPI)
+
+
+def _write_page(results: Results, page: Path, beside: Path, formats: Sequence[str], dpi: int) -> list[Path]:
+    """The page, and what it links to in a folder: tables as JSON, what was learned, figures; returns the files."""
+    beside.mkdir(parents=True, exist_ok=True)
+    content = beside / "results.json"
+    content.write_text(json.dumps(results_json(results), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    learned = [_write_learned(beside / "ensembles", name, text) for name, text in learned_files(results).items()]
+    figures = draw_results(results, beside / "figures", formats=formats, dpi=dpi) if drawable() else None
+
+    def link(path: Path) -> str:
+        return path.relative_to(page.parent).as_posix()
+
+    text = results_markdown(
+        results,
+        figures=None if figures is None else {name: link(paths[-1]) for name, paths in figures.items()},
+        learned=[link(path) for path in learned],
+        content=link(content),
+    )
+    page.write_text(text, encoding="utf-8")
+    return [page, content, *learned, *(path for paths in (figures or {}).values() for path in paths)]
+
+
+def learned_files(results: Results) -> dict[str, str]:
+    """Name → TOML: the largest greedy ensemble of each norm, which holds the smaller ones, and the race.
+
+    Comments say what its tiers reach on the models of each split.
+    """
+    files = {}
+    for norm, part in results.norms.items():
+        last = part.ensembles[max(part.ensembles)]
+        for family, policy in ((GREEDY, last), (RACE, part.race)):
+            if policy is not None:
+                told = "".join(f"# {line}\n" for line in _reached(part, family))
+                files[f"{norm}-{family}.toml"] = told + policy.to_toml()
+    return files
+
+
+def _reached(part: NormResults, family: str) -> list[str]:
+    """A line per tier: its AOI on training and held-out models, and its certificate where there is one."""
+    lines = []
+    for name, (kind, tier) in shown_tiers(part.subjects).items():
+        if kind == family:
+            means = {split: mean_aoi(group, family, tier) for split, group in by_split(part.subjects).items()}
+            words = [f"{100 * (value or 0):.2f} % on {split} models" for split, value in means.items()]
+            bound = part.ensembles[tier].bound if family == GREEDY else None
+            words += [f"no allocation passes {100 * bound:.2f} % on train models"] if bound is not None else []
+            lines.append(f"{name}: AOI {'; '.join(words)}")
+    return lines
+
+
+def _write_learned(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
 
 
 def results_json(results: Results) -> dict[str, object]:
@@ -72,14 +132,31 @@ def _json(tables: Mapping[str, Table]) -> dict[str, object]:
     return {name: as_json(table) for name, table in tables.items()}
 
 
-def results_markdown(results: Results, *, figures: Mapping[str, str] | None = None) -> str:
-    """The page. `figures` are files by name; None says that they could not be drawn."""
+def results_markdown(
+    results: Results,
+    *,
+    figures: Mapping[str, str] | None = None,
+    learned: Sequence[str] = (),
+    content: str = "results.json",
+) -> str:
+    """The page.
+
+    Args:
+        results: What it shows.
+        figures: Files by name; None says that they could not be drawn.
+        learned: The files of what was learned.
+        content: The file that has all tables for programs.
+    """
+    whole = results.tables()
     template = environment().overlay(autoescape=False).get_template("results.md.j2")
     page = template.render(
         results=results,
         opening=_opening(results, drawn=figures is not None),
         models=results.model_tables(),
-        whole=results.tables(),
+        whole=whole,
+        compared="cases" in whole,
+        learned=learned,
+        json=content,
         norms={SYMBOLS[norm]: part.tables() for norm, part in results.norms.items()},
         groups={title: model_tables.tables(group, title=title) for title, group in results.groups()},
         figures=figures or {},

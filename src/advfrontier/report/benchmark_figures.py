@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advfrontier.bench.attack_tables import extreme_cases, mean_growth
+from advfrontier.bench.attack_tables import mean_aoi, mean_growth
+from advfrontier.bench.baseline_tables import extreme_cases
 from advfrontier.bench.model_tables import crossing_pairs, rankings, rejection
+from advfrontier.bench.subject import RACE, by_split, shown_tiers
 from advfrontier.frontier.curve import Curve
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import size
 from advfrontier.report.style import (
     COLOURS,
+    FORMATS,
     GREY,
     INK,
     RED,
@@ -44,13 +47,15 @@ _MOVING = 6  # models in colour where ranks are drawn
 _NAMED = 12  # models that a legend names
 
 
-def draw_results(results: Results, folder: Path) -> dict[str, list[Path]]:
+def draw_results(
+    results: Results, folder: Path, *, formats: Sequence[str] = FORMATS, dpi: int = _DPI
+) -> dict[str, list[Path]]:
     """Draw every figure that has something to show; returns the files by name, the PNG last."""
     written = {}
     with styled():
         for name, figure in _figures(results):
             common_legend(figure, columns=8, last=(_OTHERS, _REFERENCE))
-            written[name] = [Path(path) for path in save(figure, folder, name, dpi=_DPI)]
+            written[name] = [Path(path) for path in save(figure, folder, name, formats=formats, dpi=dpi)]
     return written
 
 
@@ -88,6 +93,7 @@ def _draw_growth(axes: Axes, part: NormResults) -> None:
         shares = [100 * value for value in series.values()]
         axes.plot(list(series), shares, color=colour, label=_SPLITS[split])
         axes.plot(budgets, [100 * series[budget] for budget in budgets], color=colour, linestyle="", marker="o", ms=3)
+        _draw_race(axes, part, split, colour)
     low = 100 * min(series[budgets[0]] for series in growth.values())
     margin = max(100 - low, 0.2)
     axes.set_ylim(low - margin, 100 + 0.1 * margin)
@@ -95,6 +101,14 @@ def _draw_growth(axes: Axes, part: NormResults) -> None:
     axes.set_xticks(budgets, [tier_label(budget) for budget in budgets])
     axes.set_xlabel("queries per sample")
     axes.set_ylabel("mean AOI (%)")
+
+
+def _draw_race(axes: Axes, part: NormResults, split: str, colour: str) -> None:
+    """What the race reaches at the tiers."""
+    group = by_split(part.subjects)[split]
+    tiers = [tier for family, tier in shown_tiers(part.subjects).values() if family == RACE]
+    reached = [100 * (mean_aoi(group, RACE, tier) or 0) for tier in tiers]
+    axes.plot(tiers, reached, color=colour, linestyle="", marker="x", ms=4, label=f"race, {_SPLITS[split]}")
 
 
 def _draw_case(axes: Axes, content: tuple[str, Subject]) -> None:

@@ -57,8 +57,8 @@ _STRETCHED = "margins are stretched so that the input's is {} at least"
 _CE = ("log-odds of logits stretched so that the input's margin is 3 at least", "cross-entropy of the logits")
 
 DEPARTURES: tuple[Departure, ...] = (
-    Departure("alma", "momentum against the box is dropped", "it is kept", "keep_momentum", True, ("L1", "L2")),  # noqa: FBT003
-    Departure("alma", "the rate falls to 0.003 of the first", "to 0.01", "rate_decrease", 0.01, ("L1", "L2")),
+    Departure("alma", "momentum against the box is dropped", "it is kept", "keep_momentum", True, ("L1",)),  # noqa: FBT003
+    Departure("alma", "the rate falls to 0.003 of the first", "to 0.01", "rate_decrease", 0.01, ("L1",)),
     Departure(
         "alma", "tolerance added to the ratio; few classes: measured by the input's margin",
         "added to the margin; few classes: bare margin", "loss_name", "plain_dlr_plus", ("L1", "L2"),

@@ -1,0 +1,281 @@
+"""The tables that compare tiers with AutoAttack.
+
+| paper | here |
+|---|---|
+| AOI per model and tier against AutoAttack; the ℓ0 table | `aoi`, `aoi_by_lines`, `aoi_summary` |
+| robust accuracy at the reference ε with AutoAttack's queries | `robust_accuracy`, `robust_summary`, `queries` |
+| counts over all pairs of model and norm | `totals` |
+| best and worst case against AutoAttack | `cases` |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from advfrontier.bench.benchmark import SPLITS
+from advfrontier.bench.published import PUBLISHED
+from advfrontier.bench.subject import ALL, GREEDY, RACE, grouped, shown_tiers, tier_columns
+from advfrontier.frontier.curve import robust_accuracy as accuracy_at
+from advfrontier.pool import TIERS
+from advfrontier.table import Column, Share, Spread, Strong, Table
+from advfrontier.threat.names import SYMBOLS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from advfrontier.bench.published import Published
+    from advfrontier.bench.subject import Subject
+    from advfrontier.table import Format
+
+    Radii = Mapping[str, Sequence[float]]  # data set → the radii to read accuracy at, the reference first
+    Entry = tuple[Subject, float, tuple[float, float] | None]  # a model, a radius, the baseline's accuracy and queries
+    Tier = tuple[str, int]  # family and budget
+
+_BASELINE = "AutoAttack"
+_EQUAL = 1e-9  # accuracies are shares of the same samples: a hair's breadth keeps equal counts equal
+
+
+def aoi(subjects: Sequence[Subject], *, norm: str) -> Table:
+    """AOI of every model: the baseline's, and every tier's by its distances."""
+    shown = shown_tiers(subjects)
+    found = [[subject.aois[family][tier].value for family, tier in shown.values()] for subject in subjects]
+    notes = tuple(f"{subject.model}: {'; '.join(flags)}" for subject in subjects if (flags := _aoi_flags(subject)))
+    return _aoi_table(f"AOI in {SYMBOLS[norm]}", subjects, list(shown), found, notes, norm=norm)
+
+
+def aoi_by_lines(subjects: Sequence[Subject], *, norm: str) -> Table:
+    """The same with the tiers known at the baseline's radii only, and the frontier too: like is compared with like."""
+    compared = [subject for subject in subjects if subject.known is not None]
+    shown = shown_tiers(subjects)
+    found = [[*(s.straight_aois[f][tier] for f, tier in shown.values()), s.ceiling] for s in compared]
+    title = f"AOI by straight lines in {SYMBOLS[norm]}"
+    return _aoi_table(title, compared, [*shown, "frontier"], found, (), norm=norm)
+
+
+def _aoi_table(
+    title: str,
+    subjects: Sequence[Subject],
+    names: Sequence[str],
+    found: Sequence[Sequence[float | None]],
+    notes: tuple[str, ...],
+    *,
+    norm: str,
+) -> Table:
+    """One line per model; what is at least the baseline's stands out."""
+    compared = any(subject.baseline is not None for subject in subjects)
+    rows = []
+    for subject, values in zip(subjects, found, strict=True):
+        least = subject.baseline.value if subject.baseline else None
+        cells = [_strong(v, when=v is not None and least is not None and v >= least) for v in values]
+        rows.append((subject.model, subject.split, *([subject.baseline] if compared else []), *cells))
+    columns = [Column(SYMBOLS[norm], key="model"), Column("split"), *([Column(_BASELINE, "fine")] if compared else [])]
+    return Table(title, (*columns, *(Column(name, "fine") for name in names)), tuple(rows), notes)
+
+
+def _aoi_flags(subject: Subject) -> tuple[str, ...]:
+    own = dict.fromkeys(flag for tiers in subject.aois.values() for each in tiers.values() for flag in each.flags)
+    about = subject.baseline.flags if subject.baseline else ()
+    return (*own, *(f"AutoAttack: {flag}" for flag in about if flag not in own))
+
+
+def aoi_summary(subjects: Sequence[Subject], *, norm: str) -> Table:
+    """Mean AOI of each split and of all models, how far held-out models stay behind, who matches the baseline."""
+    shown, known = shown_tiers(subjects), [subject for subject in subjects if subject.baseline is not None]
+    rows: list[tuple[Any, ...]] = []
+    means: dict[str, list[Spread | None]] = {}
+    for split, group in grouped(subjects).items():
+        printed = PUBLISHED[norm][split]
+        means[split] = [_spread([s.baseline.value for s in group if s.baseline])] if known else []
+        means[split] += [_spread([s.aois[f][tier].value for s in group]) for f, tier in shown.values()]
+        rows.append(("mean", split, len(group), *means[split], *_printed(subjects, printed.aois)))
+    if len(means) > 1:
+        apart = [a and b and a.mean - b.mean for a, b in zip(*(means[split] for split in SPLITS), strict=True)]
+        train, held_out = (PUBLISHED[norm][split].aois for split in SPLITS)
+        theirs = {tier: train[tier].mean - held_out[tier].mean for tier in train}
+        rows.append(("difference", "train minus held-out", None, *apart, *_printed(subjects, theirs)))
+    for what, straight in (("at least AutoAttack", False), ("the same by lines", True)):
+        for split, group in grouped(known).items() if known else ():
+            counts = [_matched_aoi(group, tier, straight=straight) for tier in shown.values()]
+            theirs_matched = {} if straight else PUBLISHED[norm][split].aois_matched
+            rows.append((what, split, len(group), None, *counts, *_printed(subjects, theirs_matched)))
+    columns = [Column(SYMBOLS[norm], key="what"), Column("split"), Column("models", "integer")]
+    columns += [Column(name, "fine") for name in ([_BASELINE] if known else []) + list(shown)]
+    columns += _printed_columns(subjects, "fine")
+    return Table(f"AOI over models in {SYMBOLS[norm]}", tuple(columns), tuple(rows))
+
+
+def _printed(subjects: Sequence[Subject], figures: Mapping[int, Any]) -> list[Any]:
+    """The paper's figures at those tiers of these models that it has."""
+    return [figures.get(tier) for tier in subjects[0].tiers if tier in TIERS]
+
+
+def _printed_columns(subjects: Sequence[Subject], how: Format) -> tuple[Column, ...]:
+    return tier_columns([tier for tier in subjects[0].tiers if tier in TIERS], how, "published {}")
+
+
+def robust_accuracy(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> Table:
+    """Robust accuracy at the reference radius of each data set, then at its second, and so on."""
+    entries = [entry for at_radius in _by_radius(subjects, radii) for entry in at_radius]
+    compared, shown = any(known for _, _, known in entries), shown_tiers(subjects)
+    rows = []
+    for subject, epsilon, known in entries:
+        values = [accuracy_at(subject.families[family][tier], epsilon) for family, tier in shown.values()]
+        cells = [_strong(value, when=known is not None and value <= known[0] + _EQUAL) for value in values]
+        rows.append((subject.model, subject.split, epsilon, *((known or (None, None)) if compared else ()), *cells))
+    columns = [Column(SYMBOLS[norm], key="model"), Column("split"), Column("ε", "number", key="epsilon")]
+    if compared:
+        columns += [Column(_BASELINE, "percent"), Column("its queries", "count", key="AutoAttack queries")]
+    columns += [Column(name, "percent") for name in shown]
+    return Table(f"Robust accuracy in {SYMBOLS[norm]}", tuple(columns), tuple(rows))
+
+
+def robust_summary(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> Table:
+    """On how many models of a split, or of all, a tier is at least as strong as the baseline, and by how much."""
+    shown = shown_tiers(subjects)
+    rows: list[tuple[Any, ...]] = []
+    for nth, at_radius in enumerate(_by_radius(subjects, radii)):
+        for split, group in grouped(subjects).items():
+            entries = [entry for entry in at_radius if entry[0] in group and entry[2] is not None]
+            if entries:
+                printed = PUBLISHED[norm][split] if nth == 0 else None  # the paper has the reference radius alone
+                about = split, ", ".join(dict.fromkeys(f"{epsilon:g}" for _, epsilon, _ in entries))
+                gains = [_gains(entries, tier) for tier in shown.values()]
+                theirs = _printed(subjects, printed.accuracies_matched if printed else {})
+                rows.append(("at least as strong", *about, *map(_as_strong, gains), *theirs))
+                theirs = _printed(subjects, printed.gains if printed else {})
+                rows.append(("points below AutoAttack", *about, *map(_spread, gains), *theirs))
+    columns = [Column(SYMBOLS[norm], key="what"), Column("split"), Column("ε", key="epsilon")]
+    columns += [*(Column(name, "points") for name in shown), *_printed_columns(subjects, "points")]
+    return Table(f"Robust accuracy against AutoAttack in {SYMBOLS[norm]}", tuple(columns), tuple(rows))
+
+
+def queries(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> Table:
+    """What AutoAttack spends per sample at the reference radius: mean, least and most over models, and the paper's."""
+    rows = []
+    for split, group in grouped(subjects).items():
+        entries = [known[1] for at in _by_radius(group, radii)[:1] for _, _, known in at if known is not None]
+        if entries:
+            theirs = PUBLISHED[norm][split].queries or (None, None, None)
+            rows.append((split, len(entries), float(np.mean(entries)), min(entries), max(entries), *theirs))
+    columns = (
+        Column("split"), Column("models", "integer"), Column("mean", "count"),
+        Column("least", "count"), Column("most", "count"), Column("published mean", "count"),
+        Column("published least", "count"), Column("published most", "count"),
+    )  # fmt: skip
+    return Table(f"AutoAttack's queries per sample in {SYMBOLS[norm]}", columns, tuple(rows))
+
+
+def _by_radius(subjects: Sequence[Subject], radii: Radii) -> list[list[Entry]]:
+    """The models at the first radius of their data set, then at the second, and so on, with the baseline there."""
+    return [
+        [
+            (subject, epsilon, subject.known.at(epsilon) if subject.known is not None else None)
+            for subject in subjects
+            for epsilon in radii.get(subject.data, ())[nth : nth + 1]
+        ]
+        for nth in range(max((len(radii.get(subject.data, ())) for subject in subjects), default=0))
+    ]
+
+
+def _gains(entries: Sequence[Entry], tier: Tier) -> list[float]:
+    """Of each model with a baseline, by how much a tier's accuracy is below it."""
+    family, budget = tier
+    return [
+        known[0] - accuracy_at(subject.families[family][budget], epsilon)
+        for subject, epsilon, known in entries
+        if known is not None
+    ]
+
+
+def _as_strong(gains: Sequence[float]) -> Share:
+    return Share(sum(gain >= -_EQUAL for gain in gains), len(gains))
+
+
+def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]) -> Table:
+    """On how many pairs of a model and a norm, over all norms, a tier matches or passes the baseline."""
+    compared = {norm: own for norm, own in subjects.items() if any(s.baseline is not None for s in own)}
+    every = [shown_tiers(own) for own in compared.values()]
+    shown = {name: tier for name, tier in (every[0] if every else {}).items() if all(name in each for each in every)}
+    budgets = [tier for own in list(compared.values())[:1] for tier in own[0].tiers if tier in TIERS]
+    counts: dict[str, tuple[Callable[[str, Sequence[Subject], Tier], Share], Callable[[Published], Any]]] = {
+        "AOI at least AutoAttack's": (lambda _, group, tier: _matched_aoi(group, tier), lambda p: p.aois_matched),
+        "the same by lines": (lambda _, group, tier: _matched_aoi(group, tier, straight=True), lambda _: {}),
+        "at least as strong at the reference radius": (
+            lambda norm, group, tier: _as_strong(
+                [gain for entries in _by_radius(group, radii.get(norm, {}))[:1] for gain in _gains(entries, tier)]
+            ),
+            lambda p: p.accuracies_matched,
+        ),
+    }
+    rows = []
+    for what, (count, published) in counts.items():
+        for split in (*SPLITS, ALL):
+            groups = [(norm, grouped(own).get(split, [])) for norm, own in compared.items()]
+            summed = [_sum([count(norm, group, tier) for norm, group in groups if group]) for tier in shown.values()]
+            theirs = [[published(PUBLISHED[norm][split]).get(tier) for norm in compared] for tier in budgets]
+            if summed and summed[0].of:
+                rows.append((what, split, *summed, *(_sum(each) if all(each) else None for each in theirs)))
+    columns = [Column("models in all norms", key="what"), Column("split")]
+    columns += [*(Column(name, "integer") for name in shown), *tier_columns(budgets, "integer", "published {}")]
+    return Table("Against AutoAttack, over all norms", tuple(columns), tuple(rows))
+
+
+def _sum(parts: Sequence[Share]) -> Share:
+    return Share(sum(part.count for part in parts), sum(part.of for part in parts))
+
+
+def extreme_cases(subjects: Mapping[str, Sequence[Subject]]) -> list[tuple[str, str, Subject, float]]:
+    """Over all norms, where the largest tier gains most against the baseline and least: case, norm, model, gain.
+
+    Of held-out models, if any has a baseline. Gains are differences of AOI, both by straight lines.
+    """
+    every = [
+        (norm, subject, subject.straight_aois[GREEDY][max(subject.tiers)] - subject.baseline.value)
+        for norm, group in subjects.items()
+        for subject in group
+        if subject.baseline is not None
+    ]
+    apart = [case for case in every if case[1].split == "held-out"] or every
+    if not apart:
+        return []
+    best, worst = max(apart, key=lambda case: case[2]), min(apart, key=lambda case: case[2])
+    return [("only", *best)] if best == worst else [("best", *best), ("worst", *worst)]
+
+
+def cases(subjects: Mapping[str, Sequence[Subject]]) -> Table:
+    """The best and the worst case against the baseline."""
+    rows = []
+    for case, norm, s, gain in extreme_cases(subjects):
+        least, raced = s.baseline.value if s.baseline else float("nan"), s.straight_aois.get(RACE, {})
+        exact = s.aois[GREEDY][max(s.tiers)].value - least
+        rows.append((case, norm, s.model, s.split, gain, exact, raced[max(raced)] - least if raced else None))
+    columns = (
+        Column("case"), Column("norm", "norm"), Column("model"), Column("split"),
+        Column("gain in points of AOI", "gain", key="gain"),
+        Column("by all distances", "gain", key="gain by all distances"),
+        Column("gain of the race", "gain"),
+    )  # fmt: skip
+    return Table("Best and worst case against AutoAttack", columns, tuple(rows))
+
+
+def _matched_aoi(subjects: Sequence[Subject], tier: Tier, *, straight: bool = False) -> Share:
+    """On how many models a tier's AOI, exact or by straight lines, is at least the baseline's."""
+    family, budget = tier
+    pairs = [
+        (s.straight_aois[family][budget] if straight else s.aois[family][budget].value, s.baseline.value)
+        for s in subjects
+        if s.baseline is not None
+    ]
+    return Share(sum(own >= least for own, least in pairs), len(pairs))
+
+
+def _strong(value: float | None, *, when: bool) -> Any:
+    """A cell, which stands out where the condition holds."""
+    return Strong(value) if when else value
+
+
+def _spread(values: Sequence[float]) -> Spread | None:
+    """Mean and standard deviation over all that there are; None if there are none."""
+    return Spread(float(np.mean(values)), float(np.std(values))) if values else None
