@@ -54,7 +54,7 @@ def find_net(name: str, count: int) -> Net | None:
     elif (SHARED / f"{name}.safetensors").exists():
         model, images, labels = _shared(name)
     else:
-        print(f"{name} is left out: there is no {name}.safetensors in {SHARED}; SHARED=FOLDER names another", file=sys.stderr)
+        print(f"{name} is left out: not in {SHARED}; SHARED=FOLDER make … names another folder", file=sys.stderr)
         return None
     with torch.no_grad():
         correct = torch.cat([model(part).argmax(1) for part in images[: 4 * count].split(100)]) == labels[: 4 * count]

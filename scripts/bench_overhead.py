@@ -5,7 +5,8 @@ repository. Stretches of a run and of bare passes take turns in one process, and
 absolute times say nothing on a shared machine.
 
 A query is one pass, so q queries of any run are compared with q/2 forward and q/2 backward passes. A black-box run
-makes forward passes only, and is compared with q of those. A race is a whole one of 4k queries, told slice by slice.
+makes forward passes only, the cheaper kind: its ratio to q of those is printed as well, without a bar. A race is a
+whole one of 4k queries, timed slice by slice; the sum of its time over the sum of the passes' counts.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BARS = {"zoo:F3": 1.2, "cifar_resnet2b": 1.1}
 RACE_BARS = {"zoo:F3": 1.5, "cifar_resnet2b": 1.2}
 RACE_QUERIES = 4000
 
-Row = tuple[str, str, str, str, float, float, float, float, str]
+Row = tuple[float | str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -64,16 +65,18 @@ def bare(net: Net, queries: int, *, backward: bool) -> float:
     return time.process_time() - started
 
 
-def ratios(net: Net, stretch: Stretch) -> list[float]:
-    """Each stretch is timed between two halves of the bare passes that it is compared with."""
-    found = []
+def timed(net: Net, stretch: Stretch) -> dict[str, list[tuple[float, float]]]:
+    """Seconds of each stretch and of the bare passes, half of them before it and half after; by kind of passes."""
+    kinds = {"both": True, "forward": False} if stretch.black_box else {"both": True}
+    found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
+    half = stretch.queries // 2
     for stop in range(stretch.queries, stretch.last + 1, stretch.queries):
-        passes = bare(net, stretch.queries // 2, backward=not stretch.black_box)
+        passes = {kind: bare(net, half, backward=backward) for kind, backward in kinds.items()}
         started = time.process_time()
         stretch.advance(stop)
         spent = time.process_time() - started
-        passes += bare(net, stretch.queries // 2, backward=not stretch.black_box)
-        found.append(spent / passes)
+        for kind, backward in kinds.items():
+            found[kind].append((spent, passes[kind] + bare(net, half, backward=backward)))
     return found
 
 
@@ -112,19 +115,21 @@ def measure(net: Net, only: list[str] | None, repeats: int) -> Iterator[Row]:
             clean = clean_pass(oracle, net.images, net.labels, norm, batch_size=len(net.images))
             for run, stretch in runs(oracle, net, clean, norm, repeats):
                 if not only or run in only:
-                    kind = "forward" if stretch.black_box else "both"
-                    yield row(net, name, run, kind, ratios(net, stretch), BARS[net.name])
+                    for kind, found in timed(net, stretch).items():
+                        bar = BARS[net.name] if kind == "both" else None
+                        yield (net.name, name, run, kind, *summary([spent / bare for spent, bare in found], bar))
             if (not only or "race" in only) and (whole := race(oracle, net, clean, norm)) is not None:
-                yield row(net, name, "race", "both", ratios(net, whole), RACE_BARS[net.name])
+                found = timed(net, whole)["both"]
+                value = sum(spent for spent, _ in found) / sum(bare for _, bare in found)
+                slices = [spent / bare for spent, bare in found]
+                yield (net.name, name, "race", "both", *summary(slices, RACE_BARS[net.name], value))
 
 
-def row(net: Net, norm: str, run: str, kind: str, found: list[float], bar: float) -> Row:
-    """A line of the table. A race counts as a whole: the mean of its slices, which do different things."""
-    value = statistics.mean(found) if run == "race" else statistics.median(found)
-    print(f"  {net.name} {norm} {run}: {value:.2f}", file=sys.stderr, flush=True)
-    low, high = min(found), max(found)
-    mark = "" if value <= bar else "above"
-    return net.name, norm, run, kind, round(value, 2), round(low, 2), round(high, 2), bar, mark
+def summary(found: list[float], bar: float | None, value: float | None = None) -> tuple[float | str | None, ...]:
+    """The ratio, which is the median unless given, the least and the most, the bar, and whether it is missed."""
+    value = statistics.median(found) if value is None else value
+    mark = "above" if bar is not None and value > bar else ""
+    return round(value, 2), round(min(found), 2), round(max(found), 2), bar, mark
 
 
 def main() -> int:
@@ -136,10 +141,13 @@ def main() -> int:
     options = parser.parse_args()
     one_thread()
     wanted = [pair for pair in NETS if not options.nets or pair[0] in options.nets]
-    rows = [line for net in nets(wanted) for line in measure(net, options.only, options.repeats)]
+    rows = []
+    for line in (line for net in nets(wanted) for line in measure(net, options.only, options.repeats)):
+        print("  " + " ".join(str(cell) for cell in line), file=sys.stderr, flush=True)
+        rows.append(line)
     columns = (
         Column("net"), Column("norm", "norm"), Column("run", "code"), Column("passes"), Column("ratio", "number"),
-        Column("least", "number"), Column("most", "number"), Column("bar", "number"), Column(""  , key="missed"),
+        Column("least", "number"), Column("most", "number"), Column("bar", "number"), Column("", key="missed"),
     )  # fmt: skip
     report("overhead", Table("Overhead over bare passes", columns, tuple(rows), (NOISE,)))
     return 1 if any(line[-1] for line in rows) else 0

@@ -150,7 +150,7 @@ def ours(net: Net, run: str, norm_name: str, steps: int) -> NDArray[np.float64]:
 
 def theirs(net: Net, attack: Attack, norm: str) -> tuple[NDArray[np.float64], float, float]:
     """What a peer finds, the queries per sample it made, and its seconds."""
-    counted = Counted(net.model)
+    counted = Counted(net.model).eval()
     started = time.process_time()
     points = attack(counted, net.images.clone(), net.labels).detach()
     seconds = time.process_time() - started
@@ -172,7 +172,7 @@ def compare(net: Net, peers: Peers, options: argparse.Namespace) -> Iterator[tup
             started = time.process_time()
             own = ours(net, run, norm, options.steps)
             times.append((time.process_time() - started) / seconds)
-        worst = max(d[np.isfinite(d)].max() for d in (own, found))
+        worst = max(d[np.isfinite(d)].max(initial=0) for d in (own, found))
         near, far = (float(np.where(np.isinf(d), worst, d).mean()) for d in (own, found))
         faster, nearer = statistics.median(times), near / far
         print(f"  {net.name} {norm} {run} {library}: {faster:.2f} {nearer:.3f}", file=sys.stderr, flush=True)

@@ -46,7 +46,7 @@ def digests(net: Net, queries: int) -> Iterator[tuple[str, str]]:
             norm = get_norm(name)
             clean = clean_pass(oracle, net.images, net.labels, norm, batch_size=len(net.images))
 
-            def begin(run: str, norm=norm, clean=clean):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+            def begin(run: str, norm=norm, clean=clean):  # type: ignore[no-untyped-def]
                 return start_unit(oracle, Run.parse(run), net.images, clean, norm=norm, seed=42)
 
             for run in pool(name, name="extended"):

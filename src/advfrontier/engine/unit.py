@@ -187,7 +187,8 @@ def step(oracle: Oracle, units: list[Unit], cost: int, places: Tensor | None = N
     with torch.set_grad_enabled(cost == 2):
         if places is not None:
             logits = logits.index_select(0, places)
-        rows = torch.split(logits, [unit.rows for unit in units])
+        # A single unit needs no splitting, which would cost another pass back through it.
+        rows = torch.split(logits, [unit.rows for unit in units]) if len(units) > 1 else (logits,)
         names = [unit.solver.loss(unit.queries // cost) or "margin" for unit in units]
         losses = [unit.problem.loss(name, z) for name, z, unit in zip(names, rows, units, strict=True)]
         together = losses[0] if len(units) == 1 else torch.cat(losses)
