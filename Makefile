@@ -5,7 +5,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Everything that a test touches; who only uses the program needs none of the extras.
 EXTRAS := dev,autoattack,docs,figures,hf,images,onnx,pandas,parquet,ray,robustbench,timm
 
-.PHONY: setup demo test slow fuzz check docs bench parity results clean
+.PHONY: setup demo test slow fuzz check docs bench peers parity results clean
 
 .venv/program: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -39,9 +39,18 @@ check: setup  ## style, types, and which room imports from which
 docs: setup  ## the site, in build/site; any warning is an error
 	$(BIN)/mkdocs build --strict --quiet
 
-bench: setup  ## overhead of every solver over bare forward and backward passes, and the speed of the allocation
-	$(BIN)/python scripts/bench_overhead.py
-	OMP_NUM_THREADS=1 $(BIN)/python scripts/bench_allocation.py
+# Other libraries to compare with, apart from the environment; none of what they depend on is needed.
+build/peers/ready: .venv/program
+	$(PIP) --no-deps --target build/peers adv-lib==0.2.8 eagerpy==0.30.0 foolbox==3.3.4 torchattacks==3.5.1
+	touch $@
+
+peers: setup build/peers/ready  ## our solvers beside those of other libraries: time and distance
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/bench_peers.py
+
+bench: setup build/peers/ready  ## overhead, other libraries, time to AutoAttack's AOI, memory, allocation: an hour
+	failed=; for name in overhead peers time_to_aoi memory allocation; do \
+		OMP_NUM_THREADS=1 $(BIN)/python scripts/bench_$$name.py || failed="$$failed $$name"; \
+	done; test -z "$$failed" || { echo "beyond a bar:$$failed"; exit 1; }
 
 parity: setup  ## distances against the recorded figures of other implementations in ../shared/reference
 	$(BIN)/python scripts/parity.py

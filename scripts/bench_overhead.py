@@ -1,10 +1,12 @@
-"""Overhead of every solver: CPU time of a run over CPU time of the same number of bare forward and backward passes.
+"""Overhead of every solver and of a race: time of a run over time of the same number of bare passes.
 
-One thread, a batch of 100 on a small 28×28 convolutional net. Both sides are timed alternately in one process, and the
-median of the ratios is reported: absolute times say nothing on a shared machine.
+One thread; a batch of 100 on the zoo's F3 (28×28) and of 64 on a residual net for CIFAR-10, if it lies beside the
+repository. Stretches of a run and of bare passes take turns in one process, and the median of the ratios counts:
+absolute times say nothing on a shared machine.
 
 A query is one pass, so q queries of any run are compared with q/2 forward and q/2 backward passes. A black-box run
-makes forward passes only, the cheaper kind: for it the ratio to q forward passes is printed as well.
+makes forward passes only, the cheaper kind: its ratio to q of those is printed as well, without a bar. A race is a
+whole one of 4k queries, timed slice by slice; the sum of its time over the sum of the passes' counts.
 """
 
 from __future__ import annotations
@@ -13,125 +15,142 @@ import argparse
 import statistics
 import sys
 import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from bench_nets import NOISE, nets, one_thread, report
 
-from advfrontier.engine import Oracle, Unit, advance, clean_pass, start_unit
-from advfrontier.pool import CATALOGUE, MAX_QUERIES, Run
+from advfrontier.engine import Oracle, advance, advance_race, clean_pass, start_race, start_unit
+from advfrontier.pool import CATALOGUE, MAX_QUERIES, SLICE, Race, Run, find_ensemble
+from advfrontier.table import Column, Table
 from advfrontier.threat.names import NORMS
 from advfrontier.threat.norms import get_norm
 
-# What adv-lib 0.2.8 takes on the same net, and how far above it a solver may be.
-ADV_LIB = {
-    ("fmn", "Linf"): 1.23, ("fmn", "L2"): 1.11, ("fmn", "L1"): 1.78, ("fmn", "L0"): 1.32, ("pdgd", "L2"): 1.17,
-    ("pdpgd", "L0"): 3.03, ("pdpgd", "L1"): 1.37, ("pdpgd", "L2"): 1.34, ("pdpgd", "Linf"): 3.98, ("ddn", "L2"): 1.04,
-    ("alma", "L2"): 1.19, ("alma", "L1"): 1.19, ("sigma_zero", "L0"): 1.23,
-}  # fmt: skip
-SLACK = 0.1
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
-Ratios = tuple[float, float | None]
+    from bench_nets import Net
 
-# Over forward passes alone. A step of square_min is some 60 operations on a few hundred numbers each and a dozen on the
-# whole batch, 0.7 ms beside a forward pass of 1.7 ms on this net; on a larger net the pass grows and they do not. A
-# step of sparse_min draws a random number for every feature, and sorts them twice.
-FORWARD_BAR = 1.6
-FORWARD_BARS = {("square_min", "L1"): 2.1, ("square_min", "L2"): 2.1, ("sparse_min", "L0"): 3.3}
-# FAB projects two points a step; in ℓ1 it sorts the features for it.
-OWN_BARS = {("fab_min", "L1"): 2.0, ("fab_min", "L2"): 1.6, ("fab_min", "Linf"): 1.6, ("sparse_min", "L0"): 1.7}
+    from advfrontier.engine import CleanPass, Unit
+    from advfrontier.threat.norms import Norm
+
+NETS = (("zoo:F3", 100), ("cifar_resnet2b", 64))
+BARS = {"zoo:F3": 1.2, "cifar_resnet2b": 1.1}
+RACE_BARS = {"zoo:F3": 1.5, "cifar_resnet2b": 1.2}
+RACE_QUERIES = 4000
+
+Row = tuple[float | str | None, ...]
 
 
-def bar(solver: str, norm: str) -> float:
-    """The largest ratio that is accepted.
+@dataclass(frozen=True)
+class Stretch:
+    """Some queries of a run or a race, to be timed against bare passes."""
 
-    1.25; 1.5 where an ℓ1 projection or a proximal step is needed (all of PDPGD: in ℓ2 too), 2 for the costlier proximal
-    steps of ℓ0 and ℓ∞; and never more than SLACK above adv-lib, so PDPGD in ℓ2 is held to 1.34 + 0.1 = 1.44.
-    """
-    own = 2.0 if solver == "pdpgd" and norm in ("L0", "Linf") else 1.5 if solver == "pdpgd" or norm == "L1" else 1.25
-    return OWN_BARS.get((solver, norm), min(own, ADV_LIB.get((solver, norm), own) + SLACK))
-
-
-def network(width: int = 16) -> nn.Module:
-    """Two strided convolutions and 100 hidden units."""
-    return nn.Sequential(
-        nn.Conv2d(1, width, 4, 2, 1), nn.ReLU(), nn.Conv2d(width, 2 * width, 4, 2, 1), nn.ReLU(), nn.Flatten(),
-        nn.Linear(2 * width * 49, 100), nn.ReLU(), nn.Linear(100, 10),
-    )  # fmt: skip
+    advance: Callable[[int], object]  # to so many queries
+    queries: int  # of one stretch
+    last: int  # where it ends
+    black_box: bool = False
 
 
-def bare(model: nn.Module, images: Tensor, steps: int, *, backward: bool = True) -> float:
-    """CPU seconds of bare passes: `steps` forward, and as many backward."""
+def bare(net: Net, queries: int, *, backward: bool) -> float:
+    """CPU seconds of bare passes: half of them forward and half backward, or all of them forward."""
     started = time.process_time()
-    for _ in range(steps):
-        x = images.detach().requires_grad_(backward)
+    for _ in range(queries // 2 if backward else queries):
+        x = net.images.detach().requires_grad_(backward)
         with torch.set_grad_enabled(backward):
-            logits = model(x)
+            logits = net.model(x)
             if backward:
                 torch.autograd.grad(logits.sum(), x)
     return time.process_time() - started
 
 
-def ratios(oracle: Oracle, model: nn.Module, unit: Unit, images: Tensor, options: argparse.Namespace) -> list[Ratios]:
-    """Time stretches of a run between two halves of the bare passes; (over both kinds, over forward passes only)."""
-    queries, found = 2 * options.steps, []
-    black_box = unit.solver.facts.step_queries == 1
-    first, second = options.steps // 2, options.steps - options.steps // 2
-    for _ in range(options.repeats):
-        if unit.queries + queries > MAX_QUERIES:
-            break
-        both, forward = bare(model, images, first), 0.0
-        if black_box:
-            forward = bare(model, images, 2 * first, backward=False)
+def timed(net: Net, stretch: Stretch) -> dict[str, list[tuple[float, float]]]:
+    """Seconds of each stretch and of the bare passes, half of them before it and half after; by kind of passes."""
+    kinds = {"both": True, "forward": False} if stretch.black_box else {"both": True}
+    found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
+    half = stretch.queries // 2
+    for stop in range(stretch.queries, stretch.last + 1, stretch.queries):
+        passes = {kind: bare(net, half, backward=backward) for kind, backward in kinds.items()}
         started = time.process_time()
-        advance(oracle, [unit], [unit.queries + queries])
+        stretch.advance(stop)
         spent = time.process_time() - started
-        if black_box:
-            forward += bare(model, images, 2 * second, backward=False)
-        both += bare(model, images, second)
-        found.append((spent / both, spent / forward if black_box else None))
+        for kind, backward in kinds.items():
+            found[kind].append((spent, passes[kind] + bare(net, half, backward=backward)))
     return found
 
 
-def report(name: str, norm: str, found: list[float], limit: float) -> bool:
-    """Print a line; return whether the median is within the limit."""
-    ratio = statistics.median(found)
-    mark = "" if ratio <= limit else "  above"
-    print(f"{name:24s} {norm:5s} {ratio:6.2f} {min(found):6.2f}-{max(found):.2f} {limit:5.2f}{mark}", flush=True)
-    return ratio <= limit
+def runs(oracle: Oracle, net: Net, clean: CleanPass, norm: Norm, repeats: int) -> Iterator[tuple[str, Stretch]]:
+    """The base run of every solver that has this norm."""
+
+    def stretch(unit: Unit) -> Stretch:
+        queries = MAX_QUERIES // 10
+        black_box = unit.solver.facts.step_queries == 1
+        return Stretch(lambda stop: advance(oracle, [unit], [stop]), queries, repeats * queries, black_box)
+
+    for facts in CATALOGUE.values():
+        for loss in facts.losses if norm.name in facts.norms else ():
+            run = Run(facts.name, loss)
+            yield str(run), stretch(start_unit(oracle, run, net.images, clean, norm=norm, seed=42))
+
+
+def race(oracle: Oracle, net: Net, clean: CleanPass, norm: Norm) -> Stretch | None:
+    """The race of 4k queries; None where the tier is an ensemble."""
+    found = find_ensemble(RACE_QUERIES, norm.name, clean.classes)
+    if not isinstance(found, Race):
+        return None
+
+    def begin(name: str) -> Unit:
+        return start_unit(oracle, Run.parse(name), net.images, clean, norm=norm, seed=42)
+
+    unit = start_race(found, begin)
+    return Stretch(lambda stop: advance_race(oracle, unit, stop), SLICE, RACE_QUERIES)
+
+
+def measure(net: Net, only: list[str] | None, repeats: int) -> Iterator[Row]:
+    """The rows of one net, norm by norm."""
+    with Oracle(net.model) as oracle:
+        for name in NORMS:
+            norm = get_norm(name)
+            clean = clean_pass(oracle, net.images, net.labels, norm, batch_size=len(net.images))
+            for run, stretch in runs(oracle, net, clean, norm, repeats):
+                if not only or run in only:
+                    for kind, found in timed(net, stretch).items():
+                        bar = BARS[net.name] if kind == "both" else None
+                        yield (net.name, name, run, kind, *summary([spent / bare for spent, bare in found], bar))
+            if (not only or "race" in only) and (whole := race(oracle, net, clean, norm)) is not None:
+                found = timed(net, whole)["both"]
+                value = sum(spent for spent, _ in found) / sum(bare for _, bare in found)
+                slices = [spent / bare for spent, bare in found]
+                yield (net.name, name, "race", "both", *summary(slices, RACE_BARS[net.name], value))
+
+
+def summary(found: list[float], bar: float | None, value: float | None = None) -> tuple[float | str | None, ...]:
+    """The ratio, which is the median unless given, the least and the most, the bar, and whether it is missed."""
+    value = statistics.median(found) if value is None else value
+    mark = "above" if bar is not None and value > bar else ""
+    return round(value, 2), round(min(found), 2), round(max(found), 2), bar, mark
 
 
 def main() -> int:
     """Print the table; exit with 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=9, help="ratios per solver (the median counts), 10 at most")
-    parser.add_argument("--steps", type=int, default=50, help="forward and backward passes per ratio")
-    parser.add_argument("--only", nargs="*", help="solvers")
+    parser.add_argument("--repeats", type=int, default=9, help="stretches of 100 queries per solver, 10 at most")
+    parser.add_argument("--only", nargs="*", help="solvers, or race")
+    parser.add_argument("--nets", nargs="*", help="of " + ", ".join(name for name, _ in NETS))
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    model = network()
-    images = torch.rand(100, 1, 28, 28)
-    held = True
-    print(f"{'solver':24s} {'norm':5s} {'ratio':>6s} {'spread':>11s} {'bar':>5s}")
-    with Oracle(model) as oracle:
-        labels = model(images).argmax(1)
-        for name in NORMS:
-            norm = get_norm(name)
-            clean = clean_pass(oracle, images, labels, norm, batch_size=100)
-            for facts in CATALOGUE.values():
-                if name not in facts.norms or (options.only and facts.name not in options.only):
-                    continue
-                for loss in facts.losses:
-                    run = Run(facts.name, loss)
-                    unit = start_unit(oracle, run, images, clean, norm=norm, seed=42)
-                    found = ratios(oracle, model, unit, images, options)
-                    held &= report(str(run), name, [both for both, _ in found], bar(facts.name, name))
-                    forward = [ratio for _, ratio in found if ratio is not None]
-                    if forward:
-                        held &= report(
-                            f"{run}, forward only", name, forward, FORWARD_BARS.get((facts.name, name), FORWARD_BAR)
-                        )
-    return 0 if held else 1
+    one_thread()
+    wanted = [pair for pair in NETS if not options.nets or pair[0] in options.nets]
+    rows = []
+    for line in (line for net in nets(wanted) for line in measure(net, options.only, options.repeats)):
+        print("  " + " ".join(str(cell) for cell in line), file=sys.stderr, flush=True)
+        rows.append(line)
+    columns = (
+        Column("net"), Column("norm", "norm"), Column("run", "code"), Column("passes"), Column("ratio", "number"),
+        Column("least", "number"), Column("most", "number"), Column("bar", "number"), Column("", key="missed"),
+    )  # fmt: skip
+    report("overhead", Table("Overhead over bare passes", columns, tuple(rows), (NOISE,)))
+    return 1 if any(line[-1] for line in rows) else 0
 
 
 if __name__ == "__main__":

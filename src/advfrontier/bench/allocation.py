@@ -124,7 +124,7 @@ def learn_into(folder: str, records: Sequence[Record], *, norm: str, total: int,
 
     The traces are read at the ends of slices only, which is all that a race looks at.
     """
-    key, file = _key(records, [total], runs, MAX_QUERIES), race_file(norm)
+    key, file = _key(records, [total], runs, MAX_QUERIES, plain=False), race_file(norm)
     stored = open_folder(folder).read(file)
     if stored and _made_from(folder).get(file) == key:
         return Race.from_toml(stored)

@@ -207,9 +207,10 @@ def step(oracle: Oracle, units: list[Unit], cost: int, places: Tensor | None = N
     names = [unit.solver.loss(unit.queries // cost) or "margin" for unit in units]
 
     def losses(logits: Tensor) -> Tensor:
+        if len(units) == 1 and places is None:  # splitting would cost another pass back through it
+            return first.problem.loss(names[0], logits)
         rows = torch.split(logits if places is None else logits.index_select(0, places), sizes)
-        found = [unit.problem.loss(name, z) for name, z, unit in zip(names, rows, units, strict=True)]
-        return found[0] if len(units) == 1 else torch.cat(found)
+        return torch.cat([unit.problem.loss(name, z) for name, z, unit in zip(names, rows, units, strict=True)])
 
     reply = ask(oracle, images, losses)
     gradient = points.new_empty(len(points), 0) if reply.gradient is None else reply.gradient.flatten(1)

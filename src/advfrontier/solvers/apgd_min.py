@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine, unit
+from advfrontier.solvers.protocol import Answer, Problem, cosine, keep_rows, unit
 from advfrontier.threat.norms import L1, TINY
-from advfrontier.threat.thresholds import descending
+from advfrontier.threat.thresholds import largest
 
 
 @dataclass
@@ -92,10 +92,9 @@ class ApgdMin:
 
     def _record(self, problem: Problem, state: ApgdMinState, i: int, answer: Answer) -> None:
         loss = answer.loss if i > 0 else problem.loss(self.loss_name, answer.logits)
-        state.best_gradient[answer.improved] = answer.gradient[answer.improved]
+        keep_rows(answer.improved, (state.best_gradient, answer.gradient))
         lower = (loss < state.lowest_loss) & ~answer.found  # after a success the lowest loss is not gone back to
-        state.lowest_point[lower] = state.point[lower]
-        state.lowest_gradient[lower] = answer.gradient[lower]
+        keep_rows(lower, (state.lowest_point, state.point), (state.lowest_gradient, answer.gradient))
         state.lowest_loss = torch.minimum(loss, state.lowest_loss)
         if i > 0:
             state.falls = state.falls + (loss < state.last_loss)
@@ -180,7 +179,7 @@ def _sparse_sign(g: Tensor, share: Tensor) -> Tensor:
     d = g.shape[1]
     rank = (share * d).ceil().long().clamp_(1, d)[:, None]
     magnitude = g.abs()
-    last = descending(magnitude).gather(1, rank - 1)
+    last = largest(magnitude, int(rank.amax()) if len(g) else 1).gather(1, rank - 1)
     kept = magnitude.sub_(last).sign_().add_(1).clamp_(max=1)  # 1 from the last kept entry up, 0 below
     signs = kept.mul_(g.sign())
     return signs.div_(signs.abs().sum(1, keepdim=True).clamp_(min=1))

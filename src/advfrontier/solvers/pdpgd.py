@@ -50,16 +50,16 @@ class Pdpgd(PrimalDual):
         rows = torch.arange(len(z), device=z.device)
         moving = self._moving(z, anchor)
         for left in reversed(range(self.proximal_steps - 1)):
-            if not moving.all():
-                rows = rows[moving]
-                here, anchor, metric, μ = here[moving], anchor[moving], metric[moving], μ[moving]
+            left_over = moving.nonzero().squeeze(1)
+            if len(left_over) < len(rows):
+                rows, here, anchor, metric, μ = (t.index_select(0, left_over) for t in (rows, here, anchor, metric, μ))
             if not len(rows):
                 break
             ahead = prox(torch.lerp(here, anchor, metric), μ)
             if len(rows) == len(z):
                 z = ahead
             else:
-                z[rows] = ahead
+                z.index_copy_(0, rows, ahead)
             if left:
                 here, moving = ahead, self._moving(ahead, here)
         return z

@@ -127,6 +127,14 @@ def unit(v: Tensor) -> Tensor:
     return v / length(v)[:, None]
 
 
+def keep_rows(mask: Tensor, *pairs: tuple[Tensor, Tensor]) -> None:
+    """Copy these rows of each pair's second tensor to its first; several times faster than indexing by a mask."""
+    rows = mask.nonzero().squeeze(1)
+    if len(rows):
+        for kept, new in pairs:
+            kept.index_copy_(0, rows, new.index_select(0, rows))
+
+
 def random_where_lost(problem: Problem, answer: Answer, i: int) -> None:
     """Give samples whose gradient vanishes a random direction of their own instead, of length 1."""
     lost = answer.length <= TINY

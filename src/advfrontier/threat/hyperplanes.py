@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.threat.norms import TINY, Norm
+from advfrontier.threat.thresholds import ranked
 
 _PASSES = 64  # rarely above ten; the bound only guards against rounding that never settles
 
@@ -40,12 +41,12 @@ def move_onto_hyperplane(norm: Norm, points: Tensor, slope: Tensor, gap: Tensor)
 
 def _steepest_first(steepness: Tensor, room: Tensor, gap: Tensor) -> Tensor:
     """Features in order of steepness, each as far as it can go, the last one as far as it takes."""
-    ranked, order = steepness.sort(dim=-1, descending=True, stable=True)
+    slopes, order = ranked(steepness)
     order = order.expand_as(room)
     room = room.gather(-1, order)
-    gains = (ranked * room).double()
+    gains = (slopes * room).double()
     left = gap.double()[..., None] - gains.cumsum(-1).sub_(gains)
-    used = left.div_(ranked.clamp(min=TINY)).to(room).clamp_(min=0).minimum(room)
+    used = left.div_(slopes.clamp(min=TINY)).to(room).clamp_(min=0).minimum(room)
     return torch.empty_like(used).scatter_(-1, order, used)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from advfrontier.threat.names import norm_name
 from advfrontier.threat.random import normal, uniform
-from advfrontier.threat.thresholds import boxed_water_level, descending, water_level
+from advfrontier.threat.thresholds import boxed_water_level, largest, water_level
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,9 +97,9 @@ class L0(Norm):
         """Keep the ⌊radius⌋ largest entries; of equal ones, those that come first."""
         count = radius.floor().clamp(0, v.shape[1]).long()[:, None]
         magnitude = v.abs()
-        ranked = descending(magnitude)
-        last = ranked.gather(1, (count - 1).clamp_(min=0))
-        after = ranked.gather(1, count.clamp(max=v.shape[1] - 1))
+        order = largest(magnitude, int(count.amax()) + 1 if len(v) else 1)
+        last = order.gather(1, (count - 1).clamp_(min=0))
+        after = order.gather(1, count.clamp(max=v.shape[1] - 1))
         # 1 from the last kept entry up, 0 below: sign and clamp are faster than a comparison.
         kept = (magnitude - last).sign_().add_(1).clamp_(max=1).mul_(count > 0)
         if ((last == after) & (last > 0) & (count < v.shape[1])).any():

@@ -11,14 +11,39 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_LONG = 1024  # features from which a partition pays
 _PASSES = 64  # rarely above ten; the bound only guards against rounding that never settles
 
 
-def descending(values: Tensor) -> Tensor:
-    """Every row sorted, largest first; on the CPU by NumPy, whose vectorised sort is several times faster."""
-    if values.device.type == "cpu":
-        return torch.from_numpy(np.sort(values.numpy(), axis=1)).flip(1)
-    return values.sort(dim=1, descending=True).values
+def largest(values: Tensor, count: int) -> Tensor:
+    """The largest entries of every row, in order, largest first.
+
+    On the CPU NumPy sorts them, several times faster than torch; long rows are parted first, so that only what is
+    asked for is sorted. Only where very few are asked for is torch's own way the fastest.
+    """
+    features = values.shape[1]
+    count = min(max(count, 1), features)
+    if values.device.type != "cpu" or 64 * count <= features:
+        return values.topk(count, dim=1).values
+    kept, rest = values.numpy(), features - count
+    if 2 * count < features and features > _LONG:
+        kept, rest = np.partition(kept, rest, axis=1)[:, rest:], 0
+    return torch.from_numpy(np.sort(kept, axis=1)[:, rest:]).flip(1)
+
+
+def ranked(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Every row of values ≥ 0 sorted, largest first, and the places they had; of equal ones the first comes first."""
+    if values.device.type != "cpu" or values.dtype != torch.float32:
+        return values.sort(dim=1, descending=True, stable=True)
+    # The bits of a float32 ≥ 0 are in the order of its value. With the place in the lower half, one vectorised sort of
+    # 64-bit integers does for both, a third of the time of a stable sort.
+    last = values.shape[1] - 1
+    keys = values.numpy().view(np.int32).astype(np.int64) << 32
+    keys |= np.arange(last, -1, -1)
+    keys.sort(axis=1)
+    keys = keys[:, ::-1]
+    places = torch.from_numpy(last - (keys & 0xFFFFFFFF))
+    return torch.from_numpy((keys >> 32).astype(np.int32).view(np.float32)), places
 
 
 def water_level(heights: Tensor, total: Tensor) -> Tensor:

@@ -1,0 +1,96 @@
+"""What the benchmarks share: the nets they run on, the tables they print, and the files they leave."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from advfrontier.jsonable import jsonable
+from advfrontier.report.render import print_tables
+from advfrontier.zoo import images_and_labels, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor, nn
+
+    from advfrontier.table import Table
+
+HERE = Path(__file__).resolve().parents[1]
+SHARED = Path(os.environ.get("SHARED", HERE.parent / "shared")) / "nets"  # real nets that may lie beside the repository
+RESULTS = HERE / "build" / "bench"
+NOISE = "ratios within one process on a shared machine, medians; absolute times would say nothing"
+
+
+@dataclass(frozen=True)
+class Net:
+    """A classifier and the images it is attacked on, all of them classified correctly."""
+
+    name: str
+    model: nn.Module
+    images: Tensor
+    labels: Tensor
+
+
+def one_thread() -> None:
+    """Compute on one core, and with the same starting point each time."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+
+
+def find_net(name: str, count: int) -> Net | None:
+    """A model of the zoo, or a net of the shared folder; None, with a line that says so, where that is missing."""
+    if name.startswith("zoo:"):
+        model = load(name.removeprefix("zoo:"))
+        images, labels = images_and_labels()
+    elif (SHARED / f"{name}.safetensors").exists():
+        model, images, labels = _shared(name)
+    else:
+        print(f"{name} is left out: not in {SHARED}; SHARED=FOLDER make … names another folder", file=sys.stderr)
+        return None
+    with torch.no_grad():
+        correct = torch.cat([model(part).argmax(1) for part in images[: 4 * count].split(100)]) == labels[: 4 * count]
+    rows = correct.nonzero().squeeze(1)[:count]
+    return Net(name, model, images[rows].contiguous(), labels[rows])
+
+
+def nets(names: Sequence[tuple[str, int]]) -> Iterator[Net]:
+    """Those of the nets that are there, each with so many images."""
+    for name, count in names:
+        if (net := find_net(name, count)) is not None:
+            yield net
+
+
+def _shared(name: str) -> tuple[nn.Module, Tensor, Tensor]:
+    spec = importlib.util.spec_from_file_location("nets", SHARED / "nets.py")
+    if spec is None or spec.loader is None:
+        sys.exit(f"{SHARED} has no nets.py")
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    images, labels = module.images(module.NETS[name][0])
+    return module.load(name).requires_grad_(requires_grad=False), images, labels
+
+
+def report(name: str, table: Table) -> None:
+    """Print a table, and write it to build/bench/NAME.json with what it was measured with."""
+    print_tables(table)
+    print()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    content = {
+        "title": table.title,
+        "notes": list(table.notes),
+        "torch": torch.__version__,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "date": time.strftime("%Y-%m-%d"),
+        "rows": jsonable(table.records()),
+    }
+    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

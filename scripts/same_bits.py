@@ -1,0 +1,87 @@
+"""Did a change of the code change a result? Digests of every run's trajectory and points, to compare bit for bit.
+
+    python scripts/same_bits.py --out before.json
+    … change the code …
+    python scripts/same_bits.py --against before.json
+
+Every solver in every norm, its base run, a restart and a target, on the zoo's F3 and on a CIFAR-10 net if there is one;
+and a race in every norm. Bits depend on the machine and on torch: both files must come from the same one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench_nets import nets, one_thread
+
+from advfrontier.engine import Oracle, advance, advance_race, clean_pass, start_race, start_unit
+from advfrontier.pool import Race, Run, find_ensemble, pool
+from advfrontier.threat.names import NORMS
+from advfrontier.threat.norms import get_norm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench_nets import Net
+    from torch import Tensor
+
+VARIANTS = ("base", "restart1", "target1")
+RACE_QUERIES = 2000
+
+
+def digest(*tensors: Tensor) -> str:
+    """SHA-256 of the tensors' bytes, shortened."""
+    return hashlib.sha256(b"".join(t.contiguous().numpy().tobytes() for t in tensors)).hexdigest()[:16]
+
+
+def digests(net: Net, queries: int) -> Iterator[tuple[str, str]]:
+    """Name and digest of every run, and of a race, on one net."""
+    with Oracle(net.model) as oracle:
+        for name in NORMS:
+            norm = get_norm(name)
+            clean = clean_pass(oracle, net.images, net.labels, norm, batch_size=len(net.images))
+
+            def begin(run: str, norm=norm, clean=clean):  # type: ignore[no-untyped-def]
+                return start_unit(oracle, Run.parse(run), net.images, clean, norm=norm, seed=42)
+
+            for run in pool(name, name="extended"):
+                if run.variant != "base" and f"{run.variant}{run.index}" not in VARIANTS:
+                    continue
+                unit = begin(str(run))
+                advance(oracle, [unit], [queries])
+                yield f"{net.name} {name} {run}", digest(unit.trajectory, unit.best_point, unit.state.point)
+            race = find_ensemble(RACE_QUERIES, name, clean.classes)
+            if isinstance(race, Race):
+                whole = start_race(race, begin)
+                advance_race(oracle, whole, RACE_QUERIES)
+                yield f"{net.name} {name} race", digest(whole.trajectory, whole.best_point)
+
+
+def main() -> int:
+    """Write the digests, or compare; exit with 1 if one differs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="where to write the digests")
+    parser.add_argument("--against", type=Path, help="digests to compare with")
+    parser.add_argument("--queries", type=int, default=300, help="of each run")
+    parser.add_argument("--images", type=int, default=24)
+    options = parser.parse_args()
+    one_thread()
+    named = (("zoo:F3", options.images), ("cifar_resnet2b", options.images))
+    found = {name: value for net in nets(named) for name, value in digests(net, options.queries)}
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    if not options.against:
+        return 0
+    before = json.loads(options.against.read_text(encoding="utf-8"))
+    differ = [name for name in found if before.get(name) != found[name]]
+    print(f"{len(found)} runs, {len(differ)} with other bits", *differ, sep="\n  ")
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
