@@ -29,6 +29,7 @@ COMMANDS = {
     "extend": ("evaluating", "Go on with a finished evaluation to a larger tier. No query is repeated."),
     "demo": ("evaluating", "Evaluate an embedded model in four norms and write the report: nothing is downloaded."),
     "certify": ("results", "Prove for every sample of an evaluation how near no adversarial example can be."),
+    "verify": ("verifying", "Check a record that came from someone else: every point, and some units once more."),
     "report": ("results", "Write the HTML report of one model's records, with other models beside it."),
     "compare": ("results", "Compare two models on whole curves: is one rejected already, or what should be run next?"),
     "rank": ("results", "Rank models by DOI, in every norm and over all of them."),
@@ -45,7 +46,7 @@ for _name, (_file, _help) in COMMANDS.items():
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command. Mistakes end with one message and exit code 2, an interruption with 130."""
+    """Run one command. What does not hold ends with exit code 1, mistakes with one message and 2, interruptions 130."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with typed(shlex.join(["advfrontier", *words])):

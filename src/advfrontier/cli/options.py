@@ -113,8 +113,8 @@ class Machine(Workers):
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Data:
-    """What is evaluated on."""
+class Source:
+    """Where the samples come from."""
 
     data: Annotated[str, Parameter(name=("--data", "-d"))] = "fashion-mnist"
     "fashion-mnist (embedded), npz:FILE, cifar10:DIR, cifar100:DIR, imagefolder:DIR, hf:NAME."
@@ -122,8 +122,6 @@ class Data:
     "How many samples: the first so many, or with --sample-seed so many at random. All by default."
     sample_seed: int | None = None
     "Draw the samples at random with this seed."
-    batch_size: int | None = None
-    "Samples per batch, which are one unit of work: by default 50 on the CPU, where workers share them, else 100."
     download: bool = False
     "Fetch what the model or the data needs if it is not here yet; otherwise nothing is ever downloaded."
 
@@ -132,6 +130,15 @@ class Data:
         for model in models if self.download else ():
             load_model(model, download=True)
         return load_data(self.data, samples=self.samples, seed=self.sample_seed, download=self.download)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Data(Source):
+    """What is evaluated on."""
+
+    batch_size: int | None = None
+    "Samples per batch, which are one unit of work: by default 50 on the CPU, where workers share them, else 100."
 
 
 @Parameter(name="*")

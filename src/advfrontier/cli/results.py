@@ -14,6 +14,7 @@ from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
 from advfrontier.evaluation.rank import rank
 from advfrontier.evaluation.reference import common_pool, unlike
 from advfrontier.evaluation.summary import summarise_all
+from advfrontier.evaluation.verified import only_verified
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import below, write_file
 from advfrontier.report import (
@@ -125,6 +126,7 @@ def rank_command(
     csv: str | None = None,
     html: str | None = None,
     highlight: str | None = None,
+    verified: str | None = None,
     json: Json = False,
 ) -> None:
     """Rank models by DOI, in every norm and over all of them.
@@ -141,11 +143,19 @@ def rank_command(
         Write a leaderboard page to this file.
     highlight
         Models that stand out on the page, with commas; by default your own, where they stand among reference models.
+    verified
+        A list that `advfrontier verify --out` wrote: records that are not on it are left out with a note.
     """
     Output(radii).check()
     evaluations = find_evaluations(
         records, skipped=lambda path: print(f"note: no evaluation in {path}", file=sys.stderr)
     )
+    if verified is not None:
+        evaluations, others = only_verified(evaluations, verified)
+        for other in others:
+            print(f"note: left out, not on {verified}: {other.model} in {other.norm}, {other.place}", file=sys.stderr)
+        if not evaluations:
+            raise FrontierError(f"none of these records is on {verified}: verify them with `advfrontier verify`")
     by_model(evaluations)
     for note in dict.fromkeys(note for one in evaluations for note in unlike(one)) if reference else ():
         print(f"note: {note}", file=sys.stderr)
