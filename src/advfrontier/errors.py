@@ -3,3 +3,7 @@
 
 class FrontierError(Exception):
     """Bad input. The message says what was found, what was expected and what to type instead."""
+
+
+class Unfinished(FrontierError):  # noqa: N818  # a state of the work, not a mistake
+    """The time given is up. The message says how much is done and stored, and what to type to go on."""

@@ -18,8 +18,9 @@ from advfrontier.bench.baselines import radii_of
 from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.bench.status import disk_used
 from advfrontier.engine import Oracle
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.trace import load_traces
+from advfrontier.execution import Machine
 from advfrontier.frontier import aoi
 from advfrontier.jobs import autoattack as autoattack_job
 from advfrontier.jobs.autoattack import read_points
@@ -347,3 +348,10 @@ def test_model_without_a_source_is_named(finished, tiny):
 
 def with_baseline(bench):
     return Bench(bench.benchmark.model_copy(update={"baseline": "autoattack"}), bench.out)
+
+
+def test_time_that_is_up_is_no_failure():
+    under_way = running._Running(None, Machine(), False, print)  # noqa: FBT003
+    with pytest.raises(Unfinished), under_way._part("F1", "L2", "trace"):
+        raise Unfinished("time is up")
+    assert under_way.failures == []

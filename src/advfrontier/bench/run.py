@@ -17,7 +17,7 @@ from advfrontier.bench.baselines import radii_of, run_autoattack
 from advfrontier.bench.layout import claim
 from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.subject import Subject
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.trace import read_traces, trace
 from advfrontier.execution import Machine
 from advfrontier.flags import doubts
@@ -110,6 +110,8 @@ class _Running:
         """Do a part. If it cannot be done, write down why and go on."""
         try:
             yield
+        except Unfinished:
+            raise
         except Exception as error:  # noqa: BLE001  # whatever one model raises, the others are to be done
             text = str(error) if isinstance(error, FrontierError) else f"{type(error).__name__}: {error}"
             self.failures.append(Failure(model, norm, stage, text))

@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError
 
 from advfrontier import __version__
 from advfrontier.command import typed
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, Unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,11 @@ for _name, (_file, _help) in COMMANDS.items():
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command. What does not hold ends with exit code 1, mistakes with one message and 2, interruptions 130."""
+    """Run one command.
+
+    What does not hold ends with exit code 1, a mistake with one message and 2, time that is up with 75, and an
+    interruption with 130.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with typed(shlex.join(["advfrontier", *words])):
@@ -55,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of the output has gone: there is nobody to tell
+    except Unfinished as left:
+        print(f"advfrontier: {left}", file=sys.stderr)
+        sys.exit(75)  # EX_TEMPFAIL of sysexits.h: try again
     except (FrontierError, OSError) as error:  # a full disk or a path that cannot be written is no bug either
         print(f"advfrontier: {error}", file=sys.stderr)
         sys.exit(2)

@@ -118,11 +118,11 @@ def extend_command(
     if ensemble is None:
         raise FrontierError("extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE")
     output.check()
-    done = []
+    done, until = [], workers.until
     for evaluation in find_evaluations([record]):
         terms = evaluation.record.header.terms
         find_device(terms.device)
-        machine = WorkMachine(workers=workers.count(terms.device, terms.threads), ray=workers.ray)
+        machine = WorkMachine(workers=workers.count(terms.device, terms.threads), ray=workers.ray, until=until)
         done.append(evaluation.extend(ensemble, model=model, machine=machine, progress=True))
     show_evaluations(done, record, output)
 

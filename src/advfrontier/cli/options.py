@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -69,6 +70,15 @@ class Workers:
     workers: WorkerCount = None
     ray: str | None = None
     "A Ray cluster: auto, an address, or local."
+    max_minutes: float | None = None
+    "Stop after so long, with exit code 75 if anything is left: the same command goes on."
+
+    @property
+    def until(self) -> float | None:
+        """When to stop, from now on."""
+        if self.max_minutes is not None and not self.max_minutes > 0:
+            raise FrontierError(f"--max-minutes is {self.max_minutes:g}: expected more than 0")
+        return None if self.max_minutes is None else time.time() + 60 * self.max_minutes
 
     def count(self, device: str, threads: int = 1) -> int:
         """Worker processes for a model on this device: 0 means this process."""
@@ -108,7 +118,9 @@ class Machine(Workers):
         """The machine that does the work."""
         find_device(self.found)
         workers, threads = self.resolved()
-        return WorkMachine(self.found, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state)
+        return WorkMachine(
+            self.found, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state, until=self.until
+        )
 
 
 @Parameter(name="*")

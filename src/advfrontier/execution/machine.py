@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ class Machine:
         pack: How many runs share a batch. More than 1 helps where there are few samples; results are then equal up to
             rounding only.
         keep_state: Whether units keep what is needed to extend them without repeating queries.
+        until: When to stop, as `time.time()` tells it: no task is begun after it but the first.
         executor: What does the tasks instead, if given: called with the work and the tasks, it yields `Outcome`s.
     """
 
@@ -37,6 +39,7 @@ class Machine:
     ray: str | None = None
     pack: int = 1
     keep_state: bool = True
+    until: float | None = None
     executor: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
@@ -49,6 +52,11 @@ class Machine:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise FrontierError(f"{name} is {value}: expected at least {least}")
+
+    @property
+    def late(self) -> bool:
+        """Whether the time given is up."""
+        return self.until is not None and time.time() >= self.until
 
     @property
     def here(self) -> bool:
