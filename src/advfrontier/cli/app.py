@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cyclopts import App, CycloptsError
 
 from advfrontier import __version__
+from advfrontier.cli.config import read_config
 from advfrontier.command import typed
 from advfrontier.errors import FrontierError, Unfinished
 
@@ -20,6 +21,10 @@ app = App(
     help="Robustness curves from ensembles of minimum-norm attacks, in four norms, at a query budget you choose.",
     version=__version__,
     suppress_keyboard_interrupt=False,  # `main` says what an interruption means
+    config=read_config,
+)
+app.register_install_completion_command(
+    help="Complete commands and options with the tab key: writes a file for your shell, named in its start-up file."
 )
 
 # The file of each command, where it is called NAME_command, and what it does. Files are imported when a command is

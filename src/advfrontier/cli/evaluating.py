@@ -8,12 +8,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from advfrontier.cli.options import OUT, Attacks, Budget, Data, Machine, Model, Norm, Output, Seed, Workers, norms
-from advfrontier.cli.output import end_with, show_evaluations
+from advfrontier.cli.output import show_evaluations
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.find import find_evaluations
-from advfrontier.evaluation.gate import Demand, parse_demands
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.record import below, folder_name
 
@@ -35,7 +34,6 @@ def evaluate_command(
     machine: Machine = _MACHINE,
     state: Annotated[bool, Parameter(help="Keep what is needed to extend without repeating queries.")] = True,
     output: Output = _OUTPUT,
-    require: tuple[str, ...] = (),
 ) -> None:
     """Measure the robustness curve of a model.
 
@@ -46,12 +44,11 @@ def evaluate_command(
     ----------
     out
         Folder of the record, or an address such as s3://bucket/mine; by default runs/ and the model's name.
-    require
-        Robust accuracy to be met, Linf@8/255>=0.40, several with commas; else the command ends with exit code 1.
     """
-    ensemble, demands = _ensemble(budget, attacks), _demands(require, norm)
+    ensemble = _ensemble(budget, attacks)
     folder = out or below("runs", folder_name(name or model))
     output.check(folder)
+    output.demands(norms(norm))
     samples, done_by = data.load(model), machine.machine(keep_state=state)
     done = [
         evaluate(
@@ -70,18 +67,6 @@ def evaluate_command(
         for each in norms(norm)
     ]
     show_evaluations(done, folder, output)
-    end_with([demand.rule(each) for demand in demands for each in done if each.norm == demand.norm])
-
-
-def _demands(require: tuple[str, ...], norm: str) -> tuple[Demand, ...]:
-    """The demands, if they are in norms that are evaluated."""
-    demands = parse_demands(require)
-    for demand in demands:
-        if demand.norm not in norms(norm):
-            raise FrontierError(
-                f"--require {demand}: {demand.norm} is not evaluated; add it, as in --norm {demand.norm}"
-            )
-    return demands
 
 
 def _ensemble(budget: Budget, attacks: Attacks) -> str | int:
@@ -118,8 +103,9 @@ def extend_command(
     if ensemble is None:
         raise FrontierError("extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE")
     output.check()
-    done, until = [], workers.until
-    for evaluation in find_evaluations([record]):
+    done, until, found = [], workers.until, find_evaluations([record])
+    output.demands([evaluation.norm for evaluation in found])
+    for evaluation in found:
         terms = evaluation.record.header.terms
         find_device(terms.device)
         machine = WorkMachine(workers=workers.count(terms.device, terms.threads), ray=workers.ray, until=until)

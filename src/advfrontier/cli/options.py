@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import torch
@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.gate import Demand, parse_demands
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.execution.local import cores
@@ -64,7 +65,16 @@ WorkerCount = Annotated[
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Workers:
+class Configured:
+    """Options that may stand in a file: `cli/config.py` reads it."""
+
+    config: str | None = field(default=None, kw_only=True)
+    'A TOML file with options by their names, as in norm = "L2"; what is typed wins.'
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Workers(Configured):
     """How many processes do the work."""
 
     workers: WorkerCount = None
@@ -207,6 +217,19 @@ class Output:
     report: bool = True
     "Write report.html into the folder."
     json: Json = False
+    require: tuple[str, ...] = ()
+    "Robust accuracy to be met, Linf@8/255>=0.40, several with commas; if it is not, the exit code is 1."
+
+    def demands(self, evaluated: Sequence[str]) -> tuple[Demand, ...]:
+        """What is required, if it is in norms that are evaluated."""
+        demands = parse_demands(self.require)
+        for demand in demands:
+            if demand.norm not in evaluated:
+                raise FrontierError(
+                    f"--require {demand}: {demand.norm} is not evaluated here, but {', '.join(evaluated)}; add it with "
+                    f"`advfrontier evaluate --norm {demand.norm}`"
+                )
+        return demands
 
     def check(self, folder: str | None = None) -> None:
         """Refuse, before anything is computed, what could not be shown in the end.

@@ -30,6 +30,8 @@ def show_evaluations(evaluations: Sequence[Evaluation], folder: str, output: Out
     show_summaries(summaries, evaluations, folder, output)
     if output.report:
         say(f"report: {write_report(below(folder, 'report.html'), summaries)}", as_json=output.json)
+    demands = output.demands([evaluation.norm for evaluation in evaluations])
+    end_with([demand.rule(each) for demand in demands for each in evaluations if each.norm == demand.norm])
 
 
 def show_summaries(
