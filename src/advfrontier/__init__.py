@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.rank import rank
     from advfrontier.evaluation.trace import Traces, trace
+    from advfrontier.evaluation.verify import Verification, verify
     from advfrontier.execution import Machine
     from advfrontier.frontier.allocation import allocate
     from advfrontier.pool.ensemble import Ensemble
@@ -25,6 +26,7 @@ __all__ = [
     "FrontierError",
     "Machine",
     "Traces",
+    "Verification",
     "allocate",
     "certify",
     "compare",
@@ -32,6 +34,7 @@ __all__ = [
     "rank",
     "register",
     "trace",
+    "verify",
 ]
 
 # Imported on first use: the rooms that need no torch stay quick to import.
@@ -41,6 +44,7 @@ _HOMES = {
     "FrontierError": "advfrontier.errors",
     "Machine": "advfrontier.execution.machine",
     "Traces": "advfrontier.evaluation.trace",
+    "Verification": "advfrontier.evaluation.verify",
     "allocate": "advfrontier.frontier.allocation",
     "certify": "advfrontier.evaluation.certify",
     "compare": "advfrontier.evaluation.compare",
@@ -48,6 +52,7 @@ _HOMES = {
     "rank": "advfrontier.evaluation.rank",
     "register": "advfrontier.pool.plugins",
     "trace": "advfrontier.evaluation.trace",
+    "verify": "advfrontier.evaluation.verify",
 }
 
 

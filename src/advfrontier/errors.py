@@ -7,3 +7,7 @@ class FrontierError(Exception):
 
 class NoGradientError(FrontierError):
     """The model has no gradient with respect to its images."""
+
+
+class Unfinished(FrontierError):  # noqa: N818  # a state of the work, not a mistake
+    """The time given is up. The message says how much is done and stored, and what to type to go on."""

@@ -18,8 +18,9 @@ from advfrontier.bench.baselines import radii_of
 from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.bench.status import disk_used
 from advfrontier.engine import Oracle
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.trace import load_traces
+from advfrontier.execution import Machine
 from advfrontier.frontier import aoi
 from advfrontier.frontier.race import race as read_off
 from advfrontier.jobs import autoattack as autoattack_job
@@ -389,3 +390,10 @@ def test_published_solvers_and_the_papers_algorithm(tmp_path, tiny, monkeypatch)
     beyond = asked.model_copy(update={"pool": ("fmn", "fab_min")})
     with pytest.raises(FrontierError, match="fab_min: searches of this package"):
         run_benchmark(Bench(beyond, str(tmp_path / "beyond")))
+
+
+def test_time_that_is_up_is_no_failure():
+    under_way = running._Running(None, Machine(), False, print)  # noqa: FBT003
+    with pytest.raises(Unfinished), under_way._part("F1", "L2", "trace"):
+        raise Unfinished("time is up")
+    assert under_way.failures == []

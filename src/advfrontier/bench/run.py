@@ -18,7 +18,7 @@ from advfrontier.bench.layout import claim
 from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM, rivals
 from advfrontier.bench.subject import PAPER, Subject
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.trace import read_traces, trace
 from advfrontier.execution import Machine
 from advfrontier.flags import doubts
@@ -135,6 +135,8 @@ class _Running:
         """Do a part. If it cannot be done, write down why and go on."""
         try:
             yield
+        except Unfinished:
+            raise
         except Exception as error:  # noqa: BLE001  # whatever one model raises, the others are to be done
             text = str(error) if isinstance(error, FrontierError) else f"{type(error).__name__}: {error}"
             self.failures.append(Failure(model, norm, stage, text))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from cyclopts import App, CycloptsError
 
 from advfrontier import __version__
+from advfrontier.cli.config import read_config
 from advfrontier.command import typed
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, Unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,10 @@ app = App(
     help="Robustness curves from ensembles of minimum-norm attacks, in four norms, at a query budget you choose.",
     version=__version__,
     suppress_keyboard_interrupt=False,  # `main` says what an interruption means
+    config=read_config,
+)
+app.register_install_completion_command(
+    help="Complete commands and options with the tab key: writes a file for your shell, named in its start-up file."
 )
 
 # The file of each command, where it is called NAME_command, and what it does. Files are imported when a command is
@@ -29,6 +34,7 @@ COMMANDS = {
     "extend": ("evaluating", "Go on with a finished evaluation to a larger tier. No query is repeated."),
     "demo": ("evaluating", "Evaluate an embedded model in four norms and write the report: nothing is downloaded."),
     "certify": ("results", "Prove for every sample of an evaluation how near no adversarial example can be."),
+    "verify": ("verifying", "Check a record that came from someone else: every point, and some units once more."),
     "report": ("results", "Write the HTML report of one model's records, with other models beside it."),
     "compare": ("results", "Compare two models on whole curves: is one rejected already, or what should be run next?"),
     "rank": ("results", "Rank models by DOI, in every norm and over all of them."),
@@ -45,7 +51,11 @@ for _name, (_file, _help) in COMMANDS.items():
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command. Mistakes end with one message and exit code 2, an interruption with 130."""
+    """Run one command.
+
+    What does not hold ends with exit code 1, a mistake with one message and 2, time that is up with 75, and an
+    interruption with 130.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with typed(shlex.join(["advfrontier", *words])):
@@ -54,6 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of the output has gone: there is nobody to tell
+    except Unfinished as left:
+        print(f"advfrontier: {left}", file=sys.stderr)
+        sys.exit(75)  # EX_TEMPFAIL of sysexits.h: try again
     except (FrontierError, OSError) as error:  # a full disk or a path that cannot be written is no bug either
         print(f"advfrontier: {error}", file=sys.stderr)
         sys.exit(2)

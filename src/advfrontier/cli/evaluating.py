@@ -48,6 +48,7 @@ def evaluate_command(
     ensemble = _ensemble(budget, attacks)
     folder = out or below("runs", folder_name(name or model))
     output.check(folder)
+    output.demands(norms(norm))
     samples, done_by = data.load(model), machine.machine(keep_state=state)
     done = [
         evaluate(
@@ -102,11 +103,14 @@ def extend_command(
     if ensemble is None:
         raise FrontierError("extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE")
     output.check()
-    done = []
-    for evaluation in find_evaluations([record]):
+    done, until, found = [], workers.until, find_evaluations([record])
+    output.demands([evaluation.norm for evaluation in found])
+    for evaluation in found:
         terms = evaluation.record.header.terms
         find_device(terms.device)
-        machine = WorkMachine(workers=workers.count(terms.device, terms.threads), ray=workers.ray, progress=True)
+        machine = WorkMachine(
+            workers=workers.count(terms.device, terms.threads), ray=workers.ray, until=until, progress=True
+        )
         done.append(evaluation.extend(ensemble, model=model, machine=machine))
     show_evaluations(done, record, output)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import torch
@@ -11,6 +12,7 @@ from cyclopts import Parameter
 
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.gate import Demand, parse_demands
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.execution.local import cores
@@ -63,12 +65,30 @@ WorkerCount = Annotated[
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Workers:
+class Configured:
+    """Options that may stand in a file: `cli/config.py` reads it."""
+
+    config: str | None = field(default=None, kw_only=True)
+    'A TOML file with options by their names, as in norm = "L2"; what is typed wins.'
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Workers(Configured):
     """How many processes do the work."""
 
     workers: WorkerCount = None
     ray: str | None = None
     "A Ray cluster: auto, an address, or local."
+    max_minutes: float | None = None
+    "Stop after so long, with exit code 75 if anything is left: the same command goes on."
+
+    @property
+    def until(self) -> float | None:
+        """When to stop, from now on."""
+        if self.max_minutes is not None and not self.max_minutes > 0:
+            raise FrontierError(f"--max-minutes is {self.max_minutes:g}: expected more than 0")
+        return None if self.max_minutes is None else time.time() + 60 * self.max_minutes
 
     def count(self, device: str, threads: int = 1) -> int:
         """Worker processes for a model on this device: 0 means this process."""
@@ -109,14 +129,20 @@ class Machine(Workers):
         find_device(self.found)
         workers, threads = self.resolved()
         return WorkMachine(
-            self.found, threads=threads, workers=workers, ray=self.ray, keep_state=keep_state, progress=True
+            self.found,
+            threads=threads,
+            workers=workers,
+            ray=self.ray,
+            keep_state=keep_state,
+            until=self.until,
+            progress=True,
         )
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Data:
-    """What is evaluated on."""
+class Source:
+    """Where the samples come from."""
 
     data: Annotated[str, Parameter(name=("--data", "-d"))] = "fashion-mnist"
     "fashion-mnist (embedded), npz:FILE, cifar10:DIR, cifar100:DIR, imagefolder:DIR, hf:NAME."
@@ -124,8 +150,6 @@ class Data:
     "How many samples: the first so many, or with --sample-seed so many at random. All by default."
     sample_seed: int | None = None
     "Draw the samples at random with this seed."
-    batch_size: int | None = None
-    "Samples per batch, which are one unit of work: by default 50 on the CPU, where workers share them, else 100."
     download: bool = False
     "Fetch what the model or the data needs if it is not here yet; otherwise nothing is ever downloaded."
 
@@ -134,6 +158,15 @@ class Data:
         for model in models if self.download else ():
             load_model(model, download=True)
         return load_data(self.data, samples=self.samples, seed=self.sample_seed, download=self.download)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Data(Source):
+    """What is evaluated on."""
+
+    batch_size: int | None = None
+    "Samples per batch, which are one unit of work: by default 50 on the CPU, where workers share them, else 100."
 
 
 @Parameter(name="*")
@@ -192,6 +225,19 @@ class Output:
     report: bool = True
     "Write report.html into the folder."
     json: Json = False
+    require: tuple[str, ...] = ()
+    "Robust accuracy to be met, Linf@8/255>=0.40, several with commas; if it is not, the exit code is 1."
+
+    def demands(self, evaluated: Sequence[str]) -> tuple[Demand, ...]:
+        """What is required, if it is in norms that are evaluated."""
+        demands = parse_demands(self.require)
+        for demand in demands:
+            if demand.norm not in evaluated:
+                raise FrontierError(
+                    f"--require {demand}: {demand.norm} is not evaluated here, but {', '.join(evaluated)}; add it with "
+                    f"`advfrontier evaluate --norm {demand.norm}`"
+                )
+        return demands
 
     def check(self, folder: str | None = None) -> None:
         """Refuse, before anything is computed, what could not be shown in the end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.evaluation.radii import remember_radii
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from advfrontier.cli.options import Output
     from advfrontier.evaluation.evaluation import Evaluation
+    from advfrontier.evaluation.gate import Ruling
     from advfrontier.evaluation.summary import NormSummary
     from advfrontier.table import Table
 
@@ -28,6 +30,8 @@ def show_evaluations(evaluations: Sequence[Evaluation], folder: str, output: Out
     show_summaries(summaries, evaluations, folder, output)
     if output.report:
         say(f"report: {write_report(below(folder, 'report.html'), summaries)}", as_json=output.json)
+    demands = output.demands([evaluation.norm for evaluation in evaluations])
+    end_with([demand.rule(each) for demand in demands for each in evaluations if each.norm == demand.norm])
 
 
 def show_summaries(
@@ -51,3 +55,11 @@ def say(text: str, *, as_json: bool) -> None:
     """A line for people, which must not get into JSON."""
     if not as_json:
         print(text)
+
+
+def end_with(rulings: Sequence[Ruling]) -> None:
+    """Say whether each demand holds, beside the results, and end with exit code 1 if one does not."""
+    for ruling in rulings:
+        print(ruling, file=sys.stderr)
+    if not all(ruling.holds for ruling in rulings):
+        sys.exit(1)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 
 from advfrontier.certified import SUPPORTED
-from advfrontier.cli.options import Export, Json, Output, Radii
-from advfrontier.cli.output import say, show, show_evaluations, show_summaries
+from advfrontier.cli.options import Export, Json, Norm, Output, Radii, norms
+from advfrontier.cli.output import end_with, say, show, show_evaluations, show_summaries
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.certify import certify
 from advfrontier.evaluation.compare import compare
 from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
+from advfrontier.evaluation.gate import not_worse
 from advfrontier.evaluation.rank import rank
 from advfrontier.evaluation.reference import common_pool, unlike
 from advfrontier.evaluation.summary import summarise_all
+from advfrontier.evaluation.verified import only_verified
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import below, write_file
 from advfrontier.report import (
@@ -86,7 +88,15 @@ def report_command(
 
 
 def compare_command(
-    first: str, second: str, /, *, out: str | None = None, radii: Radii = None, json: Json = False
+    first: str,
+    second: str,
+    /,
+    *,
+    norm: Norm = "all",
+    fail_if_worse: bool = False,
+    out: str | None = None,
+    radii: Radii = None,
+    json: Json = False,
 ) -> None:
     """Compare two models on whole curves: is one rejected already, or what should be run next?
 
@@ -96,26 +106,30 @@ def compare_command(
         The folder of one model's evaluations.
     second
         That of another model, on the same samples.
+    fail_if_worse
+        End with exit code 1 if the first is shown to be worse than the second, at equal queries, in any of the norms.
     out
         An HTML file with the picture.
     """
     Output(radii).check()
     tables = [of_one_model(folder) for folder in (first, second)]
-    shared = [norm for norm in NORMS if all(norm in table for table in tables)]
+    shared = [each for each in NORMS if each in norms(norm) and all(each in table for table in tables)]
     if not shared:
         found = " and ".join(
             f"{', '.join(table)} in {folder}" for table, folder in zip(tables, (first, second), strict=True)
         )
         raise FrontierError(f"no norm in common: {found}; evaluate one of them in a norm of the other")
     compared = []
-    for norm in shared:
-        pair = tables[0][norm], tables[1][norm]
+    for each in shared:
+        pair = tables[0][each], tables[1][each]
         one, other = summarise_all(pair, radii=radii)
         compared.append((compare(*pair), one, other))
     facts = {one.norm: jsonable(result) for result, one, _ in compared}
     show(*(comparison_table(*entry) for entry in compared), facts=facts, as_json=json)
     if out is not None:
         say(f"picture: {write_comparison(out, compared)}", as_json=json)
+    if fail_if_worse:
+        end_with([not_worse(tables[0][each], tables[1][each]) for each in shared])
 
 
 def rank_command(
@@ -125,6 +139,7 @@ def rank_command(
     csv: str | None = None,
     html: str | None = None,
     highlight: str | None = None,
+    verified: str | None = None,
     json: Json = False,
 ) -> None:
     """Rank models by DOI, in every norm and over all of them.
@@ -141,11 +156,19 @@ def rank_command(
         Write a leaderboard page to this file.
     highlight
         Models that stand out on the page, with commas; by default your own, where they stand among reference models.
+    verified
+        A list that `advfrontier verify --out` wrote: records that are not on it are left out with a note.
     """
     Output(radii).check()
     evaluations = find_evaluations(
         records, skipped=lambda path: print(f"note: no evaluation in {path}", file=sys.stderr)
     )
+    if verified is not None:
+        evaluations, others = only_verified(evaluations, verified)
+        for other in others:
+            print(f"note: left out, not on {verified}: {other.model} in {other.norm}, {other.place}", file=sys.stderr)
+        if not evaluations:
+            raise FrontierError(f"none of these records is on {verified}: verify them with `advfrontier verify`")
     by_model(evaluations)
     for note in dict.fromkeys(note for one in evaluations for note in unlike(one)) if reference else ():
         print(f"note: {note}", file=sys.stderr)

@@ -63,6 +63,7 @@ def on_ray(work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retr
                     exhausted = True
                 except (pickle.PicklingError, AttributeError, TypeError) as error:
                     finished.append(Outcome(task, None, in_words(error)))
+            exhausted = exhausted or machine.late
             yield from finished
             finished = []
             if not pending:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 def execute(
     work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int = 2
 ) -> Iterator[Outcome[T, R]]:
-    """Do every task, and yield outcomes as they finish, in no fixed order.
+    """Do every task, and yield outcomes as they finish, in no fixed order; those not begun in time are left out.
+
+    The first ones are begun in any case, so that work which takes long to set up gets on however little time it has.
 
     Worker processes share the cores (`machine.threads` each, by default an equal part) and, with the device `cuda`, the
     GPUs. A task that raises is an outcome with its error; one whose worker dies is done again up to `retries` times.
@@ -35,16 +37,18 @@ def execute(
         from advfrontier.execution.local import in_processes  # noqa: PLC0415
 
         return in_processes(work, tasks, machine, retries=retries)
-    return _here(work, tasks, machine.threads)
+    return _here(work, tasks, machine)
 
 
-def _here(work: Callable[[T], R], tasks: Sequence[T], threads: int | None) -> Iterator[Outcome[T, R]]:
+def _here(work: Callable[[T], R], tasks: Sequence[T], machine: Machine) -> Iterator[Outcome[T, R]]:
     import torch  # noqa: PLC0415
 
     before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
+    torch.set_num_threads(machine.threads or before)
     try:
         for task in tasks:
             yield attempt(work, task)
+            if machine.late:
+                return
     finally:
         torch.set_num_threads(before)

@@ -56,6 +56,8 @@ def in_processes(
                     continue
                 worker = free.pop()
                 busy[worker.submit(data)] = worker, task, deaths
+            if machine.late:
+                waiting.clear()
             yield from finished  # only now, while the workers are at their next tasks
             finished = []
             for future in wait(busy, return_when=FIRST_COMPLETED).done:

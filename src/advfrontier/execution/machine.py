@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ class Machine:
             rounding only.
         keep_state: Whether units keep what is needed to extend them without repeating queries.
         progress: Show a progress bar; by default on terminals and in notebooks.
+        until: When to stop, as `time.time()` tells it: no task is begun after it but the first.
         executor: What does the tasks instead, if given: called with the work and the tasks, it yields `Outcome`s.
     """
 
@@ -39,6 +41,7 @@ class Machine:
     pack: int = 1
     keep_state: bool = True
     progress: bool | None = None
+    until: float | None = None
     executor: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
@@ -51,6 +54,11 @@ class Machine:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise FrontierError(f"{name} is {value}: expected at least {least}")
+
+    @property
+    def late(self) -> bool:
+        """Whether the time given is up."""
+        return self.until is not None and time.time() >= self.until
 
     @property
     def here(self) -> bool:

@@ -63,6 +63,11 @@ class AutoAttackJob(Job[RadiusTask]):
         """The radii, with those of earlier calls."""
         return {"radii": tuple(sorted({*record.header.radii, *self.radii}))}
 
+    def progress(self, record: Record) -> str:
+        """Radii on shards."""
+        units = len(self.radii) * len(record.shards)
+        return f"{units - len(self.missing(record))} of {units} {self.counted}"
+
     def size(self, record: Record, task: RadiusTask) -> int:  # noqa: ARG002
         """Every task counts as one."""
         return 1

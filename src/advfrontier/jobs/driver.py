@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.execution import execute
 from advfrontier.progress import progress_bar
 from advfrontier.record import Record, open_folder
@@ -31,6 +31,7 @@ class Job(ABC, Generic[T]):
     model: Model
     samples: Samples
     record: Record | None = None  # that it works on; set when work begins, and opened anew in another process
+    until: float | None = None  # when tasks that can stop half-way do, as `time.time()` tells it
     tick: Callable[[int], object] | None = None  # told how the work gets on, where it is done in this process
     counted: ClassVar[str]  # what progress is counted in, in the plural
 
@@ -66,6 +67,10 @@ class Job(ABC, Generic[T]):
         """What the header is to say once work begins."""
 
     @abstractmethod
+    def progress(self, record: Record) -> str:
+        """How much of all its tasks is done, in words such as `3 of 8 units`."""
+
+    @abstractmethod
     def size(self, record: Record, task: T) -> int:
         """How much a task counts."""
 
@@ -80,6 +85,8 @@ class Job(ABC, Generic[T]):
 
 def drive(record: Record, job: J, machine: Machine) -> J:
     """Do all that is missing. A task that fails is named at the end, when all others are done.
+
+    Raises Unfinished if the machine's time is up before that.
 
     Returns the job, ready to do a task again whose file is lost later.
     """
@@ -96,7 +103,8 @@ def drive(record: Record, job: J, machine: Machine) -> J:
     label, total = job.labels(record, tasks), sum(job.size(record, task) for task in tasks)
     with progress_bar(machine.progress, total, unit=job.counted) as bar:
         bar.show(f"{record.header.terms.norm} {tasks[0]}")
-        for outcome in execute(_ready(job, tick=bar.advance) if machine.here else job, tasks, machine):
+        work = _ready(job, until=machine.until, tick=bar.advance if machine.here else None)
+        for outcome in execute(work, tasks, machine):
             if outcome.error is not None or outcome.result is None:
                 failed[str(outcome.task)] = outcome.error
                 continue
@@ -108,6 +116,12 @@ def drive(record: Record, job: J, machine: Machine) -> J:
         raise FrontierError(
             f"{len(failed)} of {len(tasks)} units failed, the others are stored; type the same command to try them "
             f"again. {first}: {failed[first]}" + (f"; also {', '.join(list(failed)[1:4])}" if len(failed) > 1 else "")
+        )
+    if machine.late and job.missing(record):
+        header = record.header
+        raise Unfinished(
+            f"time is up: {job.progress(record)} of {header.model.name} in {header.terms.norm} are done and stored in "
+            f"{record.place}; {header.how_to_go_on}"
         )
     return job
 

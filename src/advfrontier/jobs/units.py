@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,6 +138,15 @@ class UnitJob(Job[UnitTask]):
             for k in range(0, len(together), self.pack)
         ]
 
+    def progress(self, record: Record) -> str:
+        """Queries, and units that have spent all of theirs."""
+        done, units = record.finished(self.wanted)
+        whole = sum(
+            self.size(record, UnitTask((UnitPart(u, self.wanted[u.run]),))) for u, _ in record.layout(self.wanted)
+        )
+        left = sum(self.size(record, task) for task in self.missing(record))
+        return f"{1 - left / max(whole, 1):.0%} of the queries ({done} of {units} units)"
+
     def size(self, record: Record, task: UnitTask) -> int:
         """Queries that a task spends, all its samples together."""
         rows = len(record.clean.attacked(*task.parts[0].unit.shard))
@@ -163,7 +172,10 @@ class UnitJob(Job[UnitTask]):
     # Doing it, in any process
 
     def __call__(self, task: UnitTask) -> dict[str, NDArray[np.float64]]:
-        """Bring units further and store them; returns the distances of each run on the rows it attacked."""
+        """Bring units further and store them; returns the distances of each run on the rows it attacked.
+
+        Where the time is up they are stored as far as they have come, if they can go on from there.
+        """
         began, record = time.perf_counter(), self.work
         rows = record.clean.attacked(*task.parts[0].unit.shard)
         with threads(record.header.terms.threads), self.model.oracle(record.header.terms) as oracle:
@@ -177,7 +189,8 @@ class UnitJob(Job[UnitTask]):
             self._advance(oracle, units, [part.queries for part in task.parts])
             looks = oracle.counts.verification
             seconds = (time.perf_counter() - began) / len(units)
-            for part, unit, stored, first in zip(task.parts, units, before, started, strict=True):
+            parts = [replace(part, queries=unit.queries) for part, unit in zip(task.parts, units, strict=True)]
+            for part, unit, stored, first in zip(parts, units, before, started, strict=True):
                 passes = (unit.queries - first) * len(rows) * oracle.eot
                 spent = Counter(attack=passes, checks=checks, verification=looks)
                 checks = looks = 0  # they are counted once, by the first unit
@@ -186,7 +199,7 @@ class UnitJob(Job[UnitTask]):
                 self._store(oracle, part, unit, spent, seconds + (float(stored.words["seconds"]) if stored else 0.0))
         return {
             part.unit.run: unit.trajectory[part.queries // CHECKPOINT - 1].numpy()
-            for part, unit in zip(task.parts, units, strict=True)
+            for part, unit in zip(parts, units, strict=True)
         }
 
     def _unit(self, oracle: Oracle, part: UnitPart, rows: Tensor) -> Unit | RaceUnit:
@@ -200,6 +213,17 @@ class UnitJob(Job[UnitTask]):
         return begin(part.unit.run) if self.race is None else start_race(self.race, begin)
 
     def _advance(self, oracle: Oracle, units: Sequence[Unit | RaceUnit], queries: Sequence[int]) -> None:
+        """Advance units to their queries; if the time is up, only to the next hundred where all keep their states."""
+        if self.until is None:
+            self._go(oracle, units, queries)
+            return
+        begun = min(unit.queries for unit in units) // SLICE * SLICE
+        for far in range(begun + SLICE, max(queries) + SLICE, SLICE):
+            self._go(oracle, units, [max(unit.queries, min(far, q)) for unit, q in zip(units, queries, strict=True)])
+            if time.time() >= self.until and all(self._has_state(self._tensors(unit)) for unit in units):
+                return
+
+    def _go(self, oracle: Oracle, units: Sequence[Unit | RaceUnit], queries: Sequence[int]) -> None:
         if self.race is None:
             advance(oracle, [unit for unit in units if isinstance(unit, Unit)], queries, tick=self.tick)
             return
@@ -210,7 +234,7 @@ class UnitJob(Job[UnitTask]):
     def _restored(self, part: UnitPart, unit: Unit | RaceUnit) -> StoredUnit | None:
         """Let a fresh unit go on where the stored one stopped, if its state was kept; returns what was stored."""
         stored = self.work.read_unit(part.unit, part.reached) if part.reached else None
-        if stored is not None and any(name.startswith("state.") for name in stored.tensors):
+        if stored is not None and self._has_state(stored.tensors):
             unit.restore(stored.tensors)
         return stored
 
@@ -225,18 +249,21 @@ class UnitJob(Job[UnitTask]):
         words |= {key: str(spent[key]) for key in SPENT}
         policy = policy_words(unit.race) if isinstance(unit, RaceUnit) else solver_words(unit.solver)
         belongs = self.work.unit_mark(part.unit, policy)
-        tensors = self._tensors(unit, classes) | ({"shares": shares} if oracle.eot > 1 else {})
+        tensors = self._tensors(unit) | {"classes": classes, "held": classes != unit.problem.labels.cpu()}
+        tensors |= {"shares": shares} if oracle.eot > 1 else {}
         self.work.write_file(part.unit.file(part.queries), tensors, words, belongs)
         if part.reached not in {0, part.queries}:
             self.work.folder.remove(part.unit.file(part.reached))
 
-    def _tensors(self, unit: Unit | RaceUnit, classes: Tensor) -> dict[str, Tensor]:
+    @staticmethod
+    def _has_state(tensors: Iterable[str]) -> bool:
+        return any(name.startswith("state.") for name in tensors)
+
+    def _tensors(self, unit: Unit | RaceUnit) -> dict[str, Tensor]:
         tensors = unit.tensors()
         tensors["trajectory"] = tensors["trajectory"][: unit.queries // CHECKPOINT].clone()
         if isinstance(unit, RaceUnit):
             tensors["plan"] = tensors["plan"][: -(-unit.queries // SLICE)].clone()
-        tensors["classes"] = classes
-        tensors["held"] = classes != unit.problem.labels.cpu()
         size = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("state."))
         size = size * self.work.header.data.samples // max(unit.rows, 1)
         limit, most = (_STATE_LIMIT, MAX_QUERIES) if self.race is None else (_RACE_LIMIT, self.race.most)

@@ -1,0 +1,153 @@
+"""Gates for continuous integration: whether a demand on a model holds, with what the choice of samples leaves open.
+
+A gate fails if the samples show that the demand is not met: the whole 95 % interval lies below it. So that it does not
+pass by luck either, it also fails where there are so few samples that a clear shortfall, of ten points of accuracy or a
+tenth of the area, would more often than not have gone unnoticed. Between the two it holds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scipy.special import bdtr
+
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.compare import check_alike, evaluated, reached
+from advfrontier.evaluation.radii import parse_radii
+from advfrontier.flags import doubts
+from advfrontier.frontier.comparison import compare
+from advfrontier.frontier.confidence import robust_accuracy_interval, wilson
+from advfrontier.threat.names import norm_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from advfrontier.evaluation.evaluation import Evaluation
+    from advfrontier.frontier.confidence import Interval
+
+_DEMAND = re.compile(r"\s*(?P<norm>[^@\s]+)\s*@\s*(?P<radius>[^>]+?)\s*>=\s*(?P<least>[0-9.]+)\s*(?P<percent>%?)\s*")
+_SHORTFALL = 0.1  # of accuracy, or of the area: what a gate must be able to notice
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """Whether a demand holds, and why, in one sentence."""
+
+    holds: bool
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Robust accuracy at a radius that a model is to have at least."""
+
+    norm: str
+    radius: str  # as it was written
+    epsilon: float
+    least: float
+
+    def __str__(self) -> str:
+        return f"{self.norm}@{self.radius}>={self.least:g}"
+
+    def rule(self, evaluation: Evaluation) -> Ruling:
+        """Whether an evaluation in this norm meets it."""
+        if doubtful := doubts(evaluation.flags):
+            return Ruling(False, f"{self} fails, because the distances are in doubt: {doubtful[0]}")  # noqa: FBT003
+        found = robust_accuracy_interval(evaluation.distances, self.epsilon)
+        n, figures = (
+            len(evaluation.distances),
+            f"robust accuracy is {_figures(found)} on {len(evaluation.samples)} samples",
+        )
+        if found.high < self.least:
+            return Ruling(holds=False, text=f"{self} fails: {figures}, and all of the interval lies below")
+        if found.low >= self.least:
+            return Ruling(holds=True, text=f"{self} holds: {figures}, and all of the interval lies above")
+        if not _notices(n, self.least):
+            text = (
+                f"{self} fails, because {n} samples cannot tell: {figures}; {_enough(n, self.least)} samples are enough"
+            )
+            return Ruling(holds=False, text=f"{text} to notice a shortfall of 10 points")
+        return Ruling(holds=True, text=f"{self} holds: {figures}, which does not show the contrary")
+
+
+def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
+    """Read demands such as `Linf@8/255>=0.40`, several with commas."""
+    found = []
+    for text in (part for each in texts for part in each.split(",") if part.strip()):
+        parts = _DEMAND.fullmatch(text)
+        if parts is None:
+            raise FrontierError(f"{text.strip()!r} is no requirement: expected one such as Linf@8/255>=0.40")
+        ((label, size),) = parse_radii(parts["radius"])
+        try:
+            least = float(parts["least"]) / (100 if parts["percent"] else 1)
+        except ValueError:
+            least = -1.0
+        if not 0 < least <= 1:
+            raise FrontierError(f"{text.strip()!r} demands no accuracy: expected one above 0 and up to 1, such as 0.40")
+        found.append(Demand(norm_name(parts["norm"]), label, size, least))
+    return tuple(found)
+
+
+def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
+    """Whether a model may take the place of another: fails if its area is shown to be smaller, at equal queries."""
+    both = (new, reference)
+    check_alike(both)
+    tier = min(reached(each) for each in both)
+    a, b = (evaluated(each, queries=tier, name=name) for each, name in zip(both, ("new", "reference"), strict=True))
+    norm = new.norm
+    if doubtful := doubts(new.flags):
+        return Ruling(
+            holds=False, text=f"{norm} fails, because the distances of {new.model} are in doubt: {doubtful[0]}"
+        )
+    compared = compare(a, b)
+    if (a.distances >= b.distances).all():
+        return Ruling(holds=True, text=f"{norm} holds: no sample is nearer to an error than before")
+    gap, area = compared.difference, compared.aurec[1]
+    if not gap.known:
+        return Ruling(
+            holds=False, text=f"{norm} fails: no run broke any sample of {reference.model}, but some of the other"
+        )
+    n, change = len(a.samples), f"the area changes by {_change(gap, area)} on {len(a.samples)} samples"
+    if gap.high < 0:
+        return Ruling(holds=False, text=f"{norm} fails: {change}, and all of the interval is a loss")
+    if gap.low < 0 and gap.estimate - gap.low > _SHORTFALL * area:
+        text = (
+            f"{norm} fails, because {n} samples cannot tell: {change}; expected so many that the loss of a tenth shows"
+        )
+        return Ruling(holds=False, text=text)
+    shown = "which shows no loss" if gap.low < 0 else "and all of the interval is a gain"
+    return Ruling(holds=True, text=f"{norm} holds: {change}, {shown}")
+
+
+def _notices(samples: int, least: float) -> bool:
+    """Whether so many samples would show a shortfall of ten points more often than not."""
+    shown, beyond = -1, samples  # the largest count whose interval lies below, and one whose interval does not
+    while beyond - shown > 1:
+        middle = (shown + beyond) // 2
+        shown, beyond = (middle, beyond) if wilson(middle, samples).high < least else (shown, middle)
+    return shown >= 0 and bool(bdtr(shown, samples, max(least - _SHORTFALL, 0.0)) >= 1 / 2)
+
+
+def _enough(samples: int, least: float) -> int:
+    """How many samples would, if so many do not: about the fewest, because it is not monotone."""
+    low, high = samples, 2 * samples
+    while not _notices(high, least):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _notices(middle, least) else (middle, high)
+    return high
+
+
+def _figures(found: Interval) -> str:
+    return f"{100 * found.estimate:.1f} % ({100 * found.low:.1f}–{100 * found.high:.1f} %, 95 % on other samples)"
+
+
+def _change(gap: Interval, area: float) -> str:
+    estimate, low, high = (f"{100 * value / area:+.1f} %" for value in (gap.estimate, gap.low, gap.high))
+    return f"{estimate} ({low} to {high}, 95 % on other samples)"

@@ -1,0 +1,68 @@
+"""A list of what was verified here, kept apart from the records: who sends a record must not vouch for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from advfrontier.errors import FrontierError
+from advfrontier.record import open_folder, write_file
+from advfrontier.record.header import packed
+from advfrontier.record.identity import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from advfrontier.evaluation.evaluation import Evaluation
+    from advfrontier.evaluation.verify import Verification
+
+_TOLD = ("model", "norm", "place", "samples", "points", "units", "again", "same", "close", "seed")
+
+
+def figures_digest(evaluation: Evaluation) -> str:
+    """Of all that tables and ranks are made of: an evaluation that differs in any of it was not verified."""
+    header = evaluation.record.header
+    about = [header.model, header.data, header.terms, packed(evaluation.ensemble)]
+    words = [*(each.model_dump_json() for each in about), *(f"{flag.kind} {flag.text}" for flag in evaluation.flags)]
+    words += [*evaluation.samples, *(winner or "" for winner in evaluation.winners)]
+    tables = [run.encode() + table.tobytes() for run, table in sorted(evaluation.trajectories.items())]
+    return digest("\0".join(words).encode(), evaluation.distances.tobytes(), *tables)
+
+
+def write_verified(path: str, verifications: Iterable[Verification]) -> str:
+    """Add what holds to a list, which is begun if it is not there yet."""
+    entries = _read(path) if _content(path) is not None else {}
+    for each in verifications:
+        if each.holds:
+            entries[each.digest] = {name: getattr(each, name) for name in _TOLD}
+    return write_file(path, json.dumps({"verified": entries}, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def only_verified(evaluations: Iterable[Evaluation], path: str) -> tuple[list[Evaluation], list[Evaluation]]:
+    """Those whose figures stand in a list, and the others."""
+    known = _read(path)
+    listed: list[Evaluation] = []
+    others: list[Evaluation] = []
+    for evaluation in evaluations:
+        (listed if figures_digest(evaluation) in known else others).append(evaluation)
+    return listed, others
+
+
+def _content(path: str) -> bytes | None:
+    folder, _, name = path.replace("\\", "/").rpartition("/")
+    return open_folder(folder or ".").read(name)
+
+
+def _read(path: str) -> dict[str, Any]:
+    content = _content(path)
+    if content is None:
+        raise FrontierError(f"no file {path}: expected one that `advfrontier verify … --out {path}` has written")
+    try:
+        entries = json.loads(content)["verified"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        entries = None
+    if not isinstance(entries, dict):
+        raise FrontierError(
+            f"{path} is no list of verified records: expected one that `advfrontier verify --out` wrote"
+        )
+    return entries

@@ -1,0 +1,269 @@
+"""Verify a record that came from someone else: what it claims is tried again with a model and data of one's own.
+
+A distance is a claim that a point proves: it lies in the box, so far from the image, and the model takes it for another
+class. What no point can prove is that nothing nearer was found; for that some units are done again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from advfrontier.engine import find_device
+from advfrontier.engine.data import Samples
+from advfrontier.engine.margins import safety
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.again import TOLERANCE, UnitCheck
+from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.evaluation.inputs import as_data, as_model
+from advfrontier.evaluation.points import NEEDED, PointCheck
+from advfrontier.evaluation.verified import figures_digest
+from advfrontier.flags import doubts
+from advfrontier.jobs import prepare
+from advfrontier.jobs.setup import threads
+from advfrontier.progress import progress_bar
+from advfrontier.record.images import VerifiedImages
+from advfrontier.threat.losses import margin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+
+    from torch import Tensor
+
+    from advfrontier.evaluation.inputs import Images, Labels
+    from advfrontier.jobs import Model
+    from advfrontier.record import Record, StoredUnit, Terms, UnitName
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was proved of a record in one norm, and what is false."""
+
+    norm: str
+    place: str
+    model: str
+    samples: int
+    points: int  # that the record holds: of every unit the nearest one of each sample it broke
+    proved: int  # of these
+    units: int
+    again: int  # units that were done again
+    same: int  # of these, bit for bit
+    close: int  # of these, within the tolerance, where rounding is not the same
+    seed: int  # that these units were drawn with
+    false: tuple[str, ...]  # each names what the record claims and what was found
+    notes: tuple[str, ...]
+    digest: str  # of the figures that were verified
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is false."""
+        return not self.false
+
+    def __str__(self) -> str:
+        held = f"{self.proved} of {self.points} points proved: inside the box, at their distance, misclassified"
+        if not self.again:
+            done = "no unit was done again"
+        else:
+            ways = [f"{self.same} of {self.units} units came out the same bit for bit"] if self.same else []
+            ways += [f"{self.close} of {self.units} units came out within {TOLERANCE:.0%}"] if self.close else []
+            done = ", ".join(ways) or f"none of {self.again} units done again came out the same"
+            done += f" (drawn with seed {self.seed})"
+        wrong = f"{len(self.false)} false, " if self.false else ""
+        return f"{self.norm}: {wrong}{held}; {done}."
+
+
+def verify(
+    evaluation: Evaluation | str | PathLike[str],
+    model: Model | Callable[[Tensor], Tensor] | str,
+    images: Images,
+    labels: Labels | None = None,
+    *,
+    rerun: str | int = "5%",
+    seed: int | None = None,
+    progress: bool | None = None,
+) -> Verification:
+    """Try what an evaluation claims with a model and data of one's own. The record is only read.
+
+    The samples, the model and the clean pass must be the record's; every stored point must lie inside the box, at the
+    distance claimed, and be misclassified here; and some units, drawn at random, must come out again: bit for bit where
+    code, libraries, device and the clean pass are the same to the last bit, else with distances that differ by no more
+    than 5 % in the median.
+
+    Args:
+        evaluation: A finished one, or its folder.
+        model: The model that the record should be of; as `evaluate` takes it.
+        images: The data that it should be of, or more that begin with them; as `evaluate` takes them.
+        labels: One class per image.
+        rerun: The share of the units to do again, `5%`, or their number; 0 for none.
+        seed: Of the draw; by default one that nobody could know beforehand.
+        progress: Show a progress bar; by default on terminals and in notebooks.
+    """
+    claimed = evaluation if isinstance(evaluation, Evaluation) else Evaluation.load(evaluation)
+    if not claimed.finished:
+        raise FrontierError(f"{claimed.place} is not finished: expected a whole evaluation to verify")
+    parse_rerun(rerun)
+    subject, samples = as_model(model), _first(as_data(images, labels), claimed)
+    terms = _terms_here(claimed)
+    with TemporaryDirectory(prefix="advfrontier-") as aside:
+        place = str(Path(aside) / claimed.norm)
+        gradients = claimed.record.header.gradients
+        fresh = prepare(place, subject, samples, terms, kind="evaluation", gradients=gradients)
+        drawn = secrets.randbelow(2**31) if seed is None else seed
+        return _Verifying(claimed, fresh, subject, samples).all(rerun, drawn, progress=progress)
+
+
+def parse_rerun(rerun: str | int) -> Callable[[int], int]:
+    """How many of so many units: `5%` is at least one of them, `3` is three, or all if there are fewer."""
+    text = str(rerun).strip()
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        number = -1.0
+    share = text.endswith("%")
+    if not 0 <= number < float("inf") or (share and number > 100) or not (share or number.is_integer()):
+        raise FrontierError(
+            f"cannot do {rerun!r} of the units again: expected a share such as 5%, or a number such as 3"
+        )
+    return lambda units: min(units, int(np.ceil(units * number / 100)) if share else int(number))
+
+
+def _first(samples: Samples, claimed: Evaluation) -> Samples:
+    """As many of the samples as the record has."""
+    count = len(claimed.samples)
+    if len(samples) < count:
+        raise FrontierError(
+            f"{claimed.place} is a record of {count} samples, and {samples.name} has {len(samples)}: expected the data "
+            "it was made with; name them with --data, --samples and --sample-seed as in the command that made it"
+        )
+    return Samples(samples.name, samples.labels[:count], samples.read, samples.class_names)
+
+
+def _terms_here(claimed: Evaluation) -> Terms:
+    """The record's terms; on what there is here, if its device is not."""
+    terms = claimed.record.header.terms
+    try:
+        find_device(terms.device)
+    except FrontierError:
+        return terms.model_copy(update={"device": str(find_device("auto"))})
+    return terms
+
+
+@dataclass
+class _Verifying:
+    """A record beside one that was begun with the same terms, here."""
+
+    claimed: Evaluation
+    fresh: Record
+    model: Model
+    samples: Samples
+    false: list[str] = field(default_factory=list)
+    rows: dict[int, str] = field(default_factory=dict)  # sample → what is false about it: the first reason found
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def record(self) -> Record:
+        """The one that is verified."""
+        return self.claimed.record
+
+    def all(self, rerun: str | int, seed: int, *, progress: bool | None) -> Verification:
+        """Everything, in the order in which one thing rests on another."""
+        claimed, record = self.claimed, self.record
+        units = sorted(unit for unit, _ in record.layout(claimed.ensemble.queries))
+        wanted = parse_rerun(rerun)(len(units))
+        drawn = (
+            [units[k] for k in np.random.default_rng(seed).choice(len(units), wanted, replace=False)] if units else []
+        )
+        self._check_header()
+        self._check_clean()
+        same_subject = not self.false and not self.rows
+        with progress_bar(progress, len(units) + len(drawn), unit="units") as bar:
+            points, proved = self._check_points(units, bar.advance)
+            bar.show(f"{claimed.norm} units done again")
+            if drawn and not same_subject:
+                self.notes.append("no unit was done again, because model, data or clean pass are others")
+                drawn = []
+            again = UnitCheck(claimed, self.fresh, self.model, self.samples)
+            same, close = again.count(drawn, bar.advance)
+            self.false += again.false
+            self.notes += again.notes
+        return Verification(
+            norm=claimed.norm,
+            place=claimed.place,
+            model=claimed.model,
+            samples=len(claimed.samples),
+            points=points,
+            proved=proved,
+            units=len(units),
+            again=len(drawn),
+            same=same,
+            close=close,
+            seed=seed,
+            false=(*self.false, *(f"sample {row}: {why}" for row, why in sorted(self.rows.items()))),
+            notes=tuple(self.notes),
+            digest="" if self.false or self.rows else figures_digest(claimed),
+        )
+
+    def _check_header(self) -> None:
+        """Is it the model, and does the record tell all that puts it in doubt?"""
+        said, found = self.record.header, self.fresh.header
+        if said.model.digest != found.model.digest:
+            self.false.append(
+                f"the record is of another model ({said.model.name}, {said.model.digest[:8]}) than "
+                f"{found.model.name} ({found.model.digest[:8]})"
+            )
+        told = {flag.kind for flag in said.flags}
+        self.false += [f"the record does not tell this: {f}" for f in doubts(found.flags) if f.kind not in told]
+
+    def _check_clean(self) -> None:
+        """Are these the images, their labels, and what the model makes of them unperturbed?"""
+        said, found = self.record.clean, self.fresh.clean
+        for row in np.flatnonzero(said.ids != found.ids).tolist():
+            self.rows[row] = f"its image is another than that of {self.samples.name}"
+        for row in (said.labels != found.labels).nonzero().flatten().tolist():
+            label = int(found.labels[row])
+            self.rows.setdefault(row, f"its label is {int(said.labels[row])} in the record, and {label} in the data")
+        decided = margin(found.logits, found.labels).abs() > safety(found.logits)  # rounding decides the others
+        for row in ((said.correct != found.correct) & decided).nonzero().flatten().tolist():
+            words = ["misclassified", "classified correctly"]
+            here, there = words[bool(found.correct[row])], words[bool(said.correct[row])]
+            self.rows.setdefault(row, f"its image is {here} by this model, and {there} in the record")
+
+    def _check_points(self, units: list[UnitName], tick: Callable[[int], object]) -> tuple[int, int]:
+        """Look at every stored point once; returns how many there are, and how many are proved."""
+        record, terms = self.record, self.fresh.header.terms
+        longest, points, proved = record.units(), 0, 0
+        with threads(terms.threads), self.model.oracle(terms) as oracle:
+            images = VerifiedImages(self.samples.read, self.fresh.clean.ids, terms.shard, self.samples.name)
+            check = PointCheck(oracle, images, self.fresh.clean, terms.norm)
+            for unit in units:
+                tick(1)
+                stored = self._stored(unit, longest.get(unit, 0), NEEDED | {"plan", "found"})
+                if stored is None:
+                    continue
+                rows = record.clean.attacked(*unit.shard)
+                try:
+                    found = check(rows, stored)
+                except ValueError as error:
+                    self.false.append(f"{unit}: {error}")
+                    continue
+                points += found.points
+                proved += found.points - len(found.wrong)
+                for row, why in found.wrong.items():
+                    self.rows.setdefault(row, f"{why} ({unit.run})")
+        return points, proved
+
+    def _stored(self, unit: UnitName, queries: int, names: frozenset[str]) -> StoredUnit | None:
+        """A unit of the record as its readers see it. One that they would not believe is false."""
+        wanted, known = self.claimed.ensemble.queries[unit.run], len(self.record.damaged)
+        stored = self.record.read_unit(unit, queries, names) if queries == wanted else None
+        if stored is None:
+            held = f"it holds {queries} queries of {unit}" if queries else f"it lacks {unit}"
+            reason = self.record.damaged[-1] if len(self.record.damaged) > known else held
+            self.false.append(f"the record does not hold what it claims, {wanted} queries of {unit}: {reason}")
+        return stored

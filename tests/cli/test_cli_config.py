@@ -1,0 +1,104 @@
+"""Options in a file, and completion in shells."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from advfrontier import Evaluation
+from advfrontier.cli.app import app
+
+FILE = """
+model = "nets.py:net"
+data = "npz:data.npz"
+norm = ["L2", "Linf"]
+queries = 100
+out = "from-file"
+report = false
+workers = 0
+batch_size = 4
+require = ["L2@0>=0.5"]
+"""
+
+
+@pytest.fixture
+def config(folder):
+    def write(text):
+        (folder / "mine.toml").write_text(text)
+
+    write(FILE)
+    return write
+
+
+def test_a_file_says_everything(config, run, capsys):
+    assert run("evaluate", "--config", "mine.toml") == 0
+    found = Evaluation.load("from-file/L2")
+    assert (found.ensemble.total, found.record.header.terms.shard) == (100, 4)
+    assert found.commands == ("advfrontier evaluate --config mine.toml",)
+    assert Evaluation.load("from-file/Linf").model == "nets.py:net"
+    assert "L2@0>=0.5 holds" in capsys.readouterr().err
+
+
+def test_the_command_line_wins(config, folder, run):
+    words = [
+        "nets.py:weaker",
+        "--norm",
+        "L2",
+        "--tier",
+        "200",
+        "-o",
+        "typed",
+        "--samples",
+        "5",
+        "--config",
+        "mine.toml",
+    ]
+    assert run("evaluate", *words) == 0
+    found = Evaluation.load("typed")  # the only norm
+    assert (found.model, found.ensemble.total, len(found.samples)) == ("nets.py:weaker", 200, 5)
+    assert not (folder / "from-file").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("norms = 'L2'", "mine.toml: unknown key 'norms': expected one of batch-size, data, device, "),
+        ("config = 'other.toml'", "unknown key 'config'"),
+        ("[evaluate]\nnorm = 'L2'", "unknown key 'evaluate'"),
+        ("norm = {a = 1}", "mine.toml: norm is a table: expected a value"),
+        ("norm = ", "mine.toml: not TOML"),
+        ("norm = 'L7'", "unknown norm 'L7'"),
+        ("seed = 'many'", "seed"),
+    ],
+)
+def test_mistakes_in_a_file(config, run, capsys, text, words):
+    config(text)
+    assert run("evaluate", "nets.py:net", "-d", "npz:data.npz", "--config", "mine.toml", "--workers", "0") == 2
+    printed = capsys.readouterr()
+    assert words in printed.err + printed.out
+
+
+def test_a_file_that_is_not_there(folder, run, capsys):
+    assert run("evaluate", "--config", "gone.toml") == 2
+    assert "gone.toml: cannot be read (No such file or directory)" in capsys.readouterr().err
+
+
+def test_other_commands_take_one_too(config, run):
+    config("data = 'npz:data.npz'\nnorm = 'L2'\nruns = 'fmn'\nqueries = 50\nworkers = 0\n")
+    assert run("trace", "nets.py:net", "--config", "mine.toml", "-o", "t") == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_options(shell):
+    script = app.generate_completion(shell=shell)
+    assert all(word in script for word in ("evaluate", "verify", "max-minutes", "require"))
+
+
+def test_completion_is_installed_where_the_shell_looks(tmp_path):
+    words = [sys.executable, "-m", "advfrontier", "--install-completion", "--shell", "bash"]
+    ended = subprocess.run(  # noqa: S603
+        words, env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "evaluate" in (tmp_path / ".local/share/bash-completion/completions/advfrontier").read_text()

@@ -1,0 +1,41 @@
+"""--max-minutes: exit code 75, one sentence, and the same command goes on."""
+
+import re
+
+from advfrontier import Evaluation
+
+SOON = ["--max-minutes", "1e-9"]
+
+
+def test_evaluate_and_extend_stop_and_go_on(folder, run, evaluate, capsys):
+    words = ["nets.py:net", "--norm", "L2,Linf", "--queries", "200", "-o", "a", "--no-report"]
+    codes, said = [], []
+    for _ in range(3):
+        codes.append(evaluate(*words, *SOON))
+        said.append(capsys.readouterr().err)
+    assert codes == [75, 75, 0]  # half of L2, the other half and half of Linf, the rest
+    assert re.match(
+        r"advfrontier: time is up: 50% of the queries \(0 of 1 units\) of nets.py:net in L2 are done and stored "
+        r"in \S+/a/L2; to go on, type advfrontier evaluate nets.py:net .* --max-minutes 1e-9 --workers 0\n",
+        said[0][said[0].index("advfrontier: ") :],
+    )
+    before = Evaluation.load("a/L2").distances
+    more = ["extend", "a", "--model", "nets.py:net", "--queries", "500", "--workers", "0", "--no-report"]
+    assert run(*more, *SOON) == 75
+    assert (Evaluation.load("a/L2").distances == before).all()
+    assert run(*more) == 0
+    assert evaluate("nets.py:net", "--norm", "L2", "--queries", "500", "-o", "b", "--no-report") == 0
+    assert (Evaluation.load("a/L2").distances == Evaluation.load("b/L2").distances).all()
+
+
+def test_trace_stops_too(folder, run, capsys):
+    words = ["trace", "nets.py:net", "-d", "npz:data.npz", "--norm", "L2", "--runs", "fmn,ddn", "--queries", "100"]
+    words += ["--workers", "0", "-o", "t"]
+    assert run(*words, *SOON) == 75
+    assert "50% of the queries (1 of 2 units)" in capsys.readouterr().err
+    assert run(*words, *SOON) == 0
+
+
+def test_no_time_at_all_is_a_mistake(folder, evaluate, capsys):
+    assert evaluate("nets.py:net", "--max-minutes", "0") == 2
+    assert "--max-minutes is 0: expected more than 0" in capsys.readouterr().err
