@@ -251,6 +251,25 @@ def test_leaderboard_shows_the_curve_pointed_at(browser, pages):
     assert quiet(browser)
 
 
+def test_no_column_of_the_leaderboard_is_cut_off(browser, pages, references, tmp_path):
+    ranking = rank([record(norm=norm) for norm in SCALES], reference=references, radii="L2=0.5,L2=1,Linf=8/255")
+    write_leaderboard(tmp_path / "board.html", ranking)
+    for page in (pages / "leaderboard.html", tmp_path / "board.html"):
+        open_page(browser, page, width=1280)
+        assert scrolling(browser) == []
+        open_page(browser, page, width=390)  # a phone cannot show all columns: they scroll, and the page does not
+        assert len(scrolling(browser)) == 5
+        assert page_width(browser) <= 390
+
+
+def scrolling(browser):
+    """Tables that are wider than their box."""
+    return browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth)"
+        ".map((box) => box.ariaLabel)"
+    )
+
+
 SIZES = [(1280, "light", ""), (390, "light", ""), (390, "dark", ""), (720, "light", "print")]
 
 
