@@ -1,5 +1,6 @@
 """Options: what they mean, that each is explained, and that none is taken and then ignored."""
 
+import re
 import subprocess
 import sys
 from inspect import getdoc
@@ -152,3 +153,17 @@ def test_an_interruption_in_the_first_second_is_not_a_traceback():
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     assert (ended.returncode, ended.stderr.count("\n")) == (130, 1)
     assert "the same command goes on" in ended.stderr
+
+
+def test_a_record_begun_elsewhere_says_which_options_go_on_with_it(folder, evaluate, capsys, monkeypatch):
+    words = ["nets.py:net", "--queries", "20", "--out", "runs/x", "--no-report"]
+    assert evaluate(*words, "--seed", "7") == 0
+    with monkeypatch.context() as here:
+        here.setattr("advfrontier.cli.options.find_device", lambda _: torch.device("cuda"))  # what `auto` picks
+        capsys.readouterr()
+        assert evaluate(*words) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "another device: cpu, not cuda" in said
+    advice = re.search(r"to go on with it, add (--.*) \(in Python", said)[1]
+    assert advice == "--seed 7 --batch-size 50 --device cpu"
+    assert evaluate(*words, *advice.split()) == 0

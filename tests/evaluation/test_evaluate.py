@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from support.faults import failing, noting
-from support.models import Watch, conv_net, samples
+from support.models import SHAPE, Watch, conv_net, conv_problem, samples
 from torch import nn
 
 from advfrontier import Ensemble, Evaluation, FrontierError, Machine, compare, evaluate, rank
@@ -21,17 +21,13 @@ from advfrontier.pool import find_ensemble, paper_ensemble
 from advfrontier.report.export import export, parse_formats
 from advfrontier.threat.norms import get_norm
 
-SHAPE = (1, 6, 6)
 SMALL = Ensemble.of("small", "L2", {"fmn": 200, "ddn": 100, "alma": 60, "fmn:restart1": 100, "ddn:target1": 40})
 LARGER = Ensemble.of("larger", "L2", {**SMALL.queries, "fmn": 300, "ddn": 1000, "apgd_min-ce": 50, "ddn:target1": 90})
 
 
 @pytest.fixture(scope="module")
 def problem():
-    model = conv_net(SHAPE, classes=10, seed=5)
-    images, labels = samples(model, 11, SHAPE, seed=5)
-    labels[4] = (labels[4] + 1) % 10
-    return model, images, labels
+    return conv_problem(11, wrong=4)
 
 
 @pytest.fixture(scope="module")

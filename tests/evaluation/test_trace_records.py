@@ -5,22 +5,18 @@ from pathlib import Path
 import pytest
 import torch
 from support.faults import failing
-from support.models import Watch, conv_net, samples
+from support.models import Watch, conv_problem
 
 from advfrontier import FrontierError, allocate, trace
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.record import Record
 
-SHAPE = (1, 6, 6)
 RUNS = ["fmn", "ddn", "fmn:restart1", "alma:target1"]
 
 
 @pytest.fixture
 def problem():
-    model = conv_net(SHAPE, classes=10, seed=5)
-    images, labels = samples(model, 11, SHAPE, seed=5)
-    labels[4] = (labels[4] + 1) % 10
-    return model, images, labels
+    return conv_problem(11, wrong=4)
 
 
 def traced(place, model, images, labels, **options):

@@ -11,14 +11,13 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from support.models import conv_net, samples
+from support.models import conv_problem
 
 from advfrontier import Ensemble, Evaluation, FrontierError, evaluate, trace
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.record import header, images
 
 CASES = int(os.environ.get("ADVFRONTIER_FUZZ", "40"))
-SHAPE = (1, 6, 6)
 SMALL = Ensemble.of("small", "L2", {"fmn": 40, "ddn:target1": 20, "ddn": 20})
 LARGER = Ensemble.of("larger", "L2", {"fmn": 60, "ddn:target1": 20, "ddn": 30})
 JUNK = [None, -1, 0, 1, 7, 1e308, -1e-9, True, "", "x", "../../etc", "L2", "Linf", "fmn", "🂡" * 40, [], {}, [[]],
@@ -28,9 +27,7 @@ JUNK = [None, -1, 0, 1, 7, 1e308, -1e-9, True, "", "x", "../../etc", "L2", "Linf
 
 @pytest.fixture(scope="module")
 def problem():
-    model = conv_net(SHAPE, classes=10, seed=5)
-    pixels, labels = samples(model, 6, SHAPE, seed=5)
-    return model, pixels, labels
+    return conv_problem(6)
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.models import conv_net, samples
+from record_cases import OPTIONS
+from support.models import SHAPE
 
 from advfrontier import Ensemble, Evaluation, FrontierError, Machine, evaluate, trace
 from advfrontier.autoattack_api import AutoAttack
 from advfrontier.cli import main
 from advfrontier.record import Record, images
 
-SHAPE = (1, 6, 6)
-SMALL = Ensemble.of("small", "L2", {"fmn": 20, "ddn": 20})
 LARGER = Ensemble.of("larger", "L2", {"fmn": 40, "ddn": 40})
-OPTIONS = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
 
 FOREIGN = [
     ".env.prod-eu", ".git/refs/.x.y-z", ".git/HEAD", ".hidden", "README.md", "originals/cat.png", "originals/dog.png",
@@ -25,13 +23,6 @@ FOREIGN = [
     "units/.a.b-c", "clean.safetensors", "report.html", "results/results.md", "results/results.json", "failures.json",
     "ensembles/L2-4k.toml", "traces/F1/L2/notes.txt", "radii/0.1/00000+100.safetensors", "calibration.json",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def problem():
-    model = conv_net(SHAPE, classes=10, seed=5)
-    images, labels = samples(model, 8, SHAPE, seed=5)
-    return model, images, labels
 
 
 @pytest.fixture

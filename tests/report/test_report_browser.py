@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from itertools import groupby
 
 import pytest
+from support.browser import fetched, look_at, open_page, page_width
 from support.records import RADII, SCALES, evaluated, record
 
 from advfrontier.errors import FrontierError
@@ -14,27 +14,6 @@ from advfrontier.evaluation.rank import rank
 from advfrontier.evaluation.summary import summarise, summarise_all
 from advfrontier.frontier import compare
 from advfrontier.report import write_comparison, write_leaderboard, write_report
-
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium drives the browser")
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium and chromedriver on this machine")
-
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1200,900",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.binary_location = CHROMIUM
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +29,10 @@ def pages(summaries, references, tmp_path_factory):
     return folder
 
 
-def open_page(browser, path, *, width=1200, scheme="light", media=""):
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
-    )
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features, "media": media})
-    browser.get_log("browser")  # what earlier pages left
-    browser.get(path.as_uri())
-
-
 def quiet(browser):
     """Nothing was logged, and nothing but the page itself was asked for."""
     assert browser.get_log("browser") == []
-    assert browser.execute_script("return performance.getEntriesByType('resource').map((r) => r.name)") == []
+    assert fetched(browser) == []
     return True
 
 
@@ -203,7 +171,7 @@ def test_theme_follows_the_system_and_can_be_turned(browser, pages, scheme):
 @pytest.mark.parametrize("width", [360, 390, 1280])
 def test_no_page_is_wider_than_its_window(browser, pages, page, width):
     open_page(browser, pages / page, width=width)
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert page_width(browser) <= width
     assert quiet(browser)
 
 
@@ -232,15 +200,11 @@ def test_text_stands_out(browser, pages, scheme):
 
 def test_charts_shrink_onto_paper(browser, pages):
     open_page(browser, pages / "report.html")
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": 700, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    )
+    look_at(browser, width=700, media="print")
     widths = browser.execute_script(
         "return [...document.querySelectorAll('.chart')].map((c) => [c.clientWidth, "
         "...[...c.querySelectorAll('.main-svg')].map((s) => s.getBoundingClientRect().width)])"
     )
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     assert len(widths) == 8
     assert all(drawn <= chart + 1 for chart, *svgs in widths for drawn in svgs)
 
@@ -287,6 +251,25 @@ def test_leaderboard_shows_the_curve_pointed_at(browser, pages):
     assert quiet(browser)
 
 
+def test_no_column_of_the_leaderboard_is_cut_off(browser, pages, references, tmp_path):
+    ranking = rank([record(norm=norm) for norm in SCALES], reference=references, radii="L2=0.5,L2=1,Linf=8/255")
+    write_leaderboard(tmp_path / "board.html", ranking)
+    for page in (pages / "leaderboard.html", tmp_path / "board.html"):
+        open_page(browser, page, width=1280)
+        assert scrolling(browser) == []
+        open_page(browser, page, width=390)  # a phone cannot show all columns: they scroll, and the page does not
+        assert len(scrolling(browser)) == 5
+        assert page_width(browser) <= 390
+
+
+def scrolling(browser):
+    """Tables that are wider than their box."""
+    return browser.execute_script(
+        "return [...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth)"
+        ".map((box) => box.ariaLabel)"
+    )
+
+
 SIZES = [(1280, "light", ""), (390, "light", ""), (390, "dark", ""), (720, "light", "print")]
 
 
@@ -308,7 +291,6 @@ def test_leaderboard_tells_lines_apart_and_names_them_without_pointing(browser, 
         }));
         """
     )
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     assert len(boards) == 4
     for board in boards:
         assert dict(board["rows"]) == dict(board["curves"])  # the table is the legend
@@ -360,7 +342,6 @@ def test_models_of_a_report_stand_in_rows_by_norm_with_the_lines_of_the_charts(b
           document.documentElement.scrollWidth];
         """
     )
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
     assert norms == [symbol for symbol in ("ℓ0", "ℓ1", "ℓ2", "ℓ∞") for _ in range(3)]
     assert models == ["m0", "m1", "m2"] * 4
     assert all(dict(chart) == dict(zip(("m0", "m1", "m2"), keys, strict=True)) for chart in lines)

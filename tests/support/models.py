@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+SHAPE = (1, 6, 6)  # of the images of `conv_problem`
+
 
 def tanh_mlp(shape=(3, 4, 4), *, hidden=64, classes=10, seed=0):
     """The random tanh network on which a radius rule that stalls is caught: PyTorch's default initialisation."""
@@ -53,6 +55,15 @@ class Answering(nn.Module):
 
     def forward(self, images):
         return self.function(images.flatten(1))
+
+
+def conv_problem(count, *, wrong=None):
+    """A small convolutional net with images and labels that it gives them, one of which may be another."""
+    model = conv_net(SHAPE, classes=10, seed=5)
+    images, labels = samples(model, count, SHAPE, seed=5)
+    if wrong is not None:
+        labels[wrong] = (labels[wrong] + 1) % 10
+    return model, images, labels
 
 
 @dataclass

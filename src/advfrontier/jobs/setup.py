@@ -151,8 +151,10 @@ def _check_same(
     """Refuse to go on with a record of another model, other terms or solvers, or other samples than the first ones."""
     asked = asked.model_copy(update={"solvers": solvers_of(record.header.solvers, solvers)})
     if differences := record.header.differences(asked):
+        way = record.header.how_to_match(asked)
         raise FrontierError(
             f"{record.place} holds a record of {'; '.join(differences)}. Choose another folder, or remove this one"
+            + (f"; {way}" if way else "")
         )
     n = record.header.data.samples
     if n > len(ids) or data_digest(ids[:n], samples.labels[:n]) != record.header.data.digest:

@@ -163,11 +163,21 @@ class Header(_Frozen):
         del pairs["threads"]
         for name, (a, b) in pairs.items():
             if a != b:
-                found.append(f"another {_SAID.get(name, name)}: {a}, not {b}{_CURES.get(name, '').format(a)}")
+                found.append(f"another {_SAID.get(name, name)}: {a}, not {b}")
         for attack, solver in self.solvers.items():
             if attack in other.solvers and other.solvers[attack] != solver:
                 found.append(f"another solver of {attack}: {solver}, not {other.solvers[attack]}")
         return found
+
+    def how_to_match(self, other: Header) -> str:
+        """What to type so that the other record would be of these terms; nothing, if more than terms differ."""
+        differing = {name for name in Terms.model_fields if getattr(self.terms, name) != getattr(other.terms, name)}
+        differing -= {"threads"}
+        if not differing <= _TYPED.keys() or len(differing) < len(self.differences(other)):
+            return ""
+        typed = [(*_TYPED[name], getattr(self.terms, name)) for name in _TYPED if name in differing]
+        options = " ".join(f"{option} {value}" for option, _, value in typed)
+        return f"to go on with it, add {options} (in Python {', '.join(f'{name}={v!r}' for _, name, v in typed)})"
 
     def with_command(self) -> tuple[str, ...]:
         """The commands, with the one that was typed now."""
@@ -190,7 +200,12 @@ def unpacked(stored: EnsembleFile | RaceFile) -> Ensemble | Race:
 
 
 _SAID = {"shard": "batch size", "eot": "number of passes per query"}
-_CURES = {"eot": " (to go on with it, type --eot {0}, or eot={0})"}
+_TYPED = {
+    "seed": ("--seed", "seed"),
+    "shard": ("--batch-size", "batch_size"),
+    "device": ("--device", "machine"),
+    "eot": ("--eot", "eot"),
+}
 
 
 def _checksum(content: dict[str, Any]) -> str:

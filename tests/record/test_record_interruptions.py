@@ -1,0 +1,86 @@
+"""Evaluations and extensions that were interrupted: what they show, and how they go on."""
+
+import pytest
+import torch
+from record_cases import LARGER, OPTIONS, SMALL, same
+from support.faults import interrupted
+from support.models import Watch
+
+from advfrontier import Evaluation, FrontierError, evaluate
+from advfrontier.command import typed
+from advfrontier.flags import Kind
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_path, after):
+    model, images, labels = problem
+    watch = Watch.on(model)
+    held = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **OPTIONS)
+    before = held.distances
+    with typed("advfrontier extend a --tier 8k"), pytest.raises(KeyboardInterrupt):
+        held.extend(LARGER, machine=interrupted(after))
+    half = Evaluation.load(tmp_path / "a" / "L2")
+    assert not half.finished
+    assert half.ensemble == SMALL
+    assert half.distances.tobytes() == before.tobytes()
+    (flag,) = half.flags
+    assert flag.kind == Kind.INTERRUPTED
+    assert not flag.doubtful
+    assert f"to 100 queries was interrupted ({after} of 6 units are done): these are the figures of the 40" in flag.text
+    assert "to go on, type advfrontier extend a --tier 8k" in flag.text
+    with torch.no_grad():  # the points may be nearer by now, and are misclassified all the same
+        assert (model(half.adversarials).argmax(1) != labels).all()
+    whole = half.extend(LARGER, model=model)
+    assert whole.finished
+    assert whole.flags == ()
+    assert whole.counts["attack"] == 8 * LARGER.total
+    assert watch.total - 8 == sum(whole.counts.values())  # the points were looked at above
+    same(whole, evaluate(*problem, **OPTIONS | {"ensemble": LARGER}))
+    assert (whole.distances <= before).all()
+
+
+def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_path):
+    evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
+    with pytest.raises(KeyboardInterrupt):
+        Evaluation.load(tmp_path / "a" / "L2").extend(LARGER, model=problem[0], machine=interrupted(1))
+    with pytest.raises(FrontierError, match=r"holds 100 queries per sample, unfinished \(the same call.*which the"):
+        evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
+    done = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})
+    same(done, evaluate(*problem, **OPTIONS | {"ensemble": LARGER}))
+
+
+def test_an_extend_that_did_nothing_yet_can_be_taken_back(problem, tmp_path):
+    held = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
+    with pytest.raises(KeyboardInterrupt):
+        held.extend(LARGER, machine=interrupted(0))
+    same(evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS), evaluate(*problem, **OPTIONS))
+    assert Evaluation.load(tmp_path / "a" / "L2").ensemble == SMALL
+
+
+def test_all_commands_that_made_a_record_are_kept(problem, tmp_path):
+    with typed("advfrontier evaluate"):
+        held = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
+    with typed("advfrontier extend a"):
+        held.extend(LARGER)
+        again = Evaluation.load(tmp_path / "a" / "L2").extend(LARGER, model=problem[0])
+    assert again.commands == ("advfrontier evaluate", "advfrontier extend a")
+
+
+def test_an_interrupted_evaluate_says_its_command(problem, tmp_path):
+    with typed("advfrontier evaluate net"), pytest.raises(KeyboardInterrupt):
+        evaluate(*problem, out=tmp_path / "a" / "L2", machine=interrupted(1), **OPTIONS)
+    with pytest.raises(FrontierError, match="1 of 4 units are done; to go on, type advfrontier evaluate net"):
+        Evaluation.load(tmp_path / "a" / "L2").aurec()
+    evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
+    assert Evaluation.load(tmp_path / "a" / "L2").commands == ("advfrontier evaluate net",)
+
+
+def test_points_of_a_record_that_was_extended_meanwhile_are_not_shown_for_the_shorter_ones(problem, tmp_path):
+    evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
+    reader = Evaluation.load(tmp_path / "a" / "L2")
+    expected = reader.distances
+    reader = Evaluation.load(tmp_path / "a" / "L2")
+    Evaluation.load(tmp_path / "a" / "L2").extend(LARGER, model=problem[0])
+    assert (reader.distances == expected).all()  # a prefix of what is there now
+    with pytest.raises(FrontierError, match="was extended since it was opened"):
+        reader.adversarials  # noqa: B018
