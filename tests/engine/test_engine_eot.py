@@ -142,7 +142,7 @@ def test_results_do_not_depend_on_interruptions_workers_or_the_state_of_the_gene
 
 def test_a_record_goes_on_only_with_the_same_number_of_passes(tmp_path):
     attack(ensemble=20, count=2, eot=3, out=tmp_path)
-    words = r"another number of passes per query: 3, not 1 \(to go on with it, type --eot 3, or eot=3\)"
+    words = r"another number of passes per query: 3, not 1.*to go on with it, add --eot 3"
     with pytest.raises(FrontierError, match=words):
         attack(ensemble=20, count=2, eot=1, out=tmp_path)
     assert attack(ensemble=30, count=2, eot=3, out=tmp_path).eot == 3
