@@ -138,8 +138,8 @@ def told(found: dict[str, Any]) -> str:
     groups = ", then ".join(f"the {split} models {names}" for split, names in models.items() if names)
     return (
         f"Figures: {groups}, on the first {found['samples']} images, base runs of 1000 queries: the mean distance with "
-        "this one departure taken back, over that with it, so above 1 it helps; behind it, in brackets, how many more samples "
-        "stay unbroken, and the means are of those that both break. `python scripts/departures.py` measures them, all "
+        "this one departure taken back, over that with it, so above 1 it helps; behind it, in brackets, how many more "
+        "samples stay unbroken, and the means are of those that both break. `python scripts/departures.py` measures them, all "
         "distances are in `docs/results/departures.json`."
     )
 
