@@ -139,8 +139,8 @@ def told(found: dict[str, Any]) -> str:
     return (
         f"Figures: {groups}, on the first {found['samples']} images, base runs of 1000 queries: the mean distance with "
         "this one departure taken back, over that with it, so above 1 it helps; behind it, in brackets, how many more "
-        "samples stay unbroken, and the means are of those that both break. `python scripts/departures.py` measures them, all "
-        "distances are in `docs/results/departures.json`."
+        "samples stay unbroken, means are of those that both break. Measured by `python scripts/departures.py`; "
+        "all distances are in `docs/results/departures.json`."
     )
 
 
