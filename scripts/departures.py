@@ -134,13 +134,13 @@ def told(found: dict[str, Any]) -> str:
     """What was measured, in words."""
     if not found:
         return "Not measured yet: type `python scripts/departures.py`."
-    models = {split: [name for name in found["distances"] if MODELS[name].split == split] for split in SPLITS}
+    models = {split: ", ".join(m for m in found["distances"] if MODELS[m].split == split) for split in SPLITS}
+    groups = ", then ".join(f"the {split} models {names}" for split, names in models.items() if names)
     return (
-        f"Figures: first on {', '.join(models['train'])} (training models), then on {', '.join(models['held-out'])} "
-        f"(held out), the first {found['samples']} images, base runs of 1000 queries: the mean distance with this one "
-        "departure taken back, over that with it, so above 1 it helps; behind it, in brackets, how many more samples "
-        "stay unbroken, and the means are of those that both break. `python scripts/departures.py` measures them, all "
-        "distances are in `docs/results/departures.json`."
+        f"Figures: {groups}, on the first {found['samples']} images, base runs of 1000 queries: the mean distance with "
+        "this one departure taken back, over that with it, so above 1 it helps; behind it, in brackets, how many more "
+        "samples stay unbroken, means are of those that both break. Measured by `python scripts/departures.py`; "
+        "all distances are in `docs/results/departures.json`."
     )
 
 
