@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 VARIANTS = ("base", "restart1", "target1")
-RACE_QUERIES = 2000
+RACE_QUERIES = 1000
 
 
 def digest(*tensors: Tensor) -> str:
