@@ -18,7 +18,7 @@ from advfrontier.execution import as_machine
 from advfrontier.flags import Kind
 from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
 from advfrontier.jobs.setup import threads
-from advfrontier.pool import TARGETS, Race, find_ensemble, tier_label
+from advfrontier.pool import TARGETS, Race, find_ensemble, find_larger, tier_label
 from advfrontier.record import norm_folder
 from advfrontier.record.header import packed, unpacked
 from advfrontier.sources import runs_code
@@ -108,7 +108,9 @@ def extend(
         old = record.samples()
         record = prepare(record.place, subject, old, header.terms, kind="evaluation", gradients=header.gradients,
                          solvers=solvers)  # fmt: skip
-    wanted = find_ensemble(ensemble, header.terms.norm, record.clean.classes)
+    before = None if header.ensemble is None else unpacked(header.ensemble)
+    classes = record.clean.classes
+    wanted = find_ensemble(find_larger(ensemble, before, classes), header.terms.norm, classes)
     return _reach(record, subject, wanted, as_machine(machine), solvers, progress=progress)
 
 
@@ -150,9 +152,9 @@ def _reach(
         done, units = record.finished(before.queries)
         state = "" if done == units else f", unfinished ({header.how_to_go_on})"
         raise FrontierError(
-            f"{record.place} holds {tier_label(before.total)} queries per sample{state}, which the "
-            f"{tier_label(wanted.total)} asked for do not contain: expected an ensemble that goes further, or another "
-            "folder"
+            f"{record.place} holds {tier_label(before.total)} queries per sample of {before.name}{state}, which the "
+            f"{tier_label(wanted.total)} of {wanted.name} asked for do not contain: expected an ensemble that goes "
+            "further, or another folder"
         )
     stored = packed(wanted)
     job = UnitJob(

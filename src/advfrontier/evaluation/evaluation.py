@@ -101,7 +101,7 @@ class Evaluation(ShownEvaluation):
         No query is repeated where states were kept. Killed at any moment, the same call continues.
 
         Args:
-            ensemble: As `evaluate` takes it.
+            ensemble: As `evaluate` takes it; a number of queries alone goes on with the kind of attacks it began with.
             model: The model, where the record does not name a source that can be loaded without running code.
             machine: Workers and the like; device, threads and batches are those the record began with.
             progress: Show a progress bar; by default on terminals and in notebooks.
