@@ -112,7 +112,7 @@ class Evaluation(ShownEvaluation):
 
     @cached_property
     def samples(self) -> tuple[str, ...]:
-        """Content ids."""
+        """An id of every sample, made of the content of its image."""
         return self.record.clean.names
 
     @property
