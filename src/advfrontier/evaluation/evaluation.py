@@ -41,7 +41,7 @@ PURPOSES = ("checks", "setup", "attack", "verification")
 class Evaluation(ShownEvaluation):
     """One model in one norm. Reads lazily from its record, and of that only what is asked for.
 
-    Where an extension was interrupted it tells the last ensemble that is complete, with a flag that says so.
+    If an extension was interrupted, the figures are those of the last ensemble that is complete, and a flag says so.
     """
 
     def __init__(self, record: Record, job: UnitJob | None = None) -> None:
