@@ -88,6 +88,12 @@ def test_links_lead_to_files_and_headings_that_exist(page):
     assert broken == []
 
 
+def test_contributors_are_told_every_target_once():
+    targets = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    named = re.findall(r"make (\w+)", (ROOT / "CONTRIBUTING.md").read_text())
+    assert sorted(named) == sorted(targets)
+
+
 def test_every_page_is_in_the_navigation():
     nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
     missing = [name for page in PAGES[1:] if (name := str(page.relative_to(ROOT / "docs"))) not in nav]

@@ -218,3 +218,28 @@ def test_a_total_of_thousands_of_digits_is_one_message():
     text = Ensemble.of("small", "L2", {"fmn": 20}).to_toml().replace("total = 20", f"total = 0x{'f' * 5000}")
     with pytest.raises(FrontierError, match="total = a very large int: expected it to be less than 2147483648"):
         Ensemble.from_toml(text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("rase-4k", "race-4k"),
+        ("greedi-2500", "greedy-2500"),
+        ("blackbox", "black-box"),
+        ("fmn,amla:target1", "alma:target1"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_nearest_and_with_all_kinds(asked, meant):
+    with pytest.raises(FrontierError, match="no such ensemble or run") as error:
+        find_ensemble(asked, "L2", 10)
+    assert f"(did you mean {meant}?)" in str(error.value)
+    assert "a kind (race, greedy, paper) with a tier (4k, 8k, 12k) as in race-4k" in str(error.value)
+
+
+def test_a_name_like_no_other_is_not_guessed():
+    with pytest.raises(FrontierError, match="xyz: no such ensemble or run: expected"):
+        find_ensemble("xyz", "L2", 10)
+
+
+def test_capital_letters_are_no_other_kind():
+    assert find_ensemble("Race-4K", "L2", 10) == find_ensemble("4k", "L2", 10)

@@ -90,7 +90,8 @@ def extend_command(
 ) -> None:
     """Go on with a finished evaluation to a larger tier. No query is repeated.
 
-    Device, threads and batches are those the record began with. An ensemble must hold the one evaluated so far.
+    A number of queries goes on with the kind of attacks that the record began with: a race, an ensemble, or runs that
+    take turns. An ensemble that is named must hold the one evaluated so far. Device, threads and batches stay as well.
 
     Parameters
     ----------

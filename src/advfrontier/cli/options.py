@@ -179,7 +179,7 @@ class Budget:
     queries: int | None = None
     "Any other number of queries per sample."
     ensemble: str | None = None
-    "A file that `advfrontier allocate` wrote, in place of the shipped tiers."
+    "Another kind of ensemble, such as paper-4k or greedy-8k, or a file that `advfrontier allocate` wrote."
 
     def chosen(self) -> str | int | None:
         """The one that was given, if any."""

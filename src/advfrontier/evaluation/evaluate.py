@@ -19,7 +19,7 @@ from advfrontier.execution import as_machine
 from advfrontier.flags import Kind
 from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
 from advfrontier.jobs.setup import threads
-from advfrontier.pool import TARGETS, Race, find_ensemble, tier_label
+from advfrontier.pool import TARGETS, Race, find_ensemble, find_larger, tier_label
 from advfrontier.record import norm_folder
 from advfrontier.record.header import packed, unpacked
 from advfrontier.sources import runs_code
@@ -106,7 +106,9 @@ def extend(
     header = evaluation.record.header
     subject = own_model(evaluation, "extend") if model is None else as_model(model, header.model.name)
     record = evaluation.record
-    wanted = _for_model(find_ensemble(ensemble, header.terms.norm, record.clean.classes), record)
+    before, classes = None if header.ensemble is None else unpacked(header.ensemble), record.clean.classes
+    wanted = find_ensemble(find_larger(ensemble, before, classes), header.terms.norm, classes)
+    wanted = _for_model(wanted, record)
     solvers = solvers_for(wanted, evaluation.solvers)
     if subject is not evaluation.worked_with:
         old = record.samples()
@@ -158,9 +160,9 @@ def _reach(
         done, units = record.finished(before.queries)
         state = "" if done == units else f", unfinished ({header.how_to_go_on})"
         raise FrontierError(
-            f"{record.place} holds {tier_label(before.total)} queries per sample{state}, which the "
-            f"{tier_label(wanted.total)} asked for do not contain: expected an ensemble that goes further, or another "
-            "folder"
+            f"{record.place} holds {tier_label(before.total)} queries per sample of {before.name}{state}, which the "
+            f"{tier_label(wanted.total)} of {wanted.name} asked for do not contain: expected an ensemble that goes "
+            "further, or another folder"
         )
     stored = packed(wanted)
     job = UnitJob(

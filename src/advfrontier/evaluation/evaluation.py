@@ -40,7 +40,7 @@ PURPOSES = ("checks", "setup", "attack", "verification")
 class Evaluation(ShownEvaluation):
     """One model in one norm. Reads lazily from its record, and of that only what is asked for.
 
-    Where an extension was interrupted it tells the last ensemble that is complete, with a flag that says so.
+    If an extension was interrupted, the figures are those of the last ensemble that is complete, and a flag says so.
     """
 
     def __init__(self, record: Record, job: UnitJob | None = None) -> None:
@@ -96,7 +96,7 @@ class Evaluation(ShownEvaluation):
         No query is repeated where states were kept. Killed at any moment, the same call continues.
 
         Args:
-            ensemble: As `evaluate` takes it.
+            ensemble: As `evaluate` takes it; a number of queries alone goes on with the kind of attacks it began with.
             model: The model, where the record does not name a source that can be loaded without running code.
             machine: Workers and the like; device, threads and batches are those the record began with.
         """
@@ -106,7 +106,7 @@ class Evaluation(ShownEvaluation):
 
     @cached_property
     def samples(self) -> tuple[str, ...]:
-        """Content ids."""
+        """An id of every sample, made of the content of its image."""
         return self.record.clean.names
 
     @property

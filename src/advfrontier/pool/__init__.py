@@ -14,7 +14,7 @@ from advfrontier.pool.catalogue import (
 )
 from advfrontier.pool.constraints import closure, violations
 from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_queries
-from advfrontier.pool.finding import FAMILIES, find_ensemble
+from advfrontier.pool.finding import FAMILIES, find_ensemble, find_larger
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
 from advfrontier.pool.race import RACE, SLICE, Race, RaceFile
 from advfrontier.pool.runs import Run
@@ -41,6 +41,7 @@ __all__ = [
     "closure",
     "facts_of",
     "find_ensemble",
+    "find_larger",
     "paper_ensemble",
     "pool",
     "tier_label",

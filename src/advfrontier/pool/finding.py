@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, POOLS, check_run, facts_of, pool
-from advfrontier.pool.ensemble import Ensemble, Move, tier_queries
+from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_queries
 from advfrontier.pool.paper import paper_ensemble
 from advfrontier.pool.race import Race
 from advfrontier.pool.runs import Run
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FAMILIES = ("race", "greedy", "paper")  # each has tiers of its own: race-4k, greedy-12k, …
+_TIERS = tuple(map(tier_label, TIERS))
 _DEFAULT = "race"  # what `4k` or a number of queries means
 _TURN = 100  # queries that a run spends before the next one has its turn
 
@@ -52,18 +54,44 @@ def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: s
     return found
 
 
+def find_larger(
+    ensemble: Ensemble | Race | str | int | Sequence[str], before: Ensemble | Race | None, classes: int
+) -> Ensemble | Race | str | int | Sequence[str]:
+    """What a bare budget means where an evaluation goes on: more of the kind it began with, be it a tier or runs."""
+    if not isinstance(before, Ensemble) or not isinstance(ensemble, str | int) or not str(ensemble).isalnum():
+        return ensemble
+    if not str(ensemble)[:1].isdecimal():  # a pool, or one run
+        return ensemble
+    budget = tier_queries(ensemble)
+    kinds = (*(f"{family}-{_TIERS[-1]}" for family in FAMILIES[1:]), *POOLS, before.runs)
+    for kind in kinds:
+        whole = find_ensemble(kind, before.norm, classes)
+        prefix = whole.at(before.total)
+        if prefix.name != before.name or prefix.queries != before.queries:
+            continue
+        if budget > max(whole.total, whole.tiers[-1]):
+            room = f"type --queries {whole.total}, or evaluate" if whole.total > before.total else "evaluate"
+            raise FrontierError(
+                f"{budget} queries per sample are more than the {whole.total} that the runs of this record can spend "
+                f"({', '.join(whole.runs[:3])}{', …' if len(whole.runs) > 3 else ''}): {room} with more runs in "
+                "another folder"
+            )
+        return whole.at(budget)
+    return ensemble
+
+
 def load_ensemble(path: str) -> Ensemble | Race:
     """Read an ensemble's or a race's file."""
     return Race.load(path) if has_key(path, "order") else Ensemble.load(path)
 
 
 def _is_tier(name: str) -> bool:
-    family, _, tier = name.rpartition("-")
+    family, _, tier = name.lower().rpartition("-")
     return family in ("", *FAMILIES) and tier[:1].isdecimal()
 
 
 def _tier(name: str | int, norm: str) -> Ensemble | Race:
-    family, _, tier = str(name).rpartition("-")
+    family, _, tier = str(name).lower().rpartition("-")
     whole = _whole(family or _DEFAULT, norm)
     budget = tier_queries(tier)
     if budget < CHECKPOINT:
@@ -82,17 +110,27 @@ def _whole(family: str, norm: str) -> Ensemble | Race:
     return Race.from_toml(text) if family == "race" else Ensemble.from_toml(text)
 
 
+def _nearest(name: str, norm: str) -> str:
+    """A question, if the name looks like one that is known."""
+    tiers = (f"{family}-{tier}" for family in FAMILIES for tier in dict.fromkeys((name.rpartition("-")[2], *_TIERS)))
+    known = (*filter(_is_tier, tiers), *POOLS, *(str(run) for run in pool(norm, name="extended")))
+    found = get_close_matches(name.lower(), known, n=1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
 def _in_turns(asked: str | Sequence[str], norm: str, classes: int) -> Ensemble:
     """Runs, or those of a pool, that take turns until each has spent all its queries: all share a smaller budget."""
     if isinstance(asked, str) and asked in POOLS:
-        name, runs = asked, pool(norm, classes=classes, name=asked)
+        name = f"{asked}-pool" if asked in FAMILIES else asked  # the paper's pool is not its ensemble
+        runs = pool(norm, classes=classes, name=asked)
     else:
         names = asked.split(",") if isinstance(asked, str) else asked
         name, runs = "runs", tuple(dict.fromkeys(Run.parse(run.strip()) for run in names))
         if unknown := [str(run) for run in runs if facts_of(run.solver) is None]:
             raise FrontierError(
-                f"{', '.join(unknown)}: no such ensemble or run: expected a budget such as 4k or 6500, a pool "
-                f"({', '.join(POOLS)}), runs such as fmn,alma:target1, or a file that ends in .toml"
+                f"{', '.join(unknown)}: no such ensemble or run{_nearest(unknown[0], norm)}: expected a budget such as "
+                f"4k or 6500, a kind ({', '.join(FAMILIES)}) with a tier ({', '.join(_TIERS)}) as in {_DEFAULT}-4k, a "
+                f"pool ({', '.join(POOLS)}), runs such as fmn,alma:target1, or a file that ends in .toml"
             )
     for run in runs:
         check_run(run, norm, classes)

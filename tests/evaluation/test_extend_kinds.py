@@ -1,0 +1,42 @@
+"""Extending by a budget alone: an evaluation goes on with the kind of attacks it began with."""
+
+import pytest
+from support.models import conv_problem
+
+from advfrontier import Ensemble, FrontierError, evaluate
+from advfrontier.pool import find_ensemble
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return conv_problem(5)
+
+
+@pytest.mark.parametrize("kind", ["fmn,ddn@", "black-box@", "paper@", "extended@", "paper-", "greedy-", ""])
+def test_a_budget_goes_on_with_the_same_kind(problem, kind):
+    first, at_once = (evaluate(*problem, norm="L2", ensemble=f"{kind}{queries}") for queries in (200, 300))
+    longer = first.extend(300)
+    assert longer.ensemble.name == at_once.ensemble.name
+    assert longer.ensemble.queries == at_once.ensemble.queries
+    assert longer.distances.tobytes() == at_once.distances.tobytes()
+
+
+def test_runs_without_room_say_what_to_do(problem):
+    first = evaluate(*problem, norm="L2", ensemble="fmn,ddn@200")
+    with pytest.raises(
+        FrontierError, match=r"12000 .* than the 2000 .*\(fmn, ddn\): type --queries 2000, or evaluate with"
+    ):
+        first.extend("12k")
+    longer = first.extend(2000)
+    with pytest.raises(FrontierError, match=r"\(fmn, ddn\): evaluate with more runs in another folder"):
+        longer.extend("12k")
+
+
+def test_an_ensemble_of_a_file_needs_a_larger_one(problem):
+    first = evaluate(*problem, norm="L2", ensemble=Ensemble.of("mine", "L2", {"fmn": 40, "ddn": 20}))
+    with pytest.raises(FrontierError, match="holds 60 queries per sample of mine, which the 300 of race-300 asked for"):
+        first.extend(300)
+
+
+def test_the_pool_of_the_paper_is_not_called_as_its_ensemble():
+    assert find_ensemble("paper@4000", "L2", 10).name == "paper-pool-4k"
