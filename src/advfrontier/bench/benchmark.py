@@ -124,6 +124,7 @@ class Benchmark(TomlTable):
     models: Annotated[tuple[BenchmarkModel, ...], Field(min_length=1)]
     pool: Annotated[Runs, Field(min_length=1)] = ("paper",)  # names of runs, or of pools: all of their runs
     baseline: Literal["autoattack"] | None = None
+    baseline_split: Split | None = None  # the baseline runs on the models of this split alone, or on all
     published: Annotated[bool, Field(strict=True)] = False  # the solvers as their papers have them
     allocation: Literal["greedy", "plain"] = "greedy"  # plain: the paper's algorithm as printed
 

@@ -190,7 +190,9 @@ class _Running:
         if absent := _no_baseline(bench, norm):
             notes.append(absent)
         else:
-            for model in models:
+            if bench.benchmark.baseline_split:
+                notes.append(f"AutoAttack was run on the {bench.benchmark.baseline_split} models alone")
+            for model in (model for model in models if bench.has_baseline(norm, model)):
                 with self._part(model.id, norm, "baseline"):
                     known[model.id] = self._baseline(model, norm)
         notes += [f"AutoAttack on {name}: {flag}" for name, points in known.items() for flag in points.flags]

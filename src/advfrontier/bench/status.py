@@ -142,7 +142,9 @@ def status(bench: Bench, calibration: Calibration | None = None) -> Status:
     known = calibration or Calibration()
     notes: dict[str, None] = {}
     parts = [_trace_part(bench, model, norm, known, notes) for model, norm in bench.jobs]
-    parts += [_baseline_part(bench, model, norm, known) for model, norm in bench.jobs if bench.has_baseline(norm)]
+    parts += [
+        _baseline_part(bench, model, norm, known) for model, norm in bench.jobs if bench.has_baseline(norm, model)
+    ]
     files = set(open_folder(bench.out).names("ensembles"))
     wanted = [f"ensembles/{ensemble_file(norm, b)}" for norm in bench.benchmark.norms for b in bench.benchmark.budgets]
     unfinished = {(part.model, part.norm) for part in parts if part.left}
