@@ -79,7 +79,7 @@ def test_extend_works_as_the_record_says(run, monkeypatch):
     def found(device, threads):
         header = SimpleNamespace(terms=Terms(norm="Linf", device=device, threads=threads))
         extend = lambda far, **more: asked.append((far, more["machine"].workers))  # noqa: E731
-        return [SimpleNamespace(record=SimpleNamespace(header=header), extend=extend)]
+        return [SimpleNamespace(norm="Linf", record=SimpleNamespace(header=header), extend=extend)]
 
     for device, threads in (("cpu", 1), ("cpu", 4), ("cuda", 1), ("mps", 1)):
         monkeypatch.setattr("advfrontier.cli.evaluating.find_evaluations", lambda _, d=device, t=threads: found(d, t))
