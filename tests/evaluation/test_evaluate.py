@@ -307,7 +307,7 @@ def test_any_budget_works(problem):
     ("asked", "message"),
     [
         ("13k", "13000 queries are more than the largest tier: expected at most 12000"),
-        ("many", "many: no such ensemble or run: expected a budget such as 4k or 6500, a kind ("),
+        ("many", "many: no such ensemble or run: expected a budget such as 4k or 6500, a kind"),
         ("4x", "'4x' is not a budget"),
         (["fmn", "ddn"], "ddn does not run in Linf"),
         ("square_min@5", "5 queries are too few to run anything"),
