@@ -30,7 +30,7 @@ from advfrontier.solvers import PUBLISHED, check_published
 from advfrontier.sources import load_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from advfrontier.attacks.autoattack import KnownPoints
     from advfrontier.bench.benchmark import BenchmarkModel
@@ -62,6 +62,7 @@ def run_benchmark(
     *,
     machine: Machine | None = None,
     download: bool = False,
+    only: Collection[tuple[str, str, str]] | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Results:
     """Do all that is missing, and put the results together. What failed is in their `failures`.
@@ -70,12 +71,13 @@ def run_benchmark(
         bench: The benchmark and its folder.
         machine: Where the units are done; by default in this process.
         download: Fetch models and data that are not on this machine.
+        only: The parts (model, norm, "trace" or "baseline") to take; the others are left out, and a note says so.
         say: Told what begins and what failed.
     """
     if bench.benchmark.published:
         check_published(bench.benchmark.pool or ())
     claim(bench.out, bench.benchmark.name)
-    return _Running(bench, machine or Machine(threads=1, progress=False), say).all(download=download)
+    return _Running(bench, machine or Machine(threads=1, progress=False), say, only).all(download=download)
 
 
 def read_failures(out: str) -> list[Failure]:
@@ -112,6 +114,7 @@ class _Running:
     bench: Bench
     machine: Machine
     say: Callable[[str], object]
+    only: Collection[tuple[str, str, str]] | None = None
     failures: list[Failure] = field(default_factory=list)
     models: dict[str, Model] = field(default_factory=dict)  # each is loaded once, for all norms
     traced: dict[tuple[str, str], tuple[Record, tuple[str, ...]]] = field(default_factory=dict)  # (model, norm) → runs
@@ -120,6 +123,8 @@ class _Running:
         """Every model in every norm, then norm by norm what all of them together are needed for."""
         self._write_failures()
         for model, norm in self.bench.jobs:
+            if not self._asked(model.id, norm, "trace"):
+                continue
             with self._part(model.id, norm, "trace"):
                 self.traced[model.id, norm] = self._trace(model, norm, download=download)
         norms: dict[str, NormResults] = {}
@@ -129,6 +134,9 @@ class _Running:
         benchmark = self.bench.benchmark
         failures = tuple(str(failure) for failure in self.failures)
         return Results(benchmark.name, tuple(benchmark.budgets), norms, tuple(benchmark.models), failures)
+
+    def _asked(self, *part: str) -> bool:
+        return self.only is None or part in self.only
 
     @contextmanager
     def _part(self, model: str, norm: str, stage: str) -> Iterator[None]:
@@ -181,7 +189,9 @@ class _Running:
         bench = self.bench
         models = [model for model in bench.benchmark.models if (model.id, norm) in self.traced]
         learned = self._learned(models, norm)
-        notes = [f"{model.id} is missing: it failed" for model in bench.benchmark.models if model not in models]
+        absent_models = [model.id for model in bench.benchmark.models if model not in models]
+        why = {True: "it failed", False: "it is not done yet"}
+        notes = [f"{name} is missing: {why[self._asked(name, norm, 'trace')]}" for name in absent_models]
         if bench.benchmark.published:
             notes.append("the solvers are those of their papers")
         if bench.benchmark.allocation == "plain":
@@ -193,6 +203,9 @@ class _Running:
             if bench.benchmark.baseline_split:
                 notes.append(f"AutoAttack was run on the {bench.benchmark.baseline_split} models alone")
             for model in (model for model in models if bench.has_baseline(norm, model)):
+                if not self._asked(model.id, norm, "baseline"):
+                    notes.append(f"AutoAttack on {model.id} is missing: it is not done yet")
+                    continue
                 with self._part(model.id, norm, "baseline"):
                     known[model.id] = self._baseline(model, norm)
         notes += [f"AutoAttack on {name}: {flag}" for name, points in known.items() for flag in points.flags]

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from advfrontier.bench import Bench, run_benchmark
 from advfrontier.bench.benchmark import load_benchmark
-from advfrontier.bench.status import estimated_status
+from advfrontier.bench.status import estimated_status, status
 from advfrontier.cli.options import OUT, Device, Json, Machine, Threads, WorkerCount
 from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
@@ -53,6 +53,7 @@ def run_command(
     *,
     place: Place = _PLACE,
     page: str | None = None,
+    cached: bool = False,
     download: bool = False,
     machine: Machine = _MACHINE,
 ) -> None:
@@ -67,12 +68,16 @@ def run_command(
         fashion-mnist, small, paper, cifar10, imagenet, or a TOML file.
     page
         Write the page for a site as well, such as docs/results.md; what it links to goes to docs/results/.
+    cached
+        Trace and attack nothing: make the tables from what is done so far, and say what is missing.
     download
         Fetch models and data that are not on this machine.
     """
     target = place.open(benchmark)
+    done = {(part.model, part.norm, part.stage) for part in status(target).parts if not part.left} if cached else None
     results = run_benchmark(
         target,
+        only=done,
         machine=machine.machine(),
         download=download,
         say=lambda text: print(text, file=sys.stderr),

@@ -44,7 +44,7 @@ def learn_race(traces: Sequence[Trajectories], *, name: str = "race", total: int
     plain = True
     if len(models) > 1:
         scores = {True: 0.0, False: 0.0}
-        budgets = [min(tier, total) for tier in TIERS[:2]]
+        budgets = [min(tier, total) for tier in TIERS]
         for k, model in enumerate(models):
             for each in scores:
                 race = _race(models[:k] + models[k + 1 :], name, total, plain=each)
