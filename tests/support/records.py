@@ -47,6 +47,7 @@ class Record:
     seconds: float = 12.5
     class_names: tuple[str, ...] | None = None
     certified: np.ndarray | None = None
+    shares: np.ndarray | None = None
     radii: tuple[float, ...] = ()
 
     def images(self, rows):
