@@ -1,11 +1,10 @@
 """Learn the shipped races and greedy ensembles from traces of the extended pool, and show what they reach elsewhere.
 
     python scripts/learn_races.py build/traces --train F1 F3 F6 F7 F8 F10 F11 F13 F15 --held-out F2 F4 F5 F9 F12 F14
-    python scripts/learn_races.py build/traces --train F1 F3 F6 F7 F8 F10 F11 F13 F15 --held-out F2 F4 F5 F9 F12 F14 --write
 
 The folder holds one trace per norm and model (`advfrontier trace zoo:F3 --pool extended --out build/traces/Linf/F3`, at
 any depth); models are known by the last part of their source. The table tells the mean distance above the frontier of
-each model's traced runs. With --write the files go into the package.
+each model's traced runs. With `--write` behind it the files go into the package.
 """
 
 from __future__ import annotations

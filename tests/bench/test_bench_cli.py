@@ -140,3 +140,14 @@ def test_bench_run_takes_a_number_of_samples_and_writes_a_page_for_a_site(here, 
     assert "docs.md" in said.splitlines()
     assert "samples: 3 of fashion-mnist" in (here / "docs.md").read_text(encoding="utf-8")
     assert json.loads((here / "docs" / "results.json").read_text(encoding="utf-8"))["name"] == "tiny"
+
+
+def test_bench_run_cached_makes_tables_of_what_is_done_and_attacks_nothing(here, capsys, tiny, monkeypatch):
+    monkeypatch.setattr(report, "drawable", lambda: False)
+    tiny()
+    run(capsys, "bench", "run", "tiny.toml", "--workers", 0)
+    tiny(models=("plain", "noisy", "wide"))
+    said = run(capsys, "bench", "run", "tiny.toml", "--workers", 0, "--cached")
+    assert "wide in L2" not in said.err
+    assert not (here / "bench" / "tiny" / "traces" / "wide").exists()
+    assert "wide is missing: it is not done yet" in (here / "bench" / "tiny" / "results" / "results.md").read_text()

@@ -393,7 +393,7 @@ def test_published_solvers_and_the_papers_algorithm(tmp_path, tiny, monkeypatch)
 
 
 def test_time_that_is_up_is_no_failure():
-    under_way = running._Running(None, Machine(), False, print)  # noqa: FBT003
+    under_way = running._Running(None, Machine(), print)
     with pytest.raises(Unfinished), under_way._part("F1", "L2", "trace"):
         raise Unfinished("time is up")
     assert under_way.failures == []

@@ -401,8 +401,8 @@ def test_the_door_for_users_of_autoattack(problem, capsys):
     assert set(single) == set(paper.ensemble.runs)
     best = torch.stack([(model(p).argmax(1) != labels) for p in single.values()]).any(0)
     assert best.tolist() == (paper.distances <= eps).tolist()
-    with pytest.raises(FrontierError, match="version 'rand'"):
-        AutoAttack(model, version="rand")
+    with pytest.raises(FrontierError, match="version 'ranked'"):
+        AutoAttack(model, version="ranked")
 
 
 def test_trajectories_of_an_evaluation_obey_the_rules(evaluation):

@@ -116,11 +116,11 @@ def test_runs_there_are_not(name, norm, classes, words):
 def test_restarts_have_seeds_43_to_47():
     model = tanh_mlp(hidden=8)
     bench = Bench.of(model, *samples(model, 3), "L2")
-    assert bench.unit("fmn").problem.seed == 42
-    assert bench.unit("fmn:target3").problem.seed == 42
+    assert bench.unit("fmn").problem.seeds.tolist() == [42] * 3
+    assert bench.unit("fmn:target3").problem.seeds.tolist() == [42] * 3
     for k in range(1, 6):
         unit = bench.unit(f"fmn:restart{k}")
-        assert unit.problem.seed == 42 + k
+        assert unit.problem.seeds.tolist() == [42 + k] * 3
         expected = get_norm("L2").random_start(unit.problem.inputs, unit.problem.boundary, seed=42 + k, ids=bench.ids)
         assert torch.equal(unit.problem.starts, expected)
     assert torch.equal(bench.unit("fmn").problem.starts, bench.images.flatten(1))

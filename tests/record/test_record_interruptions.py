@@ -43,7 +43,9 @@ def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_p
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     with pytest.raises(KeyboardInterrupt):
         Evaluation.load(tmp_path / "a" / "L2").extend(LARGER, model=problem[0], machine=interrupted(1))
-    with pytest.raises(FrontierError, match=r"holds 100 queries per sample, unfinished \(the same call.*which the"):
+    with pytest.raises(
+        FrontierError, match=r"holds 100 queries per sample of larger, unfinished \(the same call.*which the"
+    ):
         evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     done = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})
     same(done, evaluate(*problem, **OPTIONS | {"ensemble": LARGER}))
