@@ -37,7 +37,7 @@ check: setup  ## style, types, and which room imports from which
 	$(BIN)/lint-imports
 
 docs: setup  ## the site, in build/site; any warning is an error
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Other libraries to compare with, apart from the environment; none of what they depend on is needed.
 build/peers/ready: .venv/program
