@@ -39,7 +39,7 @@ def test_accuracy_that_it_does_not_explain_or_too_few_samples(count, of, classes
 def test_beaten_on_a_clear_share():
     gradient = np.array([1.0, 1, 1, 1, 1, INF, INF, 0, 0, 1])
     black_box = np.array([0.5, 2, 2, 2, 2, 3.0, INF, 0, 0, 2])
-    flag = beaten(gradient, black_box)
+    flag = beaten(gradient, black_box, norm="Linf")
     assert flag.kind == Kind.BEATEN
     assert "on 2 of 8 samples" in flag.text
 
@@ -56,7 +56,13 @@ def test_beaten_on_a_clear_share():
     ],
 )
 def test_not_beaten(gradient, black_box):
-    assert beaten(gradient, black_box) is None
+    assert beaten(gradient, black_box, norm="Linf") is None
+
+
+def test_one_feature_in_l0_is_no_clear_difference():
+    gradient, black_box = np.array([2.0, 3, 4, 9]), np.array([1.0, 2, 3, 9])
+    assert beaten(gradient, black_box, norm="L0") is None
+    assert beaten(gradient, black_box - 1, norm="L0").kind == Kind.BEATEN
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +84,7 @@ def test_honest_nets_are_beaten_by_nobody_and_dishonest_ones_are(name, fashion):
 
     for model, expected in ((net, None), (negated, Kind.BEATEN)):
         found = trace(model, *fashion, norm="Linf", runs=[*RUNS, "square_min"], queries=200).distances[:, -1]
-        flag = beaten(found[:2].min(0), found[2])
+        flag = beaten(found[:2].min(0), found[2], norm="Linf")
         assert (flag and flag.kind) == expected
         with Oracle(model) as oracle:
             flag = noise_check(oracle, *fashion, found[:2].min(0), norm="Linf", seed=42)

@@ -50,15 +50,16 @@ def accuracy_flag(correct: Tensor, classes: int) -> Flag | None:
     )
 
 
-def beaten(gradient: ArrayLike, black_box: ArrayLike) -> Flag | None:
+def beaten(gradient: ArrayLike, black_box: ArrayLike, *, norm: str) -> Flag | None:
     """A flag if runs without gradients are clearly nearer than those with them on a clear share of the samples.
 
     Both are the best distance per sample, of all runs of their kind: 0 for samples that were not attacked, inf for
-    those never broken.
+    those never broken. In ℓ0 one feature is no clear difference: on an honest net a race finds a fifth of the samples
+    that much nearer without gradients.
     """
     with_them, without = np.asarray(gradient, dtype=np.float64), np.asarray(black_box, dtype=np.float64)
     attacked = (with_them > 0) & (without > 0)
-    nearer = attacked & (without < _NEARER * with_them)
+    nearer = attacked & (without < _NEARER * with_them) & (without < with_them - (norm == "L0"))
     if nearer.sum() < max(_LEAST, _SHARE_BEATEN * attacked.sum()):
         return None
     return Flag(

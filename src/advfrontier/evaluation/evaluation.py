@@ -250,7 +250,7 @@ class Evaluation(ShownEvaluation):
         """What may make these distances too large, or too good."""
         header = self.record.header
         flags = [*header.flags, *unit_flags(self._outcome.doubts), *several_versions(header), *self._interrupted]
-        flags += self._outcome.beaten()
+        flags += self._outcome.beaten(self.norm)
         if unbroken := int(np.isinf(self.distances).sum()):
             flags.append(Flag(Kind.UNBROKEN, f"{unbroken} samples were never broken by any run"))
         return tuple(flags)

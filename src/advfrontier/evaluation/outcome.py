@@ -90,7 +90,7 @@ class Outcome:
         given = {race.runs[place]: float(mean[place]) for place in ran}
         return cls(table[-1], tuple(winners), {RACE: table}, by_run, given, spent, doubts, seconds)
 
-    def beaten(self) -> tuple[Flag, ...]:
+    def beaten(self, norm: str) -> tuple[Flag, ...]:
         """A flag if runs without gradients are nearer than those that use them."""
         kinds: dict[bool, list[NDArray[np.float64]]] = {True: [], False: []}
         for run, distances in self.found.items():
@@ -98,7 +98,7 @@ class Outcome:
             kinds[facts is None or facts.step_queries > 1].append(distances)
         if not (kinds[True] and kinds[False]):
             return ()
-        flag = beaten(np.min(kinds[True], axis=0), np.min(kinds[False], axis=0))
+        flag = beaten(np.min(kinds[True], axis=0), np.min(kinds[False], axis=0), norm=norm)
         return () if flag is None else (flag,)
 
 
