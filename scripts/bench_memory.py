@@ -19,7 +19,7 @@ import torch
 from bench_nets import one_thread, report
 from torch import nn
 
-from advfrontier import evaluate
+from advfrontier import Machine, evaluate
 from advfrontier.pool import pool
 from advfrontier.table import Column, Table
 
@@ -47,11 +47,12 @@ def measure(samples: int, norm: str, runs: int, queries: int) -> dict[str, float
     with torch.no_grad():
         labels = torch.cat([model(part).argmax(1) for part in images.split(50)])
     names = [str(run) for run in pool(norm, name="extended")][:runs]
-    evaluate(model, images[:50], labels[:50], norm=norm, ensemble="fmn@100", progress=False)  # what is imported late
+    quiet = Machine(progress=False)
+    evaluate(model, images[:50], labels[:50], norm=norm, ensemble="fmn@100", machine=quiet)  # what is imported late
     before = peak()
     with tempfile.TemporaryDirectory() as out:
         wanted = f"{','.join(names)}@{queries * runs}" if runs else queries
-        found = evaluate(model, images, labels, norm=norm, ensemble=wanted, out=out, progress=False)
+        found = evaluate(model, images, labels, norm=norm, ensemble=wanted, out=out, machine=quiet)
         after = peak()
         read = found.distances.nbytes + found.adversarials.nbytes
     return {"bytes": after - before, "reading": peak() - before, "results": read}

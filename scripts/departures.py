@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from advfrontier import trace
+from advfrontier import Machine, trace
 from advfrontier.pool import Run
 from advfrontier.record.identity import solver_words
 from advfrontier.solvers import DEPARTURES, PUBLISHED, solver_of
@@ -66,7 +66,7 @@ def measure(models: list[str], norms: list[str], samples: Samples) -> None:
                 if (words := solver_words(solver)) in known:
                     continue
                 traced = trace(f"zoo:{model}", samples, norm=norm, runs=[attack], solvers={attack: solver},
-                               progress=False)  # fmt: skip
+                               machine=Machine(progress=False))  # fmt: skip
                 distances = traced.frontier()
                 known[words] = [None if np.isinf(d) else float(f"{d:.5g}") for d in distances]
                 mean = distances[np.isfinite(distances)].mean()

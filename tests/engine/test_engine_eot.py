@@ -70,7 +70,7 @@ def test_distances_hold_in_1000_fresh_passes_and_flags_say_how_they_were_judged(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["L0", "L1", "L2", "Linf"])
-@pytest.mark.parametrize("ensemble", [2000, "fmn,alma:target1,pdpgd", "black-box@1000"])
+@pytest.mark.parametrize("ensemble", [2000, "fmn,fmn:target1,pdpgd", "black-box@1000"])
 def test_distances_hold_for_races_and_ensembles_in_every_norm(norm, ensemble):
     check_that_distances_hold(norm, ensemble)
 
