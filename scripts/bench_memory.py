@@ -1,9 +1,9 @@
 """Peak memory of an evaluation on CIFAR-sized samples, above that of the loaded model and the images.
 
-Every size is measured in a process of its own. What is kept of a run does not depend on how many steps it makes, so
-few queries tell the memory of many; `--queries 12000` measures the tier itself. Three things are varied: the samples,
-the runs, and the queries. The bar is 1.5 GB above the model for 1000 samples, and growth with samples no larger than
-what the results themselves take: the images, the points found and the trajectories.
+Every size is measured in a process of its own. What is kept of a run does not depend on how many steps it makes, but a
+race keeps the state of every run it has begun, so only `--queries 12000` measures the largest tier. Three things are
+varied: the samples, the runs, and the queries. The bar is 1.5 GB above the model for 1000 samples, and growth with
+samples no larger than what the results themselves take: the images, the points found and the trajectories.
 """
 
 from __future__ import annotations

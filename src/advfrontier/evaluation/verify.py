@@ -18,10 +18,10 @@ from advfrontier.engine import find_device
 from advfrontier.engine.data import Samples
 from advfrontier.engine.margins import safety
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.again import TOLERANCE, UnitCheck
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import as_data, as_model
 from advfrontier.evaluation.points import NEEDED, PointCheck
+from advfrontier.evaluation.rerun import TOLERANCE, UnitCheck
 from advfrontier.evaluation.verified import figures_digest
 from advfrontier.flags import doubts
 from advfrontier.jobs import prepare
