@@ -52,7 +52,7 @@ def find_net(name: str, count: int) -> Net | None:
         model = load(name.removeprefix("zoo:"))
         images, labels = images_and_labels()
     elif (SHARED / f"{name}.safetensors").exists():
-        model, images, labels = _shared(name)
+        model, images, labels = shared_net(name, 4 * count)
     else:
         print(f"{name} is left out: not in {SHARED}; SHARED=FOLDER make … names another folder", file=sys.stderr)
         return None
@@ -69,13 +69,14 @@ def nets(names: Sequence[tuple[str, int]]) -> Iterator[Net]:
             yield net
 
 
-def _shared(name: str) -> tuple[nn.Module, Tensor, Tensor]:
+def shared_net(name: str, count: int) -> tuple[nn.Module, Tensor, Tensor]:
+    """A net of the shared folder, and the first images of its data."""
     spec = importlib.util.spec_from_file_location("nets", SHARED / "nets.py")
     if spec is None or spec.loader is None:
         sys.exit(f"{SHARED} has no nets.py")
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    images, labels = module.images(module.NETS[name][0])
+    images, labels = module.images(module.NETS[name][0], count)
     return module.load(name).requires_grad_(requires_grad=False), images, labels
 
 

@@ -9,10 +9,11 @@ import pytest
 from support.races import constants, small_race
 
 from advfrontier import FrontierError
-from advfrontier.pool import RACE, SLICE, Ensemble, Race, find_ensemble
+from advfrontier.pool import RACE, SLICE, Ensemble, Polish, Race, Run, find_ensemble
 from advfrontier.threat.names import NORMS
 
 RUNS = ("fmn", "fmn:restart1", "ddn")
+RUNS_IN_ORDER = ("fmn", "ddn", "fmn:restart1")
 ORDER = (("fmn", 100), ("ddn", 100), ("fmn", 300), ("fmn:restart1", 200), ("ddn", 1000))
 
 
@@ -104,7 +105,7 @@ def test_every_family_has_its_tiers_in_every_norm(family, norm):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_files_hold_all_of_it(norm, tmp_path):
-    made = small_race(norm)
+    made = small_race(norm, polish=200)
     made.save(tmp_path / "race.toml")
     assert Race.load(tmp_path / "race.toml") == made
     assert find_ensemble(str(tmp_path / "race.toml"), norm, 10) == made
@@ -123,6 +124,37 @@ def test_files_hold_all_of_it(norm, tmp_path):
 def test_what_cannot_be_raced_is_refused(changes, message):
     with pytest.raises(FrontierError, match=message):
         race(**changes)
+
+
+def test_the_last_queries_of_every_so_many_polish():
+    polishes = race(polish=Polish("fmn", 200, 800))
+    states = seen({"fmn": (300, 2.0), "ddn": (100, 2.1)}, {"fmn": (100, 9.0), "ddn": (100, 2.0)})
+    spent, found = (np.pad(table, ((0, 0), (0, 1))) for table in states)
+    assert polishes.names == (*RUNS_IN_ORDER, "fmn:polish")
+    for queries, begun in {600: 0, 700: 100, 750: 150, 1400: 0}.items():
+        assert [each.tolist() for each in polishes.choice(queries, spent, found)] == [[3, 3], [begun, begun]]
+    for queries in (0, 500, 800, 1300):
+        chosen, before = polishes.choice(queries, spent, found)
+        assert [polishes.names[place] for place in chosen] == ["fmn:restart1", "ddn"]
+        assert before.tolist() == [0, 100]
+
+
+@pytest.mark.parametrize(("queries", "every"), [(150, 800), (200, 850), (800, 800), (0, 800), (1100, 4000)])
+def test_polishing_that_fits_no_slices_is_refused(queries, every):
+    with pytest.raises(FrontierError, match="expected multiples of 100"):
+        Polish("fmn", queries, every)
+
+
+def test_polishing_needs_gradients_and_a_solver_of_the_norm():
+    assert small_race("L2", black_box=True, polish=200).without_gradients().polish is None
+    with pytest.raises(FrontierError, match="ddn does not run in L1"):
+        replace(small_race("L1"), polish=Polish("ddn", 200, 800)).check()
+
+
+def test_only_a_race_polishes():
+    assert str(Run.parse("fmn:polish")) == "fmn:polish"
+    with pytest.raises(FrontierError, match="there is no run fmn:polish"):
+        find_ensemble("fmn:polish", "L2", 10)
 
 
 def test_runs_of_another_norm_are_refused():

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from advfrontier.pool import Race, Run
+from advfrontier.pool import Polish, Race, Run
 from support.runs import runs_of
 
 
-def small_race(norm, *, black_box=False, total=2000, classes=10) -> Race:
-    """Every run is tried for one slice, then raised by two at a time."""
+def small_race(norm, *, black_box=False, total=2000, classes=10, polish=None) -> Race:
+    """Every run is tried for one slice, then raised by two at a time; `polish` is a number of queries out of 800."""
     runs = [str(run) for run in runs_of(norm, "restart1", "target1", classes=classes)]
     runs = [run for run in runs if black_box or not run.startswith(("square_min", "sparse_min"))]
     order = tuple((run, queries) for queries in (100, 300, 500, 1000) for run in runs)
-    return Race("race", norm, total, order, constants(runs))
+    polishing = None if polish is None else Polish("fmn", polish, 800)
+    return Race("race", norm, total, order, constants(runs), polish=polishing)
 
 
 def constants(runs):

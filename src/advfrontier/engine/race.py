@@ -3,8 +3,9 @@
 Rows that go on with the same attack at the same step are a lane, whatever their restart or target; only runs with and
 without a target are kept apart, since their losses differ. Every sample keeps its own row of the batch, whatever the
 other rows run, so its logits have the same bits as in a trace of that run alone: a race is made of prefixes of traced
-runs. Black-box rows need no backward pass and get a batch of their own; where both kinds share a round, and only there,
-the batches are smaller than in a trace, and equal up to rounding.
+runs, and of runs that polish, which start where others have ended. Black-box rows need no backward pass and get a
+batch of their own; where both kinds share a round, and only there, the batches are smaller than in a trace, and equal
+up to rounding.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from advfrontier.engine.unit import Unit, step
+from advfrontier.engine.unit import Unit, from_points, step
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Race
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from advfrontier.engine.oracle import Oracle
+    from advfrontier.pool import Polish
     from advfrontier.solvers import Problem
 
 
@@ -38,8 +40,11 @@ class RaceUnit:
     best_point: Tensor
     best_distance: Tensor  # float64, on the CPU
     trajectory: Tensor  # (checkpoints, n) float64: best distance after 10, 20, … queries of the whole race
-    plan: Tensor  # (slices, n): the place among the race's runs of the one that each slice went to; -1 before
-    found: NDArray[np.float64]  # (n, run): the nearest distance of each run
+    nearest_point: Tensor  # of the runs alone, without polishing
+    nearest: Tensor  # its distance
+    polished: Tensor  # the distance of the last point that was polished; inf before the first
+    plan: Tensor  # (slices, n): the place among the race's names of what each slice went to; -1 before
+    found: NDArray[np.float64]  # (n, name): the nearest distance of each run, and of polishing
     zero_gradients: Tensor
     bad_gradients: Tensor
     runs: dict[int, Unit] = field(default_factory=dict)  # begun and not finished on every sample
@@ -52,7 +57,7 @@ class RaceUnit:
 
     @property
     def spent(self) -> NDArray[np.int64]:
-        """(n, run) queries, counted off the plan."""
+        """(n, name) queries, counted off the plan."""
         spent = np.zeros(self.found.shape, dtype=np.int64)
         rows = np.arange(self.rows)
         for k in range(0, self.queries, SLICE):
@@ -60,10 +65,18 @@ class RaceUnit:
         return spent
 
     def run(self, place: int) -> Unit:
-        """A run of the order, begun if it was not yet."""
+        """A run of the order, or the one that polishes; begun if it was not yet."""
         if place not in self.runs:
-            self.runs[place] = self.begin(self.race.runs[place])
+            polish = self.race.polish if place == len(self.race.runs) else None
+            self.runs[place] = self.begin(self.race.runs[place]) if polish is None else self._polishing(polish)
         return self.runs[place]
+
+    def _polishing(self, polish: Polish) -> Unit:
+        """A short run from the nearest point of the runs; from the nearest of all where that was polished before."""
+        again = (self.nearest == self.polished).to(self.best_point.device)[:, None]
+        starts = torch.where(again, self.best_point, self.nearest_point)
+        self.polished = self.nearest.clone()
+        return from_points(self.begin(polish.attack), starts, polish.queries)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything needed to go on later, as a flat dictionary of tensors of its own."""
@@ -103,7 +116,10 @@ class _Lane:
         return torch.cat([rows for _, rows in self.members])
 
 
-_KEPT = ("best_point", "best_distance", "trajectory", "plan", "zero_gradients", "bad_gradients")
+_KEPT = (
+    "best_point", "best_distance", "nearest_point", "nearest", "polished", "trajectory", "plan", "zero_gradients",
+    "bad_gradients",
+)  # fmt: skip
 
 
 def start_race(race: Race, begin: Callable[[str], Unit]) -> RaceUnit:
@@ -116,9 +132,12 @@ def start_race(race: Race, begin: Callable[[str], Unit]) -> RaceUnit:
         begin=begin,
         best_point=problem.inputs.clone(),
         best_distance=torch.full((n,), torch.inf, dtype=torch.float64),
+        nearest_point=problem.inputs.clone(),
+        nearest=torch.full((n,), torch.inf, dtype=torch.float64),
+        polished=torch.full((n,), torch.inf, dtype=torch.float64),
         trajectory=torch.full((race.total // CHECKPOINT, n), torch.inf, dtype=torch.float64),
         plan=torch.full((-(-race.total // SLICE), n), -1, dtype=torch.int16),
-        found=np.full((n, len(race.runs)), np.inf),
+        found=np.full((n, len(race.names)), np.inf),
         zero_gradients=first.zero_gradients.clone(),
         bad_gradients=first.bad_gradients.clone(),
         runs={0: first},
@@ -132,16 +151,23 @@ def advance_race(oracle: Oracle, unit: RaceUnit, queries: int, *, tick: Callable
     spent = unit.spent
     while unit.queries < queries and unit.rows:
         count = min(queries, (unit.queries // SLICE + 1) * SLICE) - unit.queries
-        chosen = unit.race.choose(spent, unit.found)
+        chosen, before = unit.race.choice(unit.queries, spent, unit.found)
         unit.plan[unit.queries // SLICE] = torch.from_numpy(chosen.astype(np.int16))
-        lanes = _lanes(unit, chosen, spent[np.arange(unit.rows), chosen])
+        lanes = _lanes(unit, chosen, before)
         _advance(oracle, lanes, count, tick)
         for lane in lanes:
             _take_in(unit, lane, count)
         spent[np.arange(unit.rows), chosen] += count
         unit.queries += count
-        for place in [place for place in unit.runs if (spent[:, place] >= MAX_QUERIES).all()]:
+        for place in [place for place in unit.runs if _is_over(unit.race, place, spent[:, place])]:
             del unit.runs[place]
+
+
+def _is_over(race: Race, place: int, spent: NDArray[np.int64]) -> bool:
+    """Whether a run has spent all it can on every sample; the one that polishes begins anew each time."""
+    if place < len(race.runs) or race.polish is None:
+        return bool((spent >= MAX_QUERIES).all())
+    return bool((spent % race.polish.queries == 0).all())
 
 
 def _lanes(unit: RaceUnit, chosen: NDArray[np.intp], spent: NDArray[np.int64]) -> list[_Lane]:
@@ -190,13 +216,21 @@ def _take_in(unit: RaceUnit, lane: _Lane, count: int) -> None:
         whole = unit.run(place)
         if part is not whole:
             whole.put(own.to(here.device), part, first)
-        unit.found[own.numpy(), place] = found[-1, first : first + len(own)].numpy()
+        reached = found[-1, first : first + len(own)].numpy()
+        unit.found[own.numpy(), place] = np.minimum(unit.found[own.numpy(), place], reached)
         first += len(own)
     unit.zero_gradients.index_add_(0, here, part.zero_gradients)
     unit.bad_gradients.index_add_(0, here, part.bad_gradients)
     done = unit.queries // CHECKPOINT
     unit.trajectory[done : done + end - start, rows] = torch.minimum(found, unit.best_distance[rows])
-    nearer = (found[-1] < unit.best_distance[rows]).nonzero().squeeze(1)
-    unit.best_distance[rows[nearer]] = found[-1][nearer]
-    ahead = nearer.to(here.device)
-    unit.best_point.index_copy_(0, here[ahead], part.best_point.index_select(0, ahead))
+    _keep_nearer(rows, found[-1], part.best_point, unit.best_distance, unit.best_point)
+    if lane.members[0][0] < len(unit.race.runs):
+        _keep_nearer(rows, found[-1], part.best_point, unit.nearest, unit.nearest_point)
+
+
+def _keep_nearer(rows: Tensor, found: Tensor, points: Tensor, distance: Tensor, point: Tensor) -> None:
+    """Write the distances and points that were found on these rows over those that are farther."""
+    nearer = (found < distance[rows]).nonzero().squeeze(1)
+    distance[rows[nearer]] = found[nearer]
+    ahead = nearer.to(point.device)
+    point.index_copy_(0, rows.to(point.device)[ahead], points.index_select(0, ahead))

@@ -168,6 +168,13 @@ def start_unit(
     )
 
 
+def from_points(unit: Unit, starts: Tensor, horizon: int) -> Unit:
+    """The same run as one of so many queries that starts at these points."""
+    problem = replace(unit.problem, starts=starts, steps=horizon // unit.solver.facts.step_queries)
+    trajectory = unit.trajectory.new_full((horizon // CHECKPOINT, unit.rows), torch.inf)
+    return replace(unit, problem=problem, state=unit.solver.start(problem), trajectory=trajectory)
+
+
 @torch.no_grad()
 def advance(
     oracle: Oracle, units: Sequence[Unit], queries: Sequence[int], *, tick: Callable[[int], object] | None = None

@@ -68,26 +68,26 @@ class Outcome:
     ) -> Outcome:
         """Read the shards of a race, each with the rows it attacked, up to the race's queries."""
         table = np.zeros((race.total // CHECKPOINT, len(correct)))
-        found = np.where(correct, np.inf, 0.0)[None].repeat(len(race.runs), axis=0)
+        found = np.where(correct, np.inf, 0.0)[None].repeat(len(race.names), axis=0)
         winners: list[str | None] = [None] * len(correct)
-        slices = np.zeros(len(race.runs))
+        slices = np.zeros(len(race.names))
         spent, doubts, seconds = Counter[str](), Counter[tuple["Kind", str]](), 0.0
         for unit, rows, stored in units:
             where = rows.numpy()
             table[:, where] = stored.tensors["trajectory"][: len(table)].numpy()
             found[:, where] = stored.tensors["found"].numpy().T
             plan = stored.tensors["plan"][: -(-race.total // SLICE)].long().numpy()
-            slices += np.bincount(plan.ravel(), minlength=len(race.runs))
+            slices += np.bincount(plan.ravel(), minlength=len(race.names))
             ends = table[[min(k * SLICE // CHECKPOINT, len(table)) - 1 for k in range(1, len(plan) + 1)]][:, where]
             for row, place in zip(where.tolist(), _last_fall(ends, plan).tolist(), strict=True):
-                winners[row] = race.runs[place] if place >= 0 else None
+                winners[row] = race.names[place] if place >= 0 else None
             spent += stored.spent
             doubts += doubtful(unit.run, stored.queries, stored.tensors)
             seconds += float(stored.words["seconds"])
-        ran = [place for place in range(len(race.runs)) if slices[place]]
+        ran = [place for place in range(len(race.names)) if slices[place]]
         mean = SLICE * slices / max(int(correct.sum()), 1)
-        by_run = {race.runs[place]: np.asarray(found[place]) for place in ran}
-        given = {race.runs[place]: float(mean[place]) for place in ran}
+        by_run = {race.names[place]: np.asarray(found[place]) for place in ran}
+        given = {race.names[place]: float(mean[place]) for place in ran}
         return cls(table[-1], tuple(winners), {RACE: table}, by_run, given, spent, doubts, seconds)
 
     def beaten(self, norm: str) -> tuple[Flag, ...]:

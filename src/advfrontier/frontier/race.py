@@ -32,7 +32,8 @@ class RaceOutcome:
 def race(traces: Trajectories, policy: Race, budget: int | None = None) -> RaceOutcome:
     """What `policy` finds on traced samples with `budget` queries each, by default all of its own.
 
-    Samples that are misclassified anyway are found at distance 0 by every run, and take part like all others.
+    Samples that are misclassified anyway are found at distance 0 by every run, and take part like all others. What
+    polishing finds is in no trace: its queries are spent here, and bring nothing.
     """
     budget = policy.total if budget is None else budget
     if budget % SLICE or not 0 < budget <= MAX_QUERIES * len(policy.runs):
@@ -46,15 +47,16 @@ def race(traces: Trajectories, policy: Race, budget: int | None = None) -> RaceO
 def simulate(distances: NDArray[np.float64], policy: Race, slices: int) -> RaceOutcome:
     """A race over distances (run in the policy's order, slice, sample)."""
     runs, _, samples = distances.shape
-    spent = np.zeros((samples, runs), dtype=np.int64)
-    found = np.full((samples, runs), np.inf)
+    spent = np.zeros((samples, len(policy.names)), dtype=np.int64)
+    found = np.full((samples, len(policy.names)), np.inf)
     best, rows = np.full(samples, np.inf), np.arange(samples)
     reached, plan = np.empty((slices, samples)), np.empty((slices, samples), dtype=np.intp)
     for k in range(slices):
-        place = policy.choose(spent, found)
-        now = distances[place, spent[rows, place] // SLICE, rows]
+        place, before = policy.choice(k * SLICE, spent, found)
         spent[rows, place] += SLICE
-        found[rows, place] = now
-        best = np.minimum(best, now)
+        if place[0] < runs:
+            now = distances[place, before // SLICE, rows]
+            found[rows, place] = now
+            best = np.minimum(best, now)
         reached[k], plan[k] = best, place
     return RaceOutcome(reached, plan)

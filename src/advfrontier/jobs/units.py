@@ -113,7 +113,8 @@ class UnitJob(Job[UnitTask]):
     def changes(self, record: Record) -> Mapping[str, Any]:
         """Which runs the record is to hold, and with which solvers."""
         header = record.header
-        attacks = solvers_of({Run.parse(run).attack: None for run in self.runs}, self.solvers)
+        names = self.runs if self.race is None else self.race.names
+        attacks = solvers_of({Run.parse(name).attack: None for name in names}, self.solvers)
         if self.race is not None:
             attacks[RACE] = policy_words(self.race)
         runs = {run: max(queries, header.runs.get(run, 0)) for run, queries in self.wanted.items()}

@@ -3,8 +3,9 @@
 A race is an order of moves, like an ensemble's but longer than any budget. Each sample walks along it and leaves out
 the moves that cannot help there: a run that, even if it ends as much nearer as such runs hardly ever do, will not beat
 what was found already; and a run not begun yet whose attack is as far behind. The queries saved take the sample further
-along the order. The choice is a pure function of what has been seen, so a race stopped anywhere can be extended without
-repeating a query, and every smaller budget is a prefix of a larger one.
+along the order. From time to time all samples polish: a short run starts at the nearest point that was found. The
+choice is a pure function of what has been seen, so a race stopped anywhere can be extended without repeating a query,
+and every smaller budget is a prefix of a larger one.
 """
 
 from __future__ import annotations
@@ -38,6 +39,32 @@ _FAR = 1e30  # counts as the distance of a run that has found nothing yet
 _Ratio = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
+@dataclass(frozen=True)
+class Polish:
+    """The last queries of every so many go to a run that is as short, and starts at the nearest point so far."""
+
+    attack: str
+    queries: int
+    every: int
+
+    def __post_init__(self) -> None:
+        if self.queries % SLICE or self.every % SLICE or not 0 < self.queries < min(self.every, MAX_QUERIES + 1):
+            raise FrontierError(
+                f"a race polishes for {self.queries} of every {self.every} queries: expected multiples of {SLICE}, "
+                f"less than all, and {MAX_QUERIES} at most"
+            )
+
+    @property
+    def run(self) -> str:
+        """What the run is called among those of the race."""
+        return str(replace(Run.parse(self.attack), variant="polish"))
+
+    def begun(self, queries: int) -> int | None:
+        """The queries that it has spent after so many of the race, if its turn is next; None if it is not."""
+        before = queries % self.every - (self.every - self.queries)
+        return before if before >= 0 else None
+
+
 @dataclass(frozen=True, repr=False)
 class Race(Shown):
     """An order of moves, and how much nearer each attack may still end: what a sample needs to choose its runs."""
@@ -50,6 +77,7 @@ class Race(Shown):
     flags: tuple[str, ...] = ()  # in words: what to know before trusting it
     # attack → the parameters with which it was traced, such as `alpha=1.0`, where they are not its solver's own
     solvers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    polish: Polish | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
@@ -81,6 +109,11 @@ class Race(Shown):
     def runs(self) -> tuple[str, ...]:
         """The runs that may take part, in the order in which they are first tried."""
         return tuple(dict.fromkeys(run for run, _ in self.order))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The runs, and the one that polishes where there is one: whatever queries may go to."""
+        return self.runs if self.polish is None else (*self.runs, self.polish.run)
 
     @property
     def most(self) -> int:
@@ -116,11 +149,12 @@ class Race(Shown):
         kept = tuple(move for move in self.order if check_run(Run.parse(move[0]), self.norm).step_queries == 1)
         if not kept:
             return None
-        return replace(self, order=kept, total=min(self.total, MAX_QUERIES * len({run for run, _ in kept})))
+        total = min(self.total, MAX_QUERIES * len({run for run, _ in kept}))
+        return replace(self, order=kept, total=total, polish=None)
 
     def check(self, *, classes: int = TARGETS + 1) -> None:
         """Refuse runs that do not exist in this norm."""
-        for run in self.runs:
+        for run in (*self.runs, *(() if self.polish is None else (self.polish.attack,))):
             check_run(Run.parse(run), self.norm, classes)
 
     # The policy
@@ -146,6 +180,23 @@ class Race(Shown):
                 before.append(spent)
             reached[run] = queries
         return np.array(runs, dtype=np.intp), np.array(before, dtype=np.int64)
+
+    def choice(
+        self, queries: int, spent: NDArray[np.int64], found: NDArray[np.float64]
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """What each sample goes on with after so many queries, by its place among `names`, and what that has spent.
+
+        Args:
+            queries: Of the whole race, per sample.
+            spent: (sample, name) queries so far, those of the run that polishes since its first time.
+            found: (sample, name) the nearest distance of each so far; inf where there is none.
+        """
+        rows = np.arange(len(spent))
+        if self.polish is not None and (begun := self.polish.begun(queries)) is not None:
+            return np.full(len(rows), len(self.runs)), np.full(len(rows), begun)
+        runs = len(self.runs)
+        chosen = self.choose(spent[:, :runs], found[:, :runs])
+        return chosen, spent[rows, chosen]
 
     def choose(self, spent: NDArray[np.int64], found: NDArray[np.float64]) -> NDArray[np.intp]:
         """The run, by its place among `runs`, that each sample goes on with.
@@ -181,6 +232,9 @@ class Race(Shown):
         lines = [f"name = {toml_text(self.name)}", f"norm = {toml_text(self.norm)}", f"total = {self.total}"]
         lines += [f"flags = [{', '.join(toml_text(flag) for flag in self.flags)}]"] if self.flags else []
         lines += solvers_lines(self.solvers)
+        if (polish := self.polish) is not None:
+            words = f"attack = {toml_text(polish.attack)}, queries = {polish.queries}, every = {polish.every}"
+            lines.append(f"polish = {{ {words} }}")
         moves = (f"    {{ run = {toml_text(run)}, queries = {queries} }}," for run, queries in self.order)
         lines += ["order = [", *moves, "]", "", "[hopes]"]
         lines += [f"{toml_text(attack)} = [{', '.join(map(repr, hopes))}]" for attack, hopes in self.hopes.items()]
@@ -210,6 +264,14 @@ class _Raise(TomlTable):
     queries: Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES)]
 
 
+class _Polish(TomlTable):
+    """How a race polishes, in a file."""
+
+    attack: str
+    queries: Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES)]
+    every: Annotated[int, Field(strict=True, gt=0, lt=2**31)]
+
+
 class RaceFile(TomlTable):
     """A race as files and records hold it."""
 
@@ -222,6 +284,7 @@ class RaceFile(TomlTable):
     hopes: dict[str, list[_Ratio]]
     flags: tuple[str, ...] | list[str] = ()
     solvers: dict[str, str] = Field(default_factory=dict)
+    polish: _Polish | None = None
 
     @classmethod
     def of(cls, race: Race) -> RaceFile:
@@ -234,13 +297,15 @@ class RaceFile(TomlTable):
             hopes={attack: list(hopes) for attack, hopes in race.hopes.items()},
             flags=list(race.flags),
             solvers=dict(race.solvers),
+            polish=None if race.polish is None else _Polish(**vars(race.polish)),
         )
 
     def race(self) -> Race:
         """The race."""
         order = tuple((move.run, move.queries) for move in self.order)
         hopes = {attack: tuple(values) for attack, values in self.hopes.items()}
-        return Race(self.name, self.norm, self.total, order, hopes, tuple(self.flags), self.solvers)
+        polish = None if self.polish is None else Polish(**self.polish.model_dump())
+        return Race(self.name, self.norm, self.total, order, hopes, tuple(self.flags), self.solvers, polish)
 
 
 def _beyond(run: Run, classes: int) -> bool:

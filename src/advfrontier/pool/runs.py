@@ -1,4 +1,4 @@
-"""The names of runs: `fmn`, `apgd_min-dlr`, `sigma_zero:restart3`, `alma:target2`."""
+"""The names of runs: `fmn`, `apgd_min-dlr`, `sigma_zero:restart3`, `alma:target2`; and `fmn:polish` in a race."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Literal
 
 from advfrontier.errors import FrontierError
 
-Variant = Literal["base", "restart", "target"]
+Variant = Literal["base", "restart", "target", "polish"]
 
 _NAME = re.compile(
-    r"(?P<solver>[a-z0-9_]+)(-(?P<loss>[a-z0-9]+))?(:(?P<variant>restart|target)(?P<index>[1-9][0-9]{0,3}))?"
+    r"(?P<solver>[a-z0-9_]+)(-(?P<loss>[a-z0-9]+))?"
+    r"(:((?P<variant>restart|target)(?P<index>[1-9][0-9]{0,3})|(?P<polish>polish)))?"
 )
 
 
 @dataclass(frozen=True)
 class Run:
-    """A solver with a loss (where it has a choice) and a variant: the base run, a restart or a target."""
+    """A solver with a loss (where it has a choice) and a variant: the base run, a restart, a target, or polishing."""
 
     solver: str
     loss: str = ""
@@ -38,6 +39,8 @@ class Run:
             variant = "restart"
         elif match["variant"] == "target":
             variant = "target"
+        elif match["polish"]:
+            variant = "polish"
         return cls(match["solver"], match["loss"] or "", variant, int(match["index"] or 0))
 
     @property
@@ -51,4 +54,4 @@ class Run:
         return Run(self.solver, self.loss)
 
     def __str__(self) -> str:
-        return self.attack if self.variant == "base" else f"{self.attack}:{self.variant}{self.index}"
+        return self.attack if self.variant == "base" else f"{self.attack}:{self.variant}{self.index or ''}"

@@ -87,7 +87,7 @@ def solver_words(solver: Solver) -> str:
 
 def policy_words(race: Race) -> str:
     """What decides the choices of a race, whatever its budget."""
-    return digest(repr((race.order, sorted(race.hopes.items()))).encode())
+    return digest(repr((race.order, sorted(race.hopes.items()), race.polish)).encode())
 
 
 def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[str, str]:
