@@ -19,7 +19,7 @@ import numpy as np
 from advfrontier.bench.subject import tier_columns
 from advfrontier.frontier.baseline import baseline_radii, known_up_to, straight_accuracies
 from advfrontier.frontier.comparison import lies_below
-from advfrontier.frontier.confidence import curve_band
+from advfrontier.frontier.confidence import curve_margin
 from advfrontier.frontier.curve import aurec, epsilon_min
 from advfrontier.frontier.ranking import rank_table
 from advfrontier.frontier.stability import rank_accuracies, rank_stability, reversals
@@ -165,7 +165,7 @@ def crossings(group: ModelGroup) -> Table:
     if group.reference is None:
         return Table("Crossings", columns, ())
     reversed_pairs = reversals(group.distances, reference=group.reference)
-    margin = curve_band(next(iter(group.distances.values()))).margin
+    margin = curve_margin(len(group.subjects[0].samples))
     pairs, wide = len(group.distances) * (len(group.distances) - 1) // 2, sum(r.lead > margin for r in reversed_pairs)
     return Table("Crossings", columns, ((group.reference, pairs, len(reversed_pairs), margin, wide),))
 

@@ -16,7 +16,7 @@ from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import chosen_radii, reference_radii
 from advfrontier.evaluation.reference import embedded_pool, unlike
 from advfrontier.flags import Flag, Kind
-from advfrontier.frontier.confidence import Interval, aurec_interval, curve_band, robust_accuracy_interval, wilson
+from advfrontier.frontier.confidence import Interval, aurec_interval, curve_margin, robust_accuracy_interval, wilson
 from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import as_distances, unbroken_flag
@@ -227,7 +227,7 @@ def summarise(
         flags=tuple(dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken)))),
         notes=tuple(note for note in noted if note not in unbroken),
         curve=Curve.of(d),
-        margin=curve_band(d).margin,
+        margin=curve_margin(d.size),
         convergence=_convergence(evaluation, d, limit),
         wins=_wins(evaluation, d),
         gallery=pictures(evaluation, d, gallery),

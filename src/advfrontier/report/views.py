@@ -14,7 +14,7 @@ from advfrontier.evaluation.radii import chosen_radii
 from advfrontier.evaluation.summary import summarise_all
 from advfrontier.evaluation.tables import sample_table
 from advfrontier.evaluation.trace import Traces
-from advfrontier.frontier.confidence import curve_band
+from advfrontier.frontier.confidence import curve_margin
 from advfrontier.pool import Ensemble, Race
 from advfrontier.report.charts import svg_chart
 from advfrontier.report.figures import draw_marks, draw_model
@@ -108,7 +108,7 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
     known = reached(ax)
     curve = evaluation.curve()
     line = lines_of([*known, evaluation.model])[evaluation.model]
-    draw_model(ax, evaluation.model, curve, curve_band(evaluation.distances).margin, line)
+    draw_model(ax, evaluation.model, curve, curve_margin(len(evaluation.distances)), line)
     marks = chosen_radii(evaluation, radii)
     least = max([1.2 * size for _, size in marks] + ([ax.get_xlim()[1]] if known else []), default=0.0)
     curve_axes(ax, evaluation.norm, [curve], least=least)
