@@ -19,7 +19,7 @@ import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind, doubts
-from advfrontier.frontier.curve import aurec, check_limit, epsilon_min
+from advfrontier.frontier.curve import aurec, epsilon_min
 from advfrontier.frontier.measure import (
     Measure,
     as_distances,
@@ -52,13 +52,13 @@ def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[
     return np.asarray(table[trusted].max(axis=0), dtype=np.float64)
 
 
-def doi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> Measure:
-    """DOI of one model against the defence frontier of its pool; E is E_def unless given.
+def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
+    """DOI of one model against the defence frontier of its pool.
 
     NaN where there is none: no run broke any sample of the model, or nobody in the pool classifies any correctly.
     """
     d, best = as_pair(distances, frontier)
-    limit = epsilon_min(best).value if E is None else check_limit(E)
+    limit = epsilon_min(best).value
     flags = unbroken_flag(d)
     if never_broken(d):
         return Measure(math.nan, (*flags, "no run broke any sample, so there is no DOI"))

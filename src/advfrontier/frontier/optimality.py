@@ -73,8 +73,8 @@ def global_aoi(values: Mapping[str, Measure]) -> Measure:
     return Measure(float(np.mean([measure.value for measure in values.values()])), flags)
 
 
-def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike, *, share: float = 0.95) -> Measure:
-    """AOI up to a quantile of d* over the samples classified correctly and broken: an E that one outlier cannot set."""
+def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
+    """AOI up to the 95th percentile of d* over the broken samples: an E that one outlier cannot set."""
     best = as_distances(frontier, what="frontier distances")
     broken = best[(best > 0) & np.isfinite(best)]
-    return aoi(distances, best, E=distance_quantile(broken, share) if broken.size else 0.0)
+    return aoi(distances, best, E=distance_quantile(broken, 0.95) if broken.size else 0.0)

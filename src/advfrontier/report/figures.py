@@ -39,19 +39,14 @@ _ALONE, _BESIDE = 3.25, 2.05  # inches: one column of a two-column paper; one pa
 
 
 def write_figures(
-    folder: str | PathLike[str],
-    summaries: Sequence[NormSummary],
-    *,
-    others: Sequence[NormSummary] = (),
-    formats: Sequence[str] = FORMATS,
+    folder: str | PathLike[str], summaries: Sequence[NormSummary], *, formats: Sequence[str] = FORMATS
 ) -> list[str]:
     """Write `curve-NORM` and `queries-NORM` for every norm and `curves` with all of them; returns the files."""
     need_matplotlib()
-    own = in_order(summaries)
-    if not own:
+    if not summaries:
         raise FrontierError("nothing to draw: expected at least one summary, such as summarise(evaluation, …)")
-    by_norm = {s.norm: [one for one in (*own, *others) if one.norm == s.norm] for s in own}
-    lines = lines_of(summary.model for summary in (*own, *others))
+    by_norm = {s.norm: [one for one in summaries if one.norm == s.norm] for s in in_order(summaries)}
+    lines = lines_of(summary.model for summary in summaries)
     written = []
     with styled():
         for norm, group in by_norm.items():

@@ -21,15 +21,13 @@ if TYPE_CHECKING:
 _SHOWN_WINS = 8
 
 
-def write_report(
-    path: str | PathLike[str], summaries: Sequence[NormSummary], *, others: Sequence[NormSummary] = ()
-) -> str:
-    """Write one file that opens offline. `summaries` are of one model, one per norm; `others` are drawn beside it."""
+def write_report(path: str | PathLike[str], summaries: Sequence[NormSummary]) -> str:
+    """Write one file that opens offline: the first model in all of its norms, the other models drawn beside it."""
     if not summaries:
         raise FrontierError("nothing to report: expected at least one summary, such as summarise(evaluation, …)")
     model = summaries[0].model
     own = in_order(s for s in summaries if s.model == model)
-    beside = in_order([*(s for s in summaries if s.model != model), *others])
+    beside = in_order(s for s in summaries if s.model != model)
     _check_unique(own + beside)
     names = list(dict.fromkeys(s.model for s in beside))
     norms = [norm_data(s, [o for o in beside if o.norm == s.norm], names=names) for s in own]
