@@ -65,18 +65,18 @@ class Watched(nn.Module):
     """The stand-in for the model. With one sample every row is that sample's; with more, row k is sample k's."""
 
     def __init__(
-        self, oracle: Oracle, images: Tensor, labels: Tensor, clean: CleanPass, *, norm: Norm, queries: int
+        self, oracle: Oracle, images: Tensor, clean: CleanPass, rows: Tensor, *, norm: Norm, queries: int
     ) -> None:
         super().__init__()
         self.oracle, self.norm, self.queries = oracle, norm, queries
-        self.images, self.labels = oracle.images(images), oracle.labels(labels)
-        self.clean_spread = spread(clean.logits).to(oracle.device)
+        self.images, self.labels = oracle.images(images[rows]), oracle.labels(clean.labels[rows])
+        self.clean_spread = spread(clean.logits[rows]).to(oracle.device)
         self.device = nn.Parameter(self.images.new_empty(0), requires_grad=False)  # where attacks look for the device
         self.points = self.images.clone()
         self.spent, self.outside = 0, 0  # queries per sample; points that would have counted inside the box
-        self._best = np.full(len(images), np.inf)
+        self._best = np.full(len(rows), np.inf)
         self._near, self._near_points = self._best.copy(), self.images.clone()  # misclassified, but not clearly
-        self._found = np.full((queries // CHECKPOINT, len(images)), np.inf)
+        self._found = np.full((queries // CHECKPOINT, len(rows)), np.inf)
         self.eval()
 
     def survived(self, attack: Attack, seed: int) -> bool:

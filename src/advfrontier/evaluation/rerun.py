@@ -49,7 +49,7 @@ class UnitCheck:
             wanted=race.queries,
             race=race if isinstance(race, Race) else None,
             solvers=claimed.solvers,
-            keep_state=False,
+            keep="points",
         )
         if units:
             job.check(self.fresh)

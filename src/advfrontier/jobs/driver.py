@@ -101,8 +101,8 @@ def drive(record: Record, job: J, machine: Machine) -> J:
         return job
     failed: dict[str, str | None] = {}
     label, total = job.labels(record, tasks), sum(job.size(record, task) for task in tasks)
-    with progress_bar(machine.progress, total, unit=job.counted) as bar:
-        bar.show(f"{record.header.terms.norm} {tasks[0]}")
+    start = f"{record.header.terms.norm} {tasks[0]}"
+    with progress_bar(machine.progress, total, unit=job.counted, label=start) as bar:
         work = _ready(job, until=machine.until, tick=bar.advance if machine.here else None)
         for outcome in execute(work, tasks, machine):
             if outcome.error is not None or outcome.result is None:

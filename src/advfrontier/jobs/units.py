@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -67,8 +67,7 @@ class UnitJob(Job[UnitTask]):
     race: Race | None = None  # whose queries they are, where the one unit of a shard is a race
     solvers: Mapping[str, Solver] = field(default_factory=dict)
     pack: int = 1
-    keep_points: bool = True
-    keep_state: bool = True
+    keep: Literal["states", "points", "distances"] = "states"  # beside distances: points, and states to go on from
     note: Mapping[str, Any] = field(default_factory=dict)  # what else the header is to say once work begins
     counted = "queries"
 
@@ -267,9 +266,9 @@ class UnitJob(Job[UnitTask]):
         size = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("state."))
         size = size * self.work.header.data.samples // max(unit.rows, 1)
         limit, most = (_STATE_LIMIT, MAX_QUERIES) if self.race is None else (_RACE_LIMIT, self.race.most)
-        if not self.keep_state or unit.queries >= most or size > limit:
+        if self.keep != "states" or unit.queries >= most or size > limit:
             tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("state.")}
-        if not self.keep_points and "state.point" not in tensors:  # traces: no state is kept, nor what it goes on from
+        if self.keep == "distances":
             del tensors["best_point"]
         return tensors
 
