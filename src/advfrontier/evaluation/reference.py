@@ -13,7 +13,7 @@ from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.pool import TIERS, tier_label
 from advfrontier.record.tensors import unpack
-from advfrontier.threat.names import norm_name
+from advfrontier.threat.names import NORMS, norm_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +66,12 @@ def common_pool(evaluations: Sequence[Evaluation], norm: str, *, name: str = REF
             f"--tier {tier_label(TIERS[0])}"
         )
     return pool
+
+
+def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str, ReferencePool]:
+    """A shipped pool in every norm that the evaluations are in, or in all, each at the largest tier they share."""
+    norms = {evaluation.norm for evaluation in evaluations} or NORMS
+    return {norm: common_pool([one for one in evaluations if one.norm == norm], norm, name=name) for norm in norms}
 
 
 def unlike(evaluation: Evaluation) -> list[str]:
