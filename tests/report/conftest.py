@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.records import RADII, SCALES, evaluated, pool, record
 
-from advfrontier.evaluation.rank import rank
+from advfrontier.evaluation.compare import rank
 from advfrontier.evaluation.summary import summarise
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import compare

@@ -10,7 +10,7 @@ from support.browser import fetched, look_at, open_page, page_width
 from support.records import RADII, SCALES, evaluated, record
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.rank import rank
+from advfrontier.evaluation.compare import rank
 from advfrontier.evaluation.summary import summarise, summarise_all
 from advfrontier.frontier import compare
 from advfrontier.report import write_comparison, write_leaderboard, write_report

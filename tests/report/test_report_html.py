@@ -15,7 +15,7 @@ import pytest
 from support.records import RADII, SCALES, evaluated, pool, record
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.rank import rank
+from advfrontier.evaluation.compare import rank
 from advfrontier.evaluation.summary import summarise
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import compare

@@ -13,9 +13,9 @@ from advfrontier.bench.subject import tier_columns
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import finished_runs, read_traces
 from advfrontier.frontier.allocation import allocate
-from advfrontier.frontier.learning import learn_race, race_excess
 from advfrontier.frontier.measure import check_same_settings
 from advfrontier.frontier.problem import levels_of
+from advfrontier.frontier.race import learn_race, race_excess
 from advfrontier.pool import MAX_QUERIES, SLICE, Ensemble, Race, Run, tier_label
 from advfrontier.record import find_records, open_folder
 from advfrontier.record.identity import digest, settings, versions

@@ -14,7 +14,7 @@ from advfrontier.bench.benchmark import SPLITS
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.optimality import aoi
-from advfrontier.frontier.race import race as read_off
+from advfrontier.frontier.race import read_off
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, tier_label
 from advfrontier.table import Column
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from advfrontier.certified.ball import Ball
-from advfrontier.certified.bounds import Bounds
+from advfrontier.certified.bounds import Ball, Bounds
 from advfrontier.certified.network import read_network
 from advfrontier.errors import FrontierError
 from advfrontier.threat.names import norm_name

@@ -11,12 +11,11 @@ from advfrontier.cli.options import OUT, Export, Json, Model, Norm, Output, Radi
 from advfrontier.cli.output import end_with, say, show, show_evaluations, show_summaries
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.certify import certify
-from advfrontier.evaluation.compare import compare
+from advfrontier.evaluation.compare import compare, rank
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
 from advfrontier.evaluation.gate import not_worse
 from advfrontier.evaluation.inputs import as_model
-from advfrontier.evaluation.rank import rank
 from advfrontier.evaluation.reference import reference_pools, unlike
 from advfrontier.evaluation.summary import summarise_all
 from advfrontier.evaluation.verified import only_verified, write_verified

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advfrontier.progress import Progress
-    from advfrontier.zoo.recipes import Recipe
+    from advfrontier.zoo.cards import Recipe
 
 _SECONDS = 30.0  # between two checkpoints
 _RAMP = 0.25  # share of the steps over which rate and radius grow

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
-from advfrontier.sources.normalise import Normalised
+from advfrontier.sources.pixels import Normalised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

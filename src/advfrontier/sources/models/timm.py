@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
-from advfrontier.sources.normalise import Normalised
+from advfrontier.sources.pixels import Normalised
 from advfrontier.sources.spec import existing
 
 if TYPE_CHECKING:
