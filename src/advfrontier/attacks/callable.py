@@ -12,10 +12,12 @@ is noticed by the number of rows, and can be run again one sample at a time, whe
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from advfrontier.engine.margins import robustly_misclassified, spread
@@ -25,14 +27,10 @@ from advfrontier.pool import CHECKPOINT
 from advfrontier.threat.losses import margin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
     from advfrontier.engine import CleanPass, Oracle
     from advfrontier.threat.norms import Norm
 
-    Attack = Callable[[nn.Module, Tensor, Tensor], object]
+Attack = Callable[[nn.Module, Tensor, Tensor], object]
 
 # How much farther from the image a point is moved that is misclassified by no more than rounding: a hundred times what
 # a margin of the size of the logits needs.

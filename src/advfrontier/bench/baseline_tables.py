@@ -10,28 +10,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from advfrontier.bench.benchmark import SPLITS
-from advfrontier.bench.published import PUBLISHED
-from advfrontier.bench.subject import ALL, GREEDY, RACE, grouped, shown_tiers, tier_columns
+from advfrontier.bench.published import PUBLISHED, Published
+from advfrontier.bench.subject import ALL, GREEDY, RACE, Subject, grouped, shown_tiers, tier_columns
 from advfrontier.frontier.curve import robust_accuracy as accuracy_at
 from advfrontier.pool import TIERS
-from advfrontier.table import Column, Share, Spread, Strong, Table
+from advfrontier.table import Column, Format, Share, Spread, Strong, Table
 from advfrontier.threat.names import SYMBOLS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advfrontier.bench.published import Published
-    from advfrontier.bench.subject import Subject
-    from advfrontier.table import Format
-
-    Radii = Mapping[str, Sequence[float]]  # data set → the radii to read accuracy at, the reference first
-    Entry = tuple[Subject, float, tuple[float, float] | None]  # a model, a radius, the baseline's accuracy and queries
-    Tier = tuple[str, int]  # family and budget
+Radii = Mapping[str, Sequence[float]]  # data set → the radii to read accuracy at, the reference first
+Entry = tuple[Subject, float, tuple[float, float] | None]  # a model, a radius, the baseline's accuracy and queries
+Tier = tuple[str, int]  # family and budget
 
 _BASELINE = "AutoAttack"
 _EQUAL = 1e-9  # accuracies are shares of the same samples: a hair's breadth keeps equal counts equal

@@ -5,23 +5,19 @@ The paper has none of these. All are read off the traces.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from advfrontier.bench.attack_tables import mean_aoi
 from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM
-from advfrontier.bench.subject import GREEDY, PAPER, RACE, by_split, grouped, tier_columns
+from advfrontier.bench.subject import GREEDY, PAPER, RACE, Subject, by_split, grouped, tier_columns
 from advfrontier.frontier.contribution import contributions as contributions_of
 from advfrontier.frontier.optimality import aoi, excess
 from advfrontier.pool import Run, facts_of
 from advfrontier.table import Column, Share, Spread, Table
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advfrontier.bench.subject import Subject
 
 _COMPARED = (GREEDY, RACE, PAPER, UNIFORM, BEST_ATTACK, BEST_RUN)
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -22,17 +23,14 @@ from advfrontier.frontier.comparison import lies_below
 from advfrontier.frontier.confidence import curve_margin
 from advfrontier.frontier.curve import aurec, epsilon_min
 from advfrontier.frontier.ranking import rank_table
-from advfrontier.frontier.stability import rank_accuracies, rank_stability, reversals
+from advfrontier.frontier.stability import RankStability, rank_accuracies, rank_stability, reversals
 from advfrontier.pool import tier_label
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.results import ModelGroup
-    from advfrontier.frontier.stability import RankStability
 
 
 def models(listed: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -> Table:

@@ -5,6 +5,7 @@ None of them looks at a held-out model: the best attack and the best run are tho
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +14,9 @@ from advfrontier.frontier.optimality import aoi
 from advfrontier.pool import CHECKPOINT, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from advfrontier.frontier.trajectories import Trajectories
 
-    Queries = dict[str, int]  # run → queries
+Queries = dict[str, int]  # run → queries
 
 UNIFORM, BEST_ATTACK, BEST_RUN, RANDOM = "uniform", "best attack", "best run", "random"
 SEEDS = 10  # random allocations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,6 @@ from advfrontier.table import Column, Share, Table
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.layout import Bench
 

@@ -12,6 +12,7 @@ ones by about 1e-6 of their spread, a tenth of what a point must be misclassifie
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ from torch import Tensor
 from advfrontier.threat.norms import TINY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from advfrontier.certified.network import Network
 
 _PASSES = 6  # towards the best multiplier in L2; every one on the way gives a bound that holds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
@@ -12,9 +12,6 @@ from advfrontier import __version__
 from advfrontier.cli.config import read_config
 from advfrontier.command import typed
 from advfrontier.errors import FrontierError, Unfinished
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 app = App(
     name="advfrontier",

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.evaluation.radii import remember_radii
-from advfrontier.evaluation.summary import summarise_all
+from advfrontier.evaluation.summary import NormSummary, summarise_all
 from advfrontier.record.folder import below
 from advfrontier.report import print_tables, summary_tables, write_report
 from advfrontier.report.export import export_all, parse_formats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from advfrontier.cli.options import Output
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.gate import Ruling
-    from advfrontier.evaluation.summary import NormSummary
     from advfrontier.table import Table
 
 

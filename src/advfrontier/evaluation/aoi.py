@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import read_traces
@@ -17,11 +21,6 @@ from advfrontier.record.identity import settings
 from advfrontier.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.record import Record
 

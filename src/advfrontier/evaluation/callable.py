@@ -7,13 +7,14 @@ time. One that changes the order of rows but keeps their number cannot be notice
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from advfrontier.attacks.callable import Watched, watched_batches
+from advfrontier.attacks.callable import Attack, Watched, watched_batches
 from advfrontier.engine import Oracle, check_data, clean_pass
 from advfrontier.evaluation.trace import Traces, check_queries
 from advfrontier.flags import Flag, Kind
@@ -22,12 +23,8 @@ from advfrontier.progress import progress_bar
 from advfrontier.threat.norms import get_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
     from torch import Tensor
-
-    from advfrontier.attacks.callable import Attack
 
 
 @dataclass(frozen=True, eq=False)

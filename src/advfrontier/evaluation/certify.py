@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from advfrontier.certified import SUPPORTED, certified_radius
 from advfrontier.errors import FrontierError
@@ -14,11 +16,6 @@ from advfrontier.evaluation.evaluate import recognised
 from advfrontier.progress import progress_bar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.jobs import Model
 

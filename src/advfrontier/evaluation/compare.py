@@ -6,7 +6,11 @@ common tier, which costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.radii import parse_radii
@@ -18,11 +22,6 @@ from advfrontier.pool import FAMILIES, tier_label
 from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.frontier.comparison import Comparison
     from advfrontier.frontier.ranking import Ranking

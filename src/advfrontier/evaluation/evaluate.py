@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,31 +11,23 @@ import numpy as np
 from advfrontier.engine import noise_check
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.inputs import as_data, as_model, as_terms, working_record
-from advfrontier.execution import as_machine
+from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
+from advfrontier.execution import Machine, as_machine
 from advfrontier.flags import Kind
-from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
+from advfrontier.jobs import Model, UnitJob, drive, needs_gradients, prepare
 from advfrontier.jobs.setup import threads
-from advfrontier.pool import TARGETS, Race, Run, find_ensemble, find_larger, tier_label
+from advfrontier.pool import TARGETS, Ensemble, Race, Run, find_ensemble, find_larger, tier_label
 from advfrontier.record.header import packed, unpacked
 from advfrontier.record.identity import settings, solvers_of
-from advfrontier.solvers import PUBLISHED, check_published
+from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.sources import runs_code
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from os import PathLike
-
     import torch
     from torch import Tensor
 
-    from advfrontier.evaluation.inputs import Images, Labels
-    from advfrontier.execution import Machine
-    from advfrontier.jobs import Model
-    from advfrontier.pool import Ensemble
     from advfrontier.record import Record
-    from advfrontier.solvers import Solver
 
 _IN_PYTHON = {"extend": "evaluation.extend('12k', model=model)", "certify": "certify(evaluation, model=model)"}
 _TRIED = 200  # samples on which noise is tried

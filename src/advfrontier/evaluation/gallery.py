@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn.functional import avg_pool2d, max_pool2d
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import Tensor
-
     from advfrontier.evaluation.evaluation import Evaluation
 
 PICTURES = ("original", "adversarial", "difference")  # fields of an item that JSON leaves out

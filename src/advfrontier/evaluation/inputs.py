@@ -5,9 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable, Iterable
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from torch import Tensor
+from torch.utils.data import Dataset
 
 from advfrontier.engine import find_device, own_device, own_dtype
 from advfrontier.errors import FrontierError
@@ -18,18 +23,12 @@ from advfrontier.sources import as_samples, load_data, load_model
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from os import PathLike
-
-    import numpy as np
-    from torch import Tensor
-    from torch.utils.data import Dataset
-
     from advfrontier.engine.data import Samples
     from advfrontier.execution import Machine
 
     Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
-    Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
+
+Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
 
 
 def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None = None) -> Model:

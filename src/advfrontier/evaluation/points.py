@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from advfrontier.engine.margins import safety
 from advfrontier.record.units import DOUBTS
@@ -13,10 +15,6 @@ from advfrontier.threat.losses import margin
 from advfrontier.threat.norms import get_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
     from advfrontier.engine import CleanPass, Oracle
     from advfrontier.record import StoredUnit
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import family, reached
@@ -16,10 +19,6 @@ from advfrontier.record.tensors import unpack
 from advfrontier.threat.names import NORMS, norm_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-
     from advfrontier.evaluation.evaluation import Evaluation
 
 REFERENCES = ("fashion-mnist",)

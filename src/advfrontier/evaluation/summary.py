@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.averaged import Averaged
 from advfrontier.evaluation.compare import evaluated, reached
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
-from advfrontier.evaluation.radii import chosen_radii, reference_radii
+from advfrontier.evaluation.radii import Radius, chosen_radii, reference_radii
 from advfrontier.evaluation.reference import embedded_pool, unlike
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.confidence import Interval, aurec_interval, curve_margin, robust_accuracy_interval, wilson
@@ -25,12 +27,7 @@ from advfrontier.jsonable import jsonable
 from advfrontier.pool import TIERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
     from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.evaluation.radii import Radius
 
 SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
 SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,6 @@ from advfrontier.frontier.curve import distance_quantile, robust_accuracy
 from advfrontier.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.radii import Radius
 

@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import PURPOSES
-from advfrontier.evaluation.inputs import as_data, as_model, as_terms, working_record
-from advfrontier.execution import as_machine
+from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
+from advfrontier.execution import Machine, as_machine
 from advfrontier.frontier.trajectories import Trajectories
-from advfrontier.jobs import UnitJob, drive, needs_gradients
+from advfrontier.jobs import Model, UnitJob, drive, needs_gradients
 from advfrontier.jobs.units import UnitPart, UnitTask
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, Run, check_run, facts_of
 from advfrontier.pool import pool as pool_of
-from advfrontier.record import Record
+from advfrontier.record import Record, UnitName
 from advfrontier.record.identity import settings, several_versions
 from advfrontier.record.units import DOUBTS, doubtful, unit_flags
-from advfrontier.solvers import PUBLISHED, check_published
+from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.threat.names import norm_name
 from advfrontier.views import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from os import PathLike
-
     import torch
     from torch import Tensor
 
-    from advfrontier.evaluation.inputs import Images, Labels
-    from advfrontier.execution import Machine
     from advfrontier.flags import Flag, Kind
-    from advfrontier.jobs import Model
-    from advfrontier.record import UnitName
-    from advfrontier.solvers import Solver
 
 
 @dataclass(frozen=True, eq=False)

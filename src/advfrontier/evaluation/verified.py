@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
@@ -11,8 +12,6 @@ from advfrontier.record.header import packed
 from advfrontier.record.identity import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.verify import Verification
 

@@ -15,17 +15,16 @@ import signal
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from multiprocessing.connection import Connection
-
     from advfrontier.execution.machine import Machine
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -11,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from advfrontier.errors import FrontierError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from advfrontier.execution.machine import Machine
 
 T = TypeVar("T")

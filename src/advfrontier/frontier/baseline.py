@@ -9,17 +9,14 @@ area, and the AOI.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
 from advfrontier.frontier.measure import as_distances, check_epsilon, unbroken_flag
 from advfrontier.frontier.optimality import degenerate
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True)

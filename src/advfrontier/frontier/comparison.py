@@ -10,21 +10,16 @@ curves cross, an area that is smaller by more than the choice of samples explain
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.flags import doubts
 from advfrontier.frontier.confidence import Interval, aurec_difference_interval
 from advfrontier.frontier.curve import aurec, check_limit
-from advfrontier.frontier.measure import as_pair, check_same_samples, never_broken, unbroken_flag
+from advfrontier.frontier.measure import Evaluated, as_pair, check_same_samples, never_broken, unbroken_flag
 from advfrontier.pool import TIERS, tier_label
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from advfrontier.frontier.measure import Evaluated
 
 
 @dataclass(frozen=True)

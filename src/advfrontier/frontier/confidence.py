@@ -15,20 +15,16 @@ error: for the AOI of 100 samples it keeps to 95 % where normal, percentile and 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binomtest
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import aurec, check_limit
 from advfrontier.frontier.measure import as_distances, as_pair, check_epsilon
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
 
 LEVEL = 0.95  # of all intervals
 RESAMPLES = 2000

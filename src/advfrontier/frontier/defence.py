@@ -11,16 +11,18 @@ masked gradients) would set a frontier nobody can reach: it is ranked in bracket
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.frontier.curve import aurec, epsilon_min
 from advfrontier.frontier.measure import (
+    Evaluated,
     Measure,
     as_distances,
     as_pair,
@@ -31,13 +33,6 @@ from advfrontier.frontier.measure import (
 )
 from advfrontier.pool import tier_label
 from advfrontier.threat.names import norm_name
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from advfrontier.frontier.measure import Evaluated
 
 
 def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[str] = ()) -> NDArray[np.float64]:

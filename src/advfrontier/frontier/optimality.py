@@ -12,18 +12,14 @@ pushes all AOIs towards 1; the winsorised variant ends at the 95th percentile of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import check_limit, distance_quantile, epsilon_min
 from advfrontier.frontier.measure import Measure, as_distances, as_pair, as_table, unbroken_flag
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
 
 _WORST = 10.0  # times the frontier
 

@@ -5,10 +5,12 @@ Runs are independent, so what a race would find is known once all its runs were 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.allocation import staged
@@ -17,10 +19,6 @@ from advfrontier.frontier.problem import build_problem
 from advfrontier.pool import MAX_QUERIES, SLICE, TIERS, Race, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from advfrontier.frontier.trajectories import Trajectories
 
 

@@ -7,10 +7,12 @@ without a DOI has no rank.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.confidence import LEVEL, RESAMPLES, Interval, ratio_intervals, resampled
@@ -18,10 +20,6 @@ from advfrontier.frontier.curve import Curve, aurec, distance_quantile, robust_a
 from advfrontier.jsonable import jsonable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
     from advfrontier.flags import Flag
     from advfrontier.frontier.defence import ReferencePool
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from advfrontier.jobs.setup import threads
 from advfrontier.record.identity import mark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from advfrontier.record import Record
     from advfrontier.record.folder import Folder
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from advfrontier.errors import FrontierError, Unfinished
-from advfrontier.execution import execute
+from advfrontier.execution import Machine, execute
 from advfrontier.progress import progress_bar
 from advfrontier.record import Record, open_folder
 from advfrontier.record.images import VerifiedImages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from advfrontier.engine.data import Samples
-    from advfrontier.execution import Machine
     from advfrontier.jobs.model import Model
 
 T = TypeVar("T")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from advfrontier.engine import Oracle, find_device, model_digest
 from advfrontier.errors import FrontierError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from advfrontier.record import Terms
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from advfrontier.engine import CleanPass, accuracy_flag, check_data, check_model, clean_pass
+from advfrontier.engine import CleanPass, Oracle, accuracy_flag, check_data, check_model, clean_pass
 from advfrontier.errors import FrontierError, NoGradientError
 from advfrontier.flags import Flag
 from advfrontier.flags import Kind as Flags
-from advfrontier.record import Header, Record
-from advfrontier.record.header import DataIdentity, ModelIdentity
+from advfrontier.record import Header, Record, Terms
+from advfrontier.record.header import DataIdentity, Kind, ModelIdentity
 from advfrontier.record.identity import answers_as, code_digest, data_digest, solvers_of, versions
 from advfrontier.record.images import VerifiedImages, keep_images, stored_images, write_images
 from advfrontier.record.record import check_empty
@@ -23,16 +26,8 @@ from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from advfrontier.engine import Oracle
     from advfrontier.engine.data import Samples
     from advfrontier.jobs.model import Model
-    from advfrontier.record import Terms
-    from advfrontier.record.header import Kind
     from advfrontier.solvers import Solver
 
 _CHECKED = 16  # samples on which the model is tried before any are attacked

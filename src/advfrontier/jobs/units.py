@@ -8,31 +8,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from advfrontier.engine import RaceUnit, Unit, advance, advance_race, classify, start_race, start_unit
+from advfrontier.engine import Oracle, RaceUnit, Unit, advance, advance_race, classify, start_race, start_unit
 from advfrontier.errors import FrontierError
 from advfrontier.jobs.driver import Job
 from advfrontier.jobs.setup import check_answers, threads
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, RACE, SLICE, Race, Run, check_run
-from advfrontier.record import UnitName
+from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.identity import code_digest, policy_words, solver_words, solvers_of
 from advfrontier.record.units import SPENT
-from advfrontier.solvers import solver_of
+from advfrontier.solvers import Solver, solver_of
 from advfrontier.threat.norms import get_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
     from torch import Tensor
-
-    from advfrontier.engine import Oracle
-    from advfrontier.record import Record, StoredUnit
-    from advfrontier.solvers import Solver
 
 _STATE_LIMIT = 2**30  # bytes of state that the units of one run may keep; beyond it extension replays
 _RACE_LIMIT = 2**32  # … and those of a race, which keeps the states of all runs it has begun

@@ -12,11 +12,10 @@ from advfrontier.record.images import FOLDER as IMAGES
 from advfrontier.record.images import image_file
 from advfrontier.record.tensors import Damaged, unpack_parts
 from advfrontier.record.units import FOLDER as UNITS
-from advfrontier.record.units import StoredUnit
+from advfrontier.record.units import StoredUnit, UnitName
 
 if TYPE_CHECKING:
     from advfrontier.record.record import Record
-    from advfrontier.record.units import UnitName
 
 _ABANDONED = 3600  # seconds after which a file that was being written is taken for what a kill left
 _IMAGE_FILE = re.compile(rf"{IMAGES}/\d+\+\d+\.safetensors")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.report.style import COLOURS, PAGE_DASHES, line_number
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from advfrontier.evaluation.summary import NormSummary
     from advfrontier.frontier.curve import Curve
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
@@ -12,9 +14,6 @@ from advfrontier.report.page import script_json, write_page
 from advfrontier.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
-
     from advfrontier.evaluation.summary import NormSummary
     from advfrontier.frontier.comparison import Comparison
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.gallery import as_bytes
-from advfrontier.evaluation.radii import chosen_radii
+from advfrontier.evaluation.radii import Radius, chosen_radii
 from advfrontier.evaluation.tables import class_table, sample_table
 from advfrontier.flags import doubts
 from advfrontier.jsonable import jsonable
@@ -21,16 +23,11 @@ from advfrontier.report.png import MARK, png
 from advfrontier.report.render import as_csv, as_latex
 from advfrontier.report.summary import summary_tables
 from advfrontier.report.words import CITATION, sentence
-from advfrontier.table import Column
+from advfrontier.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.evaluation.radii import Radius
     from advfrontier.evaluation.summary import NormSummary
-    from advfrontier.table import Table
 
 _AT_ONCE = 100  # samples whose images are read together
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
@@ -25,15 +27,12 @@ from advfrontier.report.summary import in_order
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from os import PathLike
-
     from matplotlib.axes import Axes
 
     from advfrontier.evaluation.summary import NormSummary
     from advfrontier.frontier.curve import Curve
 
-    Lines = Mapping[str, dict[str, Any]]
+Lines = Mapping[str, dict[str, Any]]
 
 _ALONE, _BESIDE = 3.25, 2.05  # inches: one column of a two-column paper; one panel of several
 

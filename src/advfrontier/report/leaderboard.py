@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
@@ -14,9 +16,6 @@ from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from os import PathLike
-
     from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
 
 _OVERALL = "all"

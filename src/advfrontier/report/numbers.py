@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from advfrontier.frontier.confidence import Interval
 
 NONE = "–"

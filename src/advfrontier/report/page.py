@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache, partial
 from importlib.resources import files
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -18,8 +19,6 @@ from advfrontier.report.render import as_markdown
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from advfrontier.frontier.ranking import RankRow
 
 MARK = b'<meta name="generator" content="advfrontier">'  # by which pages of our own are known

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,9 +29,6 @@ from advfrontier.report.summary import summary_tables
 from advfrontier.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
-
     from matplotlib.axes import Axes
 
 _SHOWN = 20  # runs of a trace that are listed

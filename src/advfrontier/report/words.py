@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from advfrontier.pool import tier_label
@@ -9,8 +10,6 @@ from advfrontier.report.numbers import percent, size, whole
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from advfrontier.evaluation.summary import NormSummary, RobustAt
     from advfrontier.frontier.comparison import Comparison
 

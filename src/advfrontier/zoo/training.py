@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,9 +23,6 @@ from advfrontier.zoo.architectures import build
 from advfrontier.zoo.attacks import REACH, pgd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from advfrontier.progress import Progress
     from advfrontier.zoo.cards import Recipe
 

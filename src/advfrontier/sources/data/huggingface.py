@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
@@ -21,8 +22,6 @@ from advfrontier.sources.guards import connections, download_hint, explaining
 from advfrontier.sources.samples import as_labels, stack_images
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from advfrontier.sources.spec import Spec
 
 _SPLITS = ("test", "validation", "valid", "val")

@@ -5,6 +5,7 @@ Weights are read from safetensors only, and code that comes with a model is neve
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from advfrontier.sources.guards import connections, download_hint, explaining, w
 from advfrontier.sources.pixels import Normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from advfrontier.sources.spec import Spec
 
 

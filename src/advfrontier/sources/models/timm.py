@@ -8,12 +8,10 @@ from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
 from advfrontier.sources.pixels import Normalised
-from advfrontier.sources.spec import existing
+from advfrontier.sources.spec import Spec, existing
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from advfrontier.sources.spec import Spec
 
 
 def load(spec: Spec, *, download: bool) -> nn.Module:

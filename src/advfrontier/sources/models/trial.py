@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import nn
-
     from advfrontier.sources.spec import Spec
 
 _BATCH = 3  # a size that nobody exports for
