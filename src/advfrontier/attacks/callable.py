@@ -13,22 +13,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from advfrontier.engine import CleanPass, Oracle
 from advfrontier.engine.margins import robustly_misclassified, spread
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Kind
 from advfrontier.pool import CHECKPOINT
 from advfrontier.threat.losses import margin
-
-if TYPE_CHECKING:
-    from advfrontier.engine import CleanPass, Oracle
-    from advfrontier.threat.norms import Norm
+from advfrontier.threat.norms import Norm
 
 Attack = Callable[[nn.Module, Tensor, Tensor], object]
 

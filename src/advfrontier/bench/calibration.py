@@ -12,17 +12,14 @@ import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
 
+from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.layout import Bench, claim
 from advfrontier.evaluation.trace import trace
 from advfrontier.execution import Machine
 from advfrontier.pool import Run
 from advfrontier.record import Record, UnitName, open_folder
 from advfrontier.sources.samples import choose
-
-if TYPE_CHECKING:
-    from advfrontier.bench.benchmark import BenchmarkModel
 
 FILE = "calibration.json"
 _QUERIES = 20  # of each short run

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.subject import tier_columns
 from advfrontier.frontier.baseline import baseline_radii, known_up_to, straight_accuracies
 from advfrontier.frontier.comparison import lies_below
@@ -29,7 +30,6 @@ from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.results import ModelGroup
 
 

@@ -6,15 +6,12 @@ None of them looks at a held-out model: the best attack and the best run are tho
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from advfrontier.frontier.optimality import aoi
+from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import CHECKPOINT, Run
-
-if TYPE_CHECKING:
-    from advfrontier.frontier.trajectories import Trajectories
 
 Queries = dict[str, int]  # run → queries
 

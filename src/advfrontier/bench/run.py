@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
+from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench.allocation import allocate_into, learn_into
 from advfrontier.bench.baselines import radii_of, run_autoattack
+from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.layout import Bench, claim
 from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM, rivals
@@ -29,10 +30,6 @@ from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Ensemble, Race, Run
 from advfrontier.record import Record, open_folder
 from advfrontier.solvers import PUBLISHED, check_published
 from advfrontier.sources import load_model
-
-if TYPE_CHECKING:
-    from advfrontier.attacks.autoattack import KnownPoints
-    from advfrontier.bench.benchmark import BenchmarkModel
 
 Allocations = dict[str, dict[int, dict[str, int]]]  # how queries are given out → budget → run → queries
 

@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advfrontier.bench.benchmark import SPLITS
+from advfrontier.flags import Flag
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
+from advfrontier.frontier.measure import Measure
 from advfrontier.frontier.optimality import aoi
 from advfrontier.frontier.race import read_off
+from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Ensemble, Race, tier_label
 from advfrontier.table import Column, Format
 
 if TYPE_CHECKING:
     from advfrontier.attacks.autoattack import KnownPoints
-    from advfrontier.flags import Flag
-    from advfrontier.frontier.measure import Measure
-    from advfrontier.frontier.trajectories import Trajectories
 
 Found = dict[int, NDArray[np.float64]]  # budget → distances
 Allocations = Mapping[str, Mapping[int, Mapping[str, int]]]  # family → budget → run → queries

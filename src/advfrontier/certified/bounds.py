@@ -14,15 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from advfrontier.certified.network import Network
 from advfrontier.threat.norms import TINY
-
-if TYPE_CHECKING:
-    from advfrontier.certified.network import Network
 
 _PASSES = 6  # towards the best multiplier in L2; every one on the way gives a bound that holds
 

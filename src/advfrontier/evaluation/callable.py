@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from advfrontier.attacks.callable import Attack, Watched, watched_batches
 from advfrontier.engine import Oracle, check_data, clean_pass
@@ -21,10 +22,6 @@ from advfrontier.flags import Flag, Kind
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run
 from advfrontier.progress import progress_bar
 from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)

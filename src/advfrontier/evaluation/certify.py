@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,11 +12,9 @@ from torch import Tensor, nn
 from advfrontier.certified import SUPPORTED, certified_radius
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import recognised
+from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.jobs import Model
 from advfrontier.progress import progress_bar
-
-if TYPE_CHECKING:
-    from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.jobs import Model
 
 _AGREEMENT = 1e-5  # relative: float32 may put a point this much nearer than exact arithmetic allows
 

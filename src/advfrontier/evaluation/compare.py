@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.frontier import comparison, ranking
+from advfrontier.frontier.comparison import Comparison
 from advfrontier.frontier.confidence import RESAMPLES
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import Evaluated
+from advfrontier.frontier.ranking import Ranking
 from advfrontier.pool import FAMILIES, tier_label
 from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
     from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.frontier.comparison import Comparison
-    from advfrontier.frontier.ranking import Ranking
 
 
 def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) -> Comparison:

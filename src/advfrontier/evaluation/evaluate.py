@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from advfrontier.engine import noise_check
 from advfrontier.errors import FrontierError
@@ -17,17 +18,12 @@ from advfrontier.flags import Kind
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients, prepare
 from advfrontier.jobs.setup import threads
 from advfrontier.pool import TARGETS, Ensemble, Race, Run, find_ensemble, find_larger, tier_label
+from advfrontier.record import Record
 from advfrontier.record.header import packed, unpacked
 from advfrontier.record.identity import settings, solvers_of
 from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.sources import runs_code
 from advfrontier.threat.names import norm_name
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from advfrontier.record import Record
 
 _IN_PYTHON = {"extend": "evaluation.extend('12k', model=model)", "certify": "certify(evaluation, model=model)"}
 _TRIED = 200  # samples on which noise is tried

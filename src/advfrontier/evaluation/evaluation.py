@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -14,21 +14,19 @@ from torch import Tensor
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.outcome import Outcome
+from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
+from advfrontier.frontier.measure import Measure
+from advfrontier.jobs import Model, UnitJob
 from advfrontier.jobs.units import UnitPart, UnitTask
 from advfrontier.pool import CHECKPOINT, RACE, Ensemble, Race, tier_label
 from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.header import unpacked
 from advfrontier.record.identity import several_versions, stand_ins
 from advfrontier.record.units import DOUBTS, unit_flags
+from advfrontier.solvers import Solver
 from advfrontier.views import ShownEvaluation
-
-if TYPE_CHECKING:
-    from advfrontier.execution import Machine
-    from advfrontier.frontier.measure import Measure
-    from advfrontier.jobs import Model, UnitJob
-    from advfrontier.solvers import Solver
 
 PURPOSES = ("checks", "setup", "attack", "verification")
 

@@ -7,7 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,18 +15,16 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from advfrontier.engine import find_device, own_device, own_dtype
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
+from advfrontier.execution import Machine
 from advfrontier.jobs import Model, prepare
 from advfrontier.record import Record, Terms, norm_folder
 from advfrontier.record.header import MAX_EOT
 from advfrontier.sources import as_samples, load_data, load_model
 from advfrontier.threat.names import norm_name
 
-if TYPE_CHECKING:
-    from advfrontier.engine.data import Samples
-    from advfrontier.execution import Machine
-
-    Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
+Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
 
 Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
 

@@ -6,20 +6,17 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import family, reached
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.pool import TIERS, tier_label
 from advfrontier.record.tensors import unpack
 from advfrontier.threat.names import NORMS, norm_name
-
-if TYPE_CHECKING:
-    from advfrontier.evaluation.evaluation import Evaluation
 
 REFERENCES = ("fashion-mnist",)
 _ATTACKED_WITH = "paper"  # the kind of ensemble that the shipped distances were made with

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.averaged import Averaged
 from advfrontier.evaluation.compare import evaluated, reached
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import Radius, chosen_radii, reference_radii
 from advfrontier.evaluation.reference import embedded_pool, unlike
@@ -25,9 +26,6 @@ from advfrontier.frontier.measure import as_distances, unbroken_flag
 from advfrontier.frontier.ranking import RankRow, RankTable, rank_table
 from advfrontier.jsonable import jsonable
 from advfrontier.pool import TIERS
-
-if TYPE_CHECKING:
-    from advfrontier.evaluation.evaluation import Evaluation
 
 SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
 SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share

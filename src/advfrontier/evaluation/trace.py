@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import PURPOSES
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
 from advfrontier.execution import Machine, as_machine
+from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients
 from advfrontier.jobs.units import UnitPart, UnitTask
@@ -25,12 +28,6 @@ from advfrontier.record.units import DOUBTS, doubtful, unit_flags
 from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.threat.names import norm_name
 from advfrontier.views import Shown
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from advfrontier.flags import Flag, Kind
 
 
 @dataclass(frozen=True, eq=False)

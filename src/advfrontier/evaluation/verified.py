@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.record import open_folder, write_file
 from advfrontier.record.header import packed
 from advfrontier.record.identity import digest
 
 if TYPE_CHECKING:
-    from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.verify import Verification
 
 _TOLD = ("model", "norm", "place", "samples", "points", "units", "again", "same", "close", "seed")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import Tensor
 
 from advfrontier.engine import find_device
 from advfrontier.engine.data import Samples
@@ -29,13 +29,9 @@ from advfrontier.flags import doubts
 from advfrontier.jobs import Model, prepare
 from advfrontier.jobs.setup import threads
 from advfrontier.progress import progress_bar
+from advfrontier.record import Record, StoredUnit, Terms, UnitName
 from advfrontier.record.images import VerifiedImages
 from advfrontier.threat.losses import margin
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from advfrontier.record import Record, StoredUnit, Terms, UnitName
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,10 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from advfrontier.errors import FrontierError
-
-if TYPE_CHECKING:
-    from advfrontier.execution.machine import Machine
+from advfrontier.execution.machine import Machine
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from advfrontier.frontier.problem import Levels, Problem
+from advfrontier.frontier.problem import Levels, Problem
 
 STEPS = 30  # price updates per tier: each costs one pass over all values
 PATIENCE = 3  # steps without progress before the step size is halved

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from advfrontier.frontier.problem import Levels, Problem, Raises
+from advfrontier.frontier.problem import Levels, Problem, Raises
 
 TOLERANCE = 1e-9  # a gain of global AOI below this is not worth a query
 DECIMALS = 12  # gains are compared to so many: below lies the rounding of sums, which differs between machines

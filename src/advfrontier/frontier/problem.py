@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,8 @@ from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import epsilon_min
 from advfrontier.frontier.measure import check_same_settings, unbroken_flag
 from advfrontier.frontier.optimality import degenerate
+from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import CHECKPOINT, Run, closure
-
-if TYPE_CHECKING:
-    from advfrontier.frontier.trajectories import Trajectories
 
 Levels = NDArray[np.int64]  # an allocation: per run, 0 = not run, k = the k-th level
 Raises = tuple[tuple[int, int], ...]  # a move: (run, level) raised together, requirements first

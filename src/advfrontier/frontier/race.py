@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +15,8 @@ from advfrontier.errors import FrontierError
 from advfrontier.frontier.allocation import staged
 from advfrontier.frontier.optimality import excess
 from advfrontier.frontier.problem import build_problem
+from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import MAX_QUERIES, SLICE, TIERS, Race, Run
-
-if TYPE_CHECKING:
-    from advfrontier.frontier.trajectories import Trajectories
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,19 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
+from advfrontier.flags import Flag
 from advfrontier.frontier.confidence import LEVEL, RESAMPLES, Interval, ratio_intervals, resampled
 from advfrontier.frontier.curve import Curve, aurec, distance_quantile, robust_accuracy
+from advfrontier.frontier.defence import ReferencePool
 from advfrontier.jsonable import jsonable
-
-if TYPE_CHECKING:
-    from advfrontier.flags import Flag
-    from advfrontier.frontier.defence import ReferencePool
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.execution import Machine, execute
+from advfrontier.jobs.model import Model
 from advfrontier.progress import progress_bar
 from advfrontier.record import Record, open_folder
 from advfrontier.record.images import VerifiedImages
-
-if TYPE_CHECKING:
-    from advfrontier.engine.data import Samples
-    from advfrontier.jobs.model import Model
 
 T = TypeVar("T")
 J = TypeVar("J", bound="Job[Any]")

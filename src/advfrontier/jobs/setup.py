@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.engine import CleanPass, Oracle, accuracy_flag, check_data, check_model, clean_pass
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, NoGradientError
 from advfrontier.flags import Flag
 from advfrontier.flags import Kind as Flags
+from advfrontier.jobs.model import Model
 from advfrontier.record import Header, Record, Terms
 from advfrontier.record.header import DataIdentity, Kind, ModelIdentity
 from advfrontier.record.identity import answers_as, code_digest, data_digest, solvers_of, versions
@@ -22,13 +24,9 @@ from advfrontier.record.images import VerifiedImages, keep_images, stored_images
 from advfrontier.record.record import check_empty
 from advfrontier.record.tidy import tidy
 from advfrontier.record.units import shards_of
+from advfrontier.solvers import Solver
 from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
-
-if TYPE_CHECKING:
-    from advfrontier.engine.data import Samples
-    from advfrontier.jobs.model import Model
-    from advfrontier.solvers import Solver
 
 _CHECKED = 16  # samples on which the model is tried before any are attacked
 _NO_GRADIENTS = Flag(

@@ -10,10 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from advfrontier.engine import Oracle, RaceUnit, Unit, advance, advance_race, classify, start_race, start_unit
 from advfrontier.errors import FrontierError
@@ -25,9 +26,6 @@ from advfrontier.record.identity import code_digest, policy_words, solver_words,
 from advfrontier.record.units import SPENT
 from advfrontier.solvers import Solver, solver_of
 from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _STATE_LIMIT = 2**30  # bytes of state that the units of one run may keep; beyond it extension replays
 _RACE_LIMIT = 2**32  # … and those of a race, which keeps the states of all runs it has begun

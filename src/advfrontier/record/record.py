@@ -13,7 +13,7 @@ from dataclasses import fields
 from functools import cached_property
 from os import PathLike
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from torch import Tensor
 from advfrontier.engine import CleanPass
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
+from advfrontier.flags import Flag
+from advfrontier.flags import Kind as Flags
 from advfrontier.pool import Run
 from advfrontier.record.folder import Folder, below, open_folder
 from advfrontier.record.header import FILE, Header, Kind
@@ -33,10 +35,6 @@ from advfrontier.record.tensors import Damaged, pack, unpack_parts
 from advfrontier.record.units import FOLDER as UNITS
 from advfrontier.record.units import StoredUnit, UnitName, shards_of
 from advfrontier.threat.names import NORMS
-
-if TYPE_CHECKING:
-    from advfrontier.flags import Flag
-    from advfrontier.flags import Kind as Flags
 
 _CLEAN = "clean.safetensors"
 _CERTIFIED = "certified.safetensors"

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advfrontier.bench import model_tables
 from advfrontier.bench.attack_tables import mean_aoi
 from advfrontier.bench.benchmark import SPLITS
+from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
 from advfrontier.record import folder_name
 from advfrontier.report.benchmark_figures import draw_results
@@ -21,9 +21,6 @@ from advfrontier.report.render import as_json, as_markdown
 from advfrontier.report.style import FORMATS, drawable
 from advfrontier.table import Column, Table, stacked
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from advfrontier.bench.results import NormResults, Results
 
 _DPI, _SMALL_DPI = 200, 100  # dots per inch of figures: to look at closely, and for a page
 

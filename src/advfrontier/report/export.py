@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gallery import as_bytes
 from advfrontier.evaluation.radii import Radius, chosen_radii
+from advfrontier.evaluation.summary import NormSummary
 from advfrontier.evaluation.tables import class_table, sample_table
 from advfrontier.flags import doubts
 from advfrontier.jsonable import jsonable
@@ -24,10 +26,6 @@ from advfrontier.report.render import as_csv, as_latex
 from advfrontier.report.summary import summary_tables
 from advfrontier.report.words import CITATION, sentence
 from advfrontier.table import Column, Table
-
-if TYPE_CHECKING:
-    from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.evaluation.summary import NormSummary
 
 _AT_ONCE = 100  # samples whose images are read together
 

@@ -7,6 +7,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.summary import NormSummary
+from advfrontier.frontier.curve import Curve
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import size
 from advfrontier.report.style import (
@@ -28,9 +30,6 @@ from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from advfrontier.evaluation.summary import NormSummary
-    from advfrontier.frontier.curve import Curve
 
 Lines = Mapping[str, dict[str, Any]]
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.gallery import GalleryItem
 from advfrontier.evaluation.summary import NormSummary, most_wins
 from advfrontier.frontier.ranking import mean_rows
 from advfrontier.report.charts import norm_data
 from advfrontier.report.page import script_json, write_page
 from advfrontier.report.summary import NO_RADII, in_order
-
-if TYPE_CHECKING:
-    from advfrontier.evaluation.gallery import GalleryItem
 
 _SHOWN_WINS = 8
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
-if TYPE_CHECKING:
-    from advfrontier.frontier.confidence import Interval
+from advfrontier.frontier.confidence import Interval
 
 NONE = "–"
 

@@ -9,14 +9,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.frontier.curve import Curve
 from advfrontier.record import below, write_file
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from advfrontier.frontier.curve import Curve
 
 FORMATS = ("pdf", "png")
 COLOURS = (

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
+from torch import nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.progress import progress_bar
@@ -21,9 +21,6 @@ from advfrontier.zoo.attacks import pgd, survivors
 from advfrontier.zoo.cards import Card, read_cards
 from advfrontier.zoo.fashion import CLASS_NAMES, images_and_labels
 from advfrontier.zoo.training import fit, total_steps
-
-if TYPE_CHECKING:
-    from torch import nn
 
 __all__ = [
     "CLASS_NAMES",

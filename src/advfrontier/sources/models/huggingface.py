@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
 from advfrontier.sources.pixels import Normalised
-
-if TYPE_CHECKING:
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.spec import Spec
 
 
 class Logits(nn.Module):

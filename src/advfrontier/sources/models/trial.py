@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
-
-if TYPE_CHECKING:
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.spec import Spec
 
 _BATCH = 3  # a size that nobody exports for
 _LARGEST = 2**24  # numbers of an image: larger ones are not tried
