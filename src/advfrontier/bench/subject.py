@@ -23,7 +23,7 @@ from advfrontier.frontier.optimality import aoi
 from advfrontier.frontier.race import read_off
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Ensemble, Race, tier_label
-from advfrontier.table import Column, Format
+from advfrontier.table import Column, Format, Spread
 
 if TYPE_CHECKING:
     from advfrontier.attacks.autoattack import KnownPoints
@@ -182,3 +182,8 @@ def grouped(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
     """By split, and all of them where there are several splits."""
     splits = by_split(subjects)
     return {**splits, ALL: list(subjects)} if len(splits) > 1 else {str(split): own for split, own in splits.items()}
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Mean and standard deviation over all that there are; None if there are none."""
+    return Spread(float(np.mean(values)), float(np.std(values))) if values else None
