@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from advfrontier.frontier import certify, curve_band, exact_optimum, greedy, improve, wilson
+from advfrontier.frontier import certify, curve_margin, exact_optimum, greedy, improve, wilson
 from advfrontier.frontier.confidence import ratio_intervals
 from advfrontier.frontier.construction import applied
 
@@ -104,7 +104,7 @@ def main() -> None:
     allocation_figures()
     wilson_figures()
     for n in (100, 1000):
-        print(f"band, n = {n}: {stats.kstwo.cdf(curve_band(np.ones(n)).margin, n):.2%} in the least favourable case")
+        print(f"band, n = {n}: {stats.kstwo.cdf(curve_margin(n), n):.2%} in the least favourable case")
     bootstrap_figures()
 
 

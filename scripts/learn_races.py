@@ -17,8 +17,8 @@ import numpy as np
 
 from advfrontier.evaluation.trace import Traces, read_traces
 from advfrontier.frontier.allocation import allocate
-from advfrontier.frontier.learning import learn_race, race_excess
 from advfrontier.frontier.optimality import excess
+from advfrontier.frontier.race import learn_race, race_excess
 from advfrontier.pool import TIERS, Ensemble, Race, paper_ensemble
 from advfrontier.record import find_records
 from advfrontier.threat.names import NORMS

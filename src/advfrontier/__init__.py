@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from advfrontier.errors import FrontierError
     from advfrontier.evaluation.certify import certify
-    from advfrontier.evaluation.compare import compare
+    from advfrontier.evaluation.compare import compare, rank
     from advfrontier.evaluation.evaluate import evaluate
     from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.evaluation.rank import rank
     from advfrontier.evaluation.trace import Traces, trace
     from advfrontier.evaluation.verify import Verification, verify
     from advfrontier.execution import Machine
@@ -49,7 +48,7 @@ _HOMES = {
     "certify": "advfrontier.evaluation.certify",
     "compare": "advfrontier.evaluation.compare",
     "evaluate": "advfrontier.evaluation.evaluate",
-    "rank": "advfrontier.evaluation.rank",
+    "rank": "advfrontier.evaluation.compare",
     "register": "advfrontier.pool.plugins",
     "trace": "advfrontier.evaluation.trace",
     "verify": "advfrontier.evaluation.verify",

@@ -15,27 +15,22 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.engine import LAST_LOOK, Oracle, vote
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.record import below
 from advfrontier.record.record import check_empty
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from advfrontier.evaluation.evaluation import Evaluation
 
 # AutoAttack's versions, and the tiers that stand in for them.
 VERSIONS = {"standard": "4k", "plus": "12k", "rand": "1k"}

@@ -16,11 +16,13 @@ _SECONDS = 15.0  # between two plain lines
 _PATIENCE = 2.0  # before the first: what is quick needs no report
 
 
-def progress_bar(asked: bool | None, total: int, *, unit: str) -> Progress:  # noqa: FBT001 - as users give it
+def progress_bar(asked: bool | None, total: int, *, unit: str, label: str = "") -> Progress:  # noqa: FBT001 - as users give it
     """A bar if it was asked for; and where that is left open, if somebody looks: on a terminal or in a notebook."""
     if asked is None:
         asked = in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
-    return Progress(total, unit=unit) if asked else Silent()
+    bar = Progress(total, unit=unit) if asked else Silent()
+    bar.show(label)
+    return bar
 
 
 def in_notebook() -> bool:

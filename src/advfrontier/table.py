@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, Literal
 
 # How the figures of a column are printed; `advfrontier.report.render` has a formatter for each. `size` gives every
 # figure four digits, `sizes` gives all of a column the same decimals.

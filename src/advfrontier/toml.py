@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import reprlib
 import tomllib
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from advfrontier.errors import FrontierError
-
-if TYPE_CHECKING:
-    from os import PathLike
 
 _LARGEST = 2**20  # bytes: files written by hand or by `allocate` are far smaller, and nested ones take long to read
 

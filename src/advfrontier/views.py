@@ -6,13 +6,12 @@ found by its name when something is to be shown, as the package finds its public
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
-
     from matplotlib.axes import Axes
     from pandas import DataFrame  # type: ignore[import-untyped]
 

@@ -7,8 +7,8 @@ from advfrontier.bench import attack_tables, comparison_tables
 from advfrontier.bench.rivals import SEEDS, rivals
 from advfrontier.bench.subject import Subject
 from advfrontier.frontier import Trajectories, allocate, aoi
-from advfrontier.frontier.learning import learn_race, race_excess
 from advfrontier.frontier.optimality import excess
+from advfrontier.frontier.race import learn_race, race_excess
 from advfrontier.table import Share
 
 RUNS = ("fmn", "fmn:restart1", "fmn:target1", "square_min", "ddn", "alma")

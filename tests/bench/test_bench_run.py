@@ -22,7 +22,7 @@ from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.execution import Machine
 from advfrontier.frontier import aoi
-from advfrontier.frontier.race import race as read_off
+from advfrontier.frontier.race import read_off
 from advfrontier.jobs import autoattack as autoattack_job
 from advfrontier.jobs.autoattack import read_points
 from advfrontier.pool import Ensemble, Race

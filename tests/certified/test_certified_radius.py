@@ -9,8 +9,7 @@ from support.oracles import linear_minimum
 from torch import nn
 
 from advfrontier.certified import certified_radius
-from advfrontier.certified.ball import Ball
-from advfrontier.certified.bounds import Bounds
+from advfrontier.certified.bounds import Ball, Bounds
 from advfrontier.certified.network import read_network
 from advfrontier.errors import FrontierError
 from advfrontier.threat.losses import margin

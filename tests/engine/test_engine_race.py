@@ -12,7 +12,7 @@ from support.races import small_race
 from support.runs import Bench, same
 
 from advfrontier.engine import advance_race, start_race
-from advfrontier.frontier.race import race as read_off
+from advfrontier.frontier.race import read_off
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import SLICE
 from advfrontier.threat.names import NORMS

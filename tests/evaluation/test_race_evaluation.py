@@ -10,7 +10,7 @@ from support.races import small_race
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate, trace
 from advfrontier.flags import Kind
-from advfrontier.frontier.race import race as read_off
+from advfrontier.frontier.race import read_off
 from advfrontier.pool import RACE, find_ensemble
 
 SHAPE = (1, 8, 8)

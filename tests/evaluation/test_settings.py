@@ -10,7 +10,7 @@ from advfrontier import Ensemble, Evaluation, FrontierError, Machine, evaluate, 
 from advfrontier.bench.allocation import allocate_traces, learn_from
 from advfrontier.evaluation.aoi import evaluation_aoi
 from advfrontier.frontier.allocation import allocate
-from advfrontier.frontier.learning import learn_race
+from advfrontier.frontier.race import learn_race
 from advfrontier.pool import Race
 from advfrontier.record import Record
 from advfrontier.record.identity import settings, solver_words, solvers_of

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from advfrontier.frontier import aoi, attack_frontier, by_attack, contributions
+from advfrontier.frontier import aoi, attack_frontier, contributions
 
 DISTANCES = {
     "fmn": [0.0, 1.0, 2.0, 5.0, np.inf],
@@ -20,12 +20,6 @@ def test_wins_and_losses():
     assert (ddn.wins, ddn.alone, ddn.loss) == (1, 1, 0.0)  # it sets E, up to which its own sample adds nothing
     assert fmn.loss == pytest.approx(1 / 5)
     assert contributions(DISTANCES, E=6.0)[2].loss == pytest.approx(1 / 11)
-
-
-def test_variants_of_an_attack_stand_in_for_each_other():
-    together = by_attack(DISTANCES)
-    assert set(together) == {"fmn", "ddn"}
-    assert contributions(together)[0].loss == pytest.approx(1.0)
 
 
 @given(

@@ -125,10 +125,7 @@ def test_a_known_radius_beyond_the_limit_replaces_the_assumed_end():
 
 
 def test_straight_lines_end_on_the_frontier():
-    frontier = np.array([1.0, 2.0, 3.0, 4.0])
-    # Up to E = 3: (0, 1), (2, 0.5), (3, 0.25), and ρ(0)·E − AUREC* = 3 − 2.25.
-    assert baseline_aoi([2.0], [0.5], frontier, E=3.0).value == pytest.approx((3 - (1.5 + 0.375)) / 0.75)
-    # The same with one sample of four never broken, where E is 3 by itself.
+    # One sample of four was never broken, so E = 3: (0, 1), (2, 0.5), (3, 0.25), and ρ(0)·E − AUREC* = 3 − 2.25.
     unbroken = baseline_aoi([2.0], [0.5], np.array([1.0, 2.0, 3.0, np.inf]))
     assert unbroken.value == pytest.approx((3 - (1.5 + 0.375)) / 0.75)
 

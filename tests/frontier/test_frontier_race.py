@@ -9,8 +9,7 @@ import pytest
 from support.races import constants
 
 from advfrontier import FrontierError
-from advfrontier.frontier.learning import learn_race, race_excess
-from advfrontier.frontier.race import race
+from advfrontier.frontier.race import learn_race, race_excess, read_off
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import Race, pool
 
@@ -31,8 +30,8 @@ def made_up(samples=30, runs=RUNS, seed=0) -> Trajectories:
 
 def test_every_budget_is_a_prefix_and_none_is_beyond_the_frontier():
     traces, policy = made_up(), learn_race([made_up(seed=1), made_up(seed=2)])
-    whole = race(traces, policy)
-    part = race(traces, policy, 4000)
+    whole = read_off(traces, policy)
+    part = read_off(traces, policy, 4000)
     assert np.array_equal(whole.distances[:40], part.distances)
     assert np.array_equal(whole.plan[:40], part.plan)
     assert (np.diff(whole.distances, axis=0) <= 0).all()
@@ -43,7 +42,7 @@ def test_with_all_queries_it_is_the_frontier():
     runs = RUNS[:6]
     traces = made_up(runs=runs)
     policy = Race("race", "L2", 6000, tuple((run, 1000) for run in runs), constants(runs))
-    assert np.array_equal(race(traces, policy).distances[-1], traces.frontier())
+    assert np.array_equal(read_off(traces, policy).distances[-1], traces.frontier())
 
 
 def test_it_beats_the_same_moves_for_all_samples():
@@ -57,8 +56,8 @@ def test_it_beats_the_same_moves_for_all_samples():
 
 def test_a_sample_alone_is_raced_as_among_others():
     traces, policy = made_up(), learn_race([made_up(seed=1)])
-    alone = race(traces.select(samples=["7"]), policy)
-    assert np.array_equal(alone.distances[:, 0], race(traces, policy).distances[:, 7])
+    alone = read_off(traces.select(samples=["7"]), policy)
+    assert np.array_equal(alone.distances[:, 0], read_off(traces, policy).distances[:, 7])
 
 
 def test_what_was_learned_is_feasible_and_covers_the_pool():
@@ -72,15 +71,15 @@ def test_what_was_learned_is_feasible_and_covers_the_pool():
 def test_a_hundred_runs_on_a_thousand_samples_take_seconds():
     traces, policy = made_up(1000), learn_race([made_up(seed=1)])
     began = time.process_time()
-    race(traces, policy, 4000)
+    read_off(traces, policy, 4000)
     assert time.process_time() - began < 20
 
 
 def test_short_traces_and_odd_budgets_are_refused():
     policy = learn_race([made_up(seed=1)])
     with pytest.raises(FrontierError, match="multiple of 100"):
-        race(made_up(), policy, 4050)
+        read_off(made_up(), policy, 4050)
     with pytest.raises(FrontierError, match="expected all 1000"):
-        race(made_up().thin(range(100, 901, 100)), policy, 4000)
+        read_off(made_up().thin(range(100, 901, 100)), policy, 4000)
     with pytest.raises(FrontierError, match="one norm"):
         learn_race([])

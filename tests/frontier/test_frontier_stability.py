@@ -58,5 +58,4 @@ def test_reversals_beyond_the_reference():
     (only,) = reversals(MODELS, reference=1.5)
     assert (only.leader, only.overtaken_by, only.epsilon) == ("early", "steady", 2.3)
     assert only.lead == pytest.approx(3 / 5)
-    assert reversals(MODELS, reference=1.5, lead=0.7) == ()
     assert reversals(MODELS, reference=2.5) == ()  # by then steady leads and stays ahead

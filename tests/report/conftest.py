@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.records import RADII, SCALES, evaluated, pool, record
 
-from advfrontier.evaluation.rank import rank
+from advfrontier.evaluation.compare import rank
 from advfrontier.evaluation.summary import summarise
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import compare
@@ -49,7 +49,7 @@ def hostile(evil, summaries, references, tmp_path_factory):
     found = compare(*map(evaluated, pair))
     ranking = rank([record(evil, norm) for norm in SCALES], reference=references)
     pages = [
-        write_report(folder / "report.html", own, others=others),
+        write_report(folder / "report.html", [*own, *others]),
         write_comparison(folder / "comparison.html", [(found, *pair)]),
         write_leaderboard(folder / "leaderboard.html", ranking, title=evil),
     ]

@@ -10,7 +10,7 @@ from support.browser import fetched, look_at, open_page, page_width
 from support.records import RADII, SCALES, evaluated, record
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.rank import rank
+from advfrontier.evaluation.compare import rank
 from advfrontier.evaluation.summary import summarise, summarise_all
 from advfrontier.frontier import compare
 from advfrontier.report import write_comparison, write_leaderboard, write_report
@@ -23,7 +23,7 @@ def pages(summaries, references, tmp_path_factory):
     pairs = list(zip(own, others, strict=True))
     compared = [(compare(*map(evaluated, pair)), *pair) for pair in pairs]
     ranking = rank([record(norm=norm) for norm in SCALES], reference=references)
-    write_report(folder / "report.html", own, others=others)
+    write_report(folder / "report.html", [*own, *others])
     write_comparison(folder / "comparison.html", compared)
     write_leaderboard(folder / "leaderboard.html", ranking)
     return folder

@@ -11,8 +11,8 @@ from support.models import conv_net, samples
 
 from advfrontier import Evaluation, trace, views
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.compare import rank
 from advfrontier.evaluation.evaluate import evaluate
-from advfrontier.evaluation.rank import rank
 from advfrontier.evaluation.summary import summarise, summarise_all
 from advfrontier.frontier import ReferencePool
 from advfrontier.pool import Ensemble, find_ensemble

@@ -21,7 +21,7 @@ def summary(model="zoo:F3", norm="Linf", **more):
 
 def test_files_of_every_norm(tmp_path):
     own = [summary("a $x$ _b_", norm) for norm in ("L2", "Linf")]
-    written = write_figures(tmp_path / "f", own, others=[summary("b", "L2", seed=3)])
+    written = write_figures(tmp_path / "f", [*own, summary("b", "L2", seed=3)])
     names = {"curve-L2", "queries-L2", "curve-Linf", "queries-Linf", "curves"}
     assert sorted(written) == sorted(str(tmp_path / "f" / f"{n}.{end}") for n in names for end in ("pdf", "png"))
     assert sorted(str(path) for path in (tmp_path / "f").iterdir()) == sorted(written)

@@ -15,7 +15,7 @@ import pytest
 from support.records import RADII, SCALES, evaluated, pool, record
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.rank import rank
+from advfrontier.evaluation.compare import rank
 from advfrontier.evaluation.summary import summarise
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import compare
@@ -54,7 +54,7 @@ def without_library(text):
 @pytest.fixture(scope="module")
 def report(summaries, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "deep" / "report.html"
-    assert write_report(path, summaries(unbroken=2), others=summaries("other", seed=5)) == str(path)
+    assert write_report(path, [*summaries(unbroken=2), *summaries("other", seed=5)]) == str(path)
     return without_library(path.read_text(encoding="utf-8"))
 
 
@@ -149,7 +149,7 @@ def test_flags_of_every_kind_are_shown(tmp_path):
 
 def test_a_model_beside_keeps_its_colour_where_others_are_missing(tmp_path, summaries):
     others = [*summaries("b", seed=1)[:2], *summaries("c", seed=2)]
-    path = Path(write_report(tmp_path / "r.html", summaries(), others=others))
+    path = Path(write_report(tmp_path / "r.html", [*summaries(), *others]))
     norms = json.loads(Elements(without_library(path.read_text(encoding="utf-8"))).scripts[-3])["norms"]
     lines = [{other["name"]: other["line"] for other in norm["others"]} for norm in norms]
     assert lines == [{"b": [1, 1], "c": [2, 2]}] * 2 + [{"c": [2, 2]}] * 2

@@ -13,7 +13,7 @@ import pytest
 from support.records import SCALES, pool, record
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.rank import rank
+from advfrontier.evaluation.compare import rank
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import doi
 from advfrontier.report import rank_tables, ranking_csv, write_leaderboard

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 from support.records import RADII, SCALES, evaluated, pool, record
 
-from advfrontier.evaluation.rank import rank
+from advfrontier.evaluation.compare import rank
 from advfrontier.evaluation.summary import summarise, summarise_all
 from advfrontier.frontier import Interval, compare
 from advfrontier.report import comparison_table, print_tables, rank_tables, summary_tables

@@ -17,7 +17,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.progress import Silent
 from advfrontier.zoo import training
 from advfrontier.zoo.architectures import ARCHITECTURES
-from advfrontier.zoo.recipes import Recipe
+from advfrontier.zoo.cards import Recipe
 
 RECIPES = {
     "plain": Recipe("mlp", "plain", 1, 6, batch=50),

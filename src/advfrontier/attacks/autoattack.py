@@ -11,25 +11,22 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from advfrontier.engine import Oracle
 from advfrontier.errors import FrontierError
 from advfrontier.threat.names import norm_name
 from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from numpy.typing import NDArray
 
 NORMS = ("L1", "L2", "Linf")
 _LEAST_CLASSES = 4  # the targeted DLR loss looks at the four largest logits

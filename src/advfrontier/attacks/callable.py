@@ -12,27 +12,22 @@ is noticed by the number of rows, and can be run again one sample at a time, whe
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from advfrontier.engine import CleanPass, Oracle
 from advfrontier.engine.margins import robustly_misclassified, spread
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Kind
 from advfrontier.pool import CHECKPOINT
 from advfrontier.threat.losses import margin
+from advfrontier.threat.norms import Norm
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from advfrontier.engine import CleanPass, Oracle
-    from advfrontier.threat.norms import Norm
-
-    Attack = Callable[[nn.Module, Tensor, Tensor], object]
+Attack = Callable[[nn.Module, Tensor, Tensor], object]
 
 # How much farther from the image a point is moved that is misclassified by no more than rounding: a hundred times what
 # a margin of the size of the logits needs.
@@ -65,18 +60,18 @@ class Watched(nn.Module):
     """The stand-in for the model. With one sample every row is that sample's; with more, row k is sample k's."""
 
     def __init__(
-        self, oracle: Oracle, images: Tensor, labels: Tensor, clean: CleanPass, *, norm: Norm, queries: int
+        self, oracle: Oracle, images: Tensor, clean: CleanPass, rows: Tensor, *, norm: Norm, queries: int
     ) -> None:
         super().__init__()
         self.oracle, self.norm, self.queries = oracle, norm, queries
-        self.images, self.labels = oracle.images(images), oracle.labels(labels)
-        self.clean_spread = spread(clean.logits).to(oracle.device)
+        self.images, self.labels = oracle.images(images[rows]), oracle.labels(clean.labels[rows])
+        self.clean_spread = spread(clean.logits[rows]).to(oracle.device)
         self.device = nn.Parameter(self.images.new_empty(0), requires_grad=False)  # where attacks look for the device
         self.points = self.images.clone()
         self.spent, self.outside = 0, 0  # queries per sample; points that would have counted inside the box
-        self._best = np.full(len(images), np.inf)
+        self._best = np.full(len(rows), np.inf)
         self._near, self._near_points = self._best.copy(), self.images.clone()  # misclassified, but not clearly
-        self._found = np.full((queries // CHECKPOINT, len(images)), np.inf)
+        self._found = np.full((queries // CHECKPOINT, len(rows)), np.inf)
         self.eval()
 
     def survived(self, attack: Attack, seed: int) -> bool:

@@ -6,27 +6,22 @@ The tables of both stages are here too.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from advfrontier.bench import attack_tables
 from advfrontier.bench.subject import tier_columns
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.trace import finished_runs, read_traces
+from advfrontier.evaluation.trace import Traces, finished_runs, read_traces
 from advfrontier.frontier.allocation import allocate
-from advfrontier.frontier.learning import learn_race, race_excess
 from advfrontier.frontier.measure import check_same_settings
 from advfrontier.frontier.problem import levels_of
+from advfrontier.frontier.race import learn_race, race_excess
 from advfrontier.pool import MAX_QUERIES, SLICE, Ensemble, Race, Run, tier_label
-from advfrontier.record import find_records, open_folder
+from advfrontier.record import Record, find_records, open_folder
 from advfrontier.record.identity import digest, settings, versions
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advfrontier.evaluation.trace import Traces
-    from advfrontier.record import Record
 
 _MADE_FROM = "made-from.json"
 

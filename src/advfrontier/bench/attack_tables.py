@@ -11,23 +11,18 @@ How far the tiers are from the frontier of the pool, in distances, is `above`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from advfrontier.bench.published import PUBLISHED
-from advfrontier.bench.subject import GREEDY, PAPER, RACE, by_split, grouped, shown_tiers, tier_columns
+from advfrontier.bench.subject import GREEDY, PAPER, RACE, Subject, by_split, grouped, shown_tiers, tier_columns
 from advfrontier.frontier.optimality import excess
-from advfrontier.pool import Run, facts_of, tier_label
+from advfrontier.pool import Ensemble, Run, facts_of, tier_label
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advfrontier.bench.subject import Subject
-    from advfrontier.pool import Ensemble
 
 _VARIANTS = {"base": "base", "restart": "restarts", "target": "targets"}
 

@@ -10,28 +10,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from advfrontier.bench.benchmark import SPLITS
-from advfrontier.bench.published import PUBLISHED
-from advfrontier.bench.subject import ALL, GREEDY, RACE, grouped, shown_tiers, tier_columns
+from advfrontier.bench.published import PUBLISHED, Published
+from advfrontier.bench.subject import ALL, GREEDY, RACE, Subject, grouped, shown_tiers, spread, tier_columns
 from advfrontier.frontier.curve import robust_accuracy as accuracy_at
 from advfrontier.pool import TIERS
-from advfrontier.table import Column, Share, Spread, Strong, Table
+from advfrontier.table import Column, Format, Share, Spread, Strong, Table
 from advfrontier.threat.names import SYMBOLS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advfrontier.bench.published import Published
-    from advfrontier.bench.subject import Subject
-    from advfrontier.table import Format
-
-    Radii = Mapping[str, Sequence[float]]  # data set → the radii to read accuracy at, the reference first
-    Entry = tuple[Subject, float, tuple[float, float] | None]  # a model, a radius, the baseline's accuracy and queries
-    Tier = tuple[str, int]  # family and budget
+Radii = Mapping[str, Sequence[float]]  # data set → the radii to read accuracy at, the reference first
+Entry = tuple[Subject, float, tuple[float, float] | None]  # a model, a radius, the baseline's accuracy and queries
+Tier = tuple[str, int]  # family and budget
 
 _BASELINE = "AutoAttack"
 _EQUAL = 1e-9  # accuracies are shares of the same samples: a hair's breadth keeps equal counts equal
@@ -87,8 +81,8 @@ def aoi_summary(subjects: Sequence[Subject], *, norm: str) -> Table:
     means: dict[str, list[Spread | None]] = {}
     for split, group in grouped(subjects).items():
         printed = PUBLISHED[norm][split]
-        means[split] = [_spread([s.baseline.value for s in group if s.baseline])] if known else []
-        means[split] += [_spread([s.aois[f][tier].value for s in group]) for f, tier in shown.values()]
+        means[split] = [spread([s.baseline.value for s in group if s.baseline])] if known else []
+        means[split] += [spread([s.aois[f][tier].value for s in group]) for f, tier in shown.values()]
         rows.append(("mean", split, len(group), *means[split], *_printed(subjects, printed.aois)))
     if len(means) > 1:
         apart = [a and b and a.mean - b.mean for a, b in zip(*(means[split] for split in SPLITS), strict=True)]
@@ -145,7 +139,7 @@ def robust_summary(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> T
                 theirs = _printed(subjects, printed.accuracies_matched if printed else {})
                 rows.append(("at least as strong", *about, *map(_as_strong, gains), *theirs))
                 theirs = _printed(subjects, printed.gains if printed else {})
-                rows.append(("points below AutoAttack", *about, *map(_spread, gains), *theirs))
+                rows.append(("points below AutoAttack", *about, *map(spread, gains), *theirs))
     columns = [Column(SYMBOLS[norm], key="what"), Column("split"), Column("ε", key="epsilon")]
     columns += [*(Column(name, "points") for name in shown), *_printed_columns(subjects, "points")]
     return Table(f"Robust accuracy against AutoAttack in {SYMBOLS[norm]}", tuple(columns), tuple(rows))
@@ -274,8 +268,3 @@ def _matched_aoi(subjects: Sequence[Subject], tier: Tier, *, straight: bool = Fa
 def _strong(value: float | None, *, when: bool) -> Any:
     """A cell, which stands out where the condition holds."""
     return Strong(value) if when else value
-
-
-def _spread(values: Sequence[float]) -> Spread | None:
-    """Mean and standard deviation over all that there are; None if there are none."""
-    return Spread(float(np.mean(values)), float(np.std(values))) if values else None

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.attacks.autoattack import KnownPoints, check_norm
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.inputs import as_model, as_terms
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.execution import Machine
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
-from advfrontier.jobs import drive, prepare
+from advfrontier.jobs import Model, drive, prepare
 from advfrontier.jobs.autoattack import AutoAttackJob, read_points
 from advfrontier.jsonable import jsonable
 from advfrontier.record import Record
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from advfrontier.engine.data import Samples
-    from advfrontier.jobs import Model
 
 
 def run_autoattack(

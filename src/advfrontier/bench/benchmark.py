@@ -7,10 +7,15 @@ Nothing is loaded or fetched by reading it.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping  # noqa: TC003 (pydantic reads the types)
+from collections.abc import (
+    Callable,
+    Iterable,
+    Mapping,
+)
 from importlib.resources import as_file, files
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
@@ -20,10 +25,6 @@ from advfrontier.pool.ensemble import tier_queries
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import NORMS, norm_name
 from advfrontier.toml import TomlTable, read_toml, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from os import PathLike
 
 Split = Literal["train", "held-out"]
 SPLITS: tuple[Split, ...] = ("train", "held-out")

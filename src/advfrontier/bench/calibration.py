@@ -10,21 +10,16 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
 
-from advfrontier.bench.layout import claim
+from advfrontier.bench.benchmark import BenchmarkModel
+from advfrontier.bench.layout import Bench, claim
 from advfrontier.evaluation.trace import trace
 from advfrontier.execution import Machine
 from advfrontier.pool import Run
 from advfrontier.record import Record, UnitName, open_folder
 from advfrontier.sources.samples import choose
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advfrontier.bench.benchmark import BenchmarkModel
-    from advfrontier.bench.layout import Bench
 
 FILE = "calibration.json"
 _QUERIES = 20  # of each short run

@@ -5,23 +5,19 @@ The paper has none of these. All are read off the traces.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from advfrontier.bench.attack_tables import mean_aoi
 from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM
-from advfrontier.bench.subject import GREEDY, PAPER, RACE, by_split, grouped, tier_columns
+from advfrontier.bench.subject import GREEDY, PAPER, RACE, Subject, by_split, grouped, spread, tier_columns
 from advfrontier.frontier.contribution import contributions as contributions_of
 from advfrontier.frontier.optimality import aoi, excess
 from advfrontier.pool import Run, facts_of
 from advfrontier.table import Column, Share, Spread, Table
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advfrontier.bench.subject import Subject
 
 _COMPARED = (GREEDY, RACE, PAPER, UNIFORM, BEST_ATTACK, BEST_RUN)
 
@@ -75,8 +71,8 @@ def race_against_greedy(subjects: Sequence[Subject], *, norm: str) -> Table:
         }
         gains = {b: [s.aois[RACE][b].value - s.aois[GREEDY][b].value for s in group] for b in budgets}
         rows.append(("at least as near", split, *(Share(sum(g >= 0 for g in nearer[b]), len(group)) for b in budgets)))
-        rows.append(("points of distance nearer", split, *(_spread(nearer[b]) for b in budgets)))
-        rows.append(("points of AOI", split, *(_spread(gains[b]) for b in budgets)))
+        rows.append(("points of distance nearer", split, *(spread(nearer[b]) for b in budgets)))
+        rows.append(("points of AOI", split, *(spread(gains[b]) for b in budgets)))
     columns = (Column("what"), Column("split"), *tier_columns(budgets, "gain"))
     return Table(f"Race against greedy in {SYMBOLS[norm]}", columns, tuple(rows))
 
@@ -136,7 +132,3 @@ def without(subjects: Sequence[Subject], *, norm: str) -> Table:
 def _black_box(run: Run) -> bool:
     facts = facts_of(run.solver)
     return facts is not None and facts.step_queries == 1
-
-
-def _spread(values: Sequence[float]) -> Spread:
-    return Spread(float(np.mean(values)), float(np.std(values)))

@@ -10,20 +10,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from advfrontier.attacks.autoattack import NORMS as BASELINE_NORMS
+from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
 from advfrontier.errors import FrontierError
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TIERS, Run, check_run, paper_ensemble, tier_label
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TIERS, Ensemble, Run, check_run, paper_ensemble, tier_label
 from advfrontier.pool import pool as pool_of
 from advfrontier.record import folder_name, open_folder
 from advfrontier.record.record import check_empty
-from advfrontier.sources import load_data
-
-if TYPE_CHECKING:
-    from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
-    from advfrontier.pool import Ensemble
-    from advfrontier.sources import Samples
+from advfrontier.sources import Samples, load_data
 
 _MARK = "benchmark.json"  # in a folder that a benchmark has made its own
 

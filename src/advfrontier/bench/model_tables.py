@@ -11,28 +11,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.subject import tier_columns
 from advfrontier.frontier.baseline import baseline_radii, known_up_to, straight_accuracies
 from advfrontier.frontier.comparison import lies_below
-from advfrontier.frontier.confidence import curve_band
+from advfrontier.frontier.confidence import curve_margin
 from advfrontier.frontier.curve import aurec, epsilon_min
 from advfrontier.frontier.ranking import rank_table
-from advfrontier.frontier.stability import rank_accuracies, rank_stability, reversals
+from advfrontier.frontier.stability import RankStability, rank_accuracies, rank_stability, reversals
 from advfrontier.pool import tier_label
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advfrontier.bench.benchmark import BenchmarkModel
     from advfrontier.bench.results import ModelGroup
-    from advfrontier.frontier.stability import RankStability
 
 
 def models(listed: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -> Table:
@@ -165,7 +163,7 @@ def crossings(group: ModelGroup) -> Table:
     if group.reference is None:
         return Table("Crossings", columns, ())
     reversed_pairs = reversals(group.distances, reference=group.reference)
-    margin = curve_band(next(iter(group.distances.values()))).margin
+    margin = curve_margin(len(group.subjects[0].samples))
     pairs, wide = len(group.distances) * (len(group.distances) - 1) // 2, sum(r.lead > margin for r in reversed_pairs)
     return Table("Crossings", columns, ((group.reference, pairs, len(reversed_pairs), margin, wide),))
 

@@ -5,33 +5,24 @@ Ensembles are made and judged over all models of a norm; models are ranked among
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.bench import attack_tables, baseline_tables, comparison_tables, model_tables
-from advfrontier.bench.benchmark import SPLITS
+from advfrontier.bench.benchmark import SPLITS, BenchmarkModel
+from advfrontier.bench.subject import Subject
 from advfrontier.errors import FrontierError
+from advfrontier.flags import Flag
 from advfrontier.frontier.defence import ReferencePool, defence_frontier
 from advfrontier.frontier.measure import check_same_samples
-from advfrontier.frontier.ranking import rank, rank_table
-from advfrontier.pool import tier_label
-from advfrontier.table import Doubted
+from advfrontier.frontier.ranking import Ranking, RankRow, rank, rank_table
+from advfrontier.pool import Ensemble, Race, tier_label
+from advfrontier.table import Doubted, Table
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from advfrontier.bench.benchmark import BenchmarkModel
-    from advfrontier.bench.subject import Subject
-    from advfrontier.flags import Flag
-    from advfrontier.frontier.ranking import Ranking, RankRow
-    from advfrontier.pool import Ensemble, Race
-    from advfrontier.table import Table
 
 
 @dataclass(frozen=True, eq=False)

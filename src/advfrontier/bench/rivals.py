@@ -5,19 +5,15 @@ None of them looks at a held-out model: the best attack and the best run are tho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from advfrontier.frontier.optimality import aoi
+from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import CHECKPOINT, Run
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from advfrontier.frontier.trajectories import Trajectories
-
-    Queries = dict[str, int]  # run → queries
+Queries = dict[str, int]  # run → queries
 
 UNIFORM, BEST_ATTACK, BEST_RUN, RANDOM = "uniform", "best attack", "best run", "random"
 SEEDS = 10  # random allocations

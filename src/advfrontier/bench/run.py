@@ -7,38 +7,31 @@ that norm, and named.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
+from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench.allocation import allocate_into, learn_into
 from advfrontier.bench.baselines import radii_of, run_autoattack
-from advfrontier.bench.layout import claim
+from advfrontier.bench.benchmark import BenchmarkModel
+from advfrontier.bench.layout import Bench, claim
 from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM, rivals
 from advfrontier.bench.subject import PAPER, Subject
 from advfrontier.errors import FrontierError, Unfinished
-from advfrontier.evaluation.trace import read_traces, trace
+from advfrontier.evaluation.trace import Traces, read_traces, trace
 from advfrontier.execution import Machine
 from advfrontier.flags import doubts
 from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.jobs import Model
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Run, tier_label
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Ensemble, Race, Run, tier_label
 from advfrontier.record import Record, open_folder
 from advfrontier.solvers import PUBLISHED, check_published
 from advfrontier.sources import load_model
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from advfrontier.attacks.autoattack import KnownPoints
-    from advfrontier.bench.benchmark import BenchmarkModel
-    from advfrontier.bench.layout import Bench
-    from advfrontier.evaluation.trace import Traces
-    from advfrontier.pool import Ensemble, Race
-
-    Allocations = dict[str, dict[int, dict[str, int]]]  # how queries are given out → budget → run → queries
+Allocations = dict[str, dict[int, dict[str, int]]]  # how queries are given out → budget → run → queries
 
 FAILURES = "failures.json"
 _EXTRA = "pyautoattack"

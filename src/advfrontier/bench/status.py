@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advfrontier.bench.allocation import ensemble_file
 from advfrontier.bench.baselines import radii_of
+from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.calibration import Calibration, calibrate, read_calibration
+from advfrontier.bench.layout import Bench
 from advfrontier.bench.run import Failure, read_failures
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
@@ -20,12 +23,6 @@ from advfrontier.record import Record, UnitName, open_folder
 from advfrontier.record.units import shards_of
 from advfrontier.table import Column, Share, Table
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from advfrontier.bench.benchmark import BenchmarkModel
-    from advfrontier.bench.layout import Bench
 
 _RADII = 9  # percentiles of the frontier at which the baseline is run, beside the reference radii
 # AutoAttack's queries per sample, as the paper's table of costs has them: by far the most go to those it cannot break.

@@ -6,33 +6,30 @@ what each tier found, and the AOI along the way, so models are read one after th
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from advfrontier.bench.benchmark import SPLITS
+from advfrontier.flags import Flag
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
+from advfrontier.frontier.measure import Measure
 from advfrontier.frontier.optimality import aoi
-from advfrontier.frontier.race import race as read_off
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, tier_label
-from advfrontier.table import Column
+from advfrontier.frontier.race import read_off
+from advfrontier.frontier.trajectories import Trajectories
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Ensemble, Race, tier_label
+from advfrontier.table import Column, Format, Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from advfrontier.attacks.autoattack import KnownPoints
-    from advfrontier.flags import Flag
-    from advfrontier.frontier.measure import Measure
-    from advfrontier.frontier.trajectories import Trajectories
-    from advfrontier.pool import Ensemble, Race
-    from advfrontier.table import Format
 
-    Found = dict[int, NDArray[np.float64]]  # budget → distances
-    Allocations = Mapping[str, Mapping[int, Mapping[str, int]]]  # family → budget → run → queries
+Found = dict[int, NDArray[np.float64]]  # budget → distances
+Allocations = Mapping[str, Mapping[int, Mapping[str, int]]]  # family → budget → run → queries
 
 GREEDY, RACE, PAPER = "greedy", "race", "paper"
 SHOWN = (PAPER, GREEDY, RACE)  # the families that are evaluated; others are there to compare allocations
@@ -185,3 +182,8 @@ def grouped(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
     """By split, and all of them where there are several splits."""
     splits = by_split(subjects)
     return {**splits, ALL: list(subjects)} if len(splits) > 1 else {str(split): own for split, own in splits.items()}
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Mean and standard deviation over all that there are; None if there are none."""
+    return Spread(float(np.mean(values)), float(np.std(values))) if values else None

@@ -9,10 +9,11 @@ do cannot be followed, and one that draws random numbers is refused too.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +22,7 @@ from torch.fx.node import Node, map_arg
 
 from advfrontier.errors import FrontierError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    Relu = Callable[[int, Tensor], tuple[Tensor, Tensor]]
+Relu = Callable[[int, Tensor], tuple[Tensor, Tensor]]
 
 # Affine in all of their tensors together.
 _JOINT = {

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from advfrontier.certified.ball import Ball
-from advfrontier.certified.bounds import Bounds
-from advfrontier.certified.network import read_network
+from advfrontier.certified.bounds import Ball, Bounds
+from advfrontier.certified.network import Network, read_network
 from advfrontier.errors import FrontierError
 from advfrontier.threat.names import norm_name
 from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advfrontier.certified.network import Network
 
 SUPPORTED = ("L1", "L2", "Linf")
 _AT_ONCE = 20  # samples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
@@ -12,9 +12,6 @@ from advfrontier import __version__
 from advfrontier.cli.config import read_config
 from advfrontier.command import typed
 from advfrontier.errors import FrontierError, Unfinished
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 app = App(
     name="advfrontier",
@@ -34,7 +31,7 @@ COMMANDS = {
     "extend": ("evaluating", "Go on with a finished evaluation to a larger tier. No query is repeated."),
     "demo": ("evaluating", "Evaluate an embedded model in four norms and write the report: nothing is downloaded."),
     "certify": ("results", "Prove for every sample of an evaluation how near no adversarial example can be."),
-    "verify": ("verifying", "Check a record that came from someone else: every point, and some units once more."),
+    "verify": ("results", "Check a record that came from someone else: every point, and some units once more."),
     "report": ("results", "Write the HTML report of one model's records, with other models beside it."),
     "compare": ("results", "Compare two models on whole curves: is one rejected already, or what should be run next?"),
     "rank": ("results", "Rank models by DOI, in every norm and over all of them."),

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cyclopts import Token
+from cyclopts import App, Argument, ArgumentCollection, Token
 from cyclopts.config import Dict
 
 from advfrontier.errors import FrontierError
-
-if TYPE_CHECKING:
-    from cyclopts import App, Argument, ArgumentCollection
 
 # Of these only one can be given: if one is typed, it wins over all of them in the file.
 _ALTERNATIVES = ({"tier", "queries", "ensemble"}, {"runs", "pool"}, {"workers", "ray"})

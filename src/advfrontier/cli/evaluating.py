@@ -18,6 +18,7 @@ from advfrontier.record import below, folder_name
 
 _DATA, _MACHINE, _WORKERS, _BUDGET, _OUTPUT, _ATTACKS = Data(), Machine(), Workers(), Budget(), Output(), Attacks()
 _TIER = "4k"
+_FOLDER = "Folder of the record, or an address such as s3://bucket/mine"
 
 
 def evaluate_command(
@@ -28,7 +29,7 @@ def evaluate_command(
     norm: Norm = "Linf",
     budget: Budget = _BUDGET,
     attacks: Attacks = _ATTACKS,
-    out: Annotated[str | None, OUT] = None,
+    out: Annotated[str | None, OUT, Parameter(help=f"{_FOLDER}; by default runs/ and the model's name.")] = None,
     name: Annotated[str | None, Parameter(help="How tables call the model.")] = None,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
@@ -39,16 +40,10 @@ def evaluate_command(
 
     Each sample is given 4k queries if nothing else is said. Runs or a pool that are named take turns, up to 1000
     queries each, or --queries in all. Killed at any moment, the same command goes on where it stopped.
-
-    Parameters
-    ----------
-    out
-        Folder of the record, or an address such as s3://bucket/mine; by default runs/ and the model's name.
     """
     ensemble = _ensemble(budget, attacks)
     folder = out or below("runs", folder_name(name or model))
-    output.check(folder)
-    output.demands(norms(norm))
+    output.check(norms(norm), folder)
     samples, done_by = data.load(model), machine.machine(keep_state=state)
     done = [
         evaluate(
@@ -103,9 +98,8 @@ def extend_command(
     ensemble = budget.chosen()
     if ensemble is None:
         raise FrontierError("extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE")
-    output.check()
     done, until, found = [], workers.until, find_evaluations([record])
-    output.demands([evaluation.norm for evaluation in found])
+    output.check([evaluation.norm for evaluation in found])
     for evaluation in found:
         terms = evaluation.record.header.terms
         find_device(terms.device)

@@ -239,11 +239,13 @@ class Output:
                 )
         return demands
 
-    def check(self, folder: str | None = None) -> None:
+    def check(self, evaluated: Sequence[str] = (), folder: str | None = None) -> None:
         """Refuse, before anything is computed, what could not be shown in the end.
 
-        That is radii that are none, exports that cannot be written, and a report in the place of another file.
+        That is demands in other norms, radii that are none, exports that cannot be written, and a report in the place
+        of another file.
         """
+        self.demands(evaluated)
         parse_radii(self.radii or "")
         parse_formats(self.export)
         if self.report and folder is not None and "://" not in folder:

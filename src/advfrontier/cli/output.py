@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from advfrontier.cli.options import Output
+from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.evaluation.gate import Ruling
 from advfrontier.evaluation.radii import remember_radii
-from advfrontier.evaluation.summary import summarise_all
+from advfrontier.evaluation.summary import NormSummary, summarise_all
 from advfrontier.record.folder import below
 from advfrontier.report import print_tables, summary_tables, write_report
 from advfrontier.report.export import export_all, parse_formats
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advfrontier.cli.options import Output
-    from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.evaluation.gate import Ruling
-    from advfrontier.evaluation.summary import NormSummary
-    from advfrontier.table import Table
+from advfrontier.table import Table
 
 
 def show_evaluations(evaluations: Sequence[Evaluation], folder: str, output: Output) -> None:

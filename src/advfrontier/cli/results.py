@@ -1,21 +1,25 @@
-"""Commands about records: certify, report, compare, rank."""
+"""Commands about records: certify, verify, report, compare, rank."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 from advfrontier.certified import SUPPORTED
-from advfrontier.cli.options import Export, Json, Norm, Output, Radii, norms
+from advfrontier.cli.options import OUT, Export, Json, Model, Norm, Output, Radii, Source, norms
 from advfrontier.cli.output import end_with, say, show, show_evaluations, show_summaries
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.certify import certify
-from advfrontier.evaluation.compare import compare
+from advfrontier.evaluation.compare import compare, rank
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
 from advfrontier.evaluation.gate import not_worse
-from advfrontier.evaluation.rank import rank
-from advfrontier.evaluation.reference import common_pool, unlike
+from advfrontier.evaluation.inputs import as_model
+from advfrontier.evaluation.reference import reference_pools, unlike
 from advfrontier.evaluation.summary import summarise_all
-from advfrontier.evaluation.verified import only_verified
+from advfrontier.evaluation.verified import only_verified, write_verified
+from advfrontier.evaluation.verify import Verification, parse_rerun, verify
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import below, write_file
 from advfrontier.report import (
@@ -28,6 +32,9 @@ from advfrontier.report import (
     write_report,
 )
 from advfrontier.threat.names import NORMS
+
+_SOURCE = Source()
+_SHOWN = 5  # of what is false in a norm
 
 
 def certify_command(record: str, /, *, model: str | None = None, radii: Radii = None, json: Json = False) -> None:
@@ -50,6 +57,58 @@ def certify_command(record: str, /, *, model: str | None = None, radii: Radii = 
         if evaluation.certified is None:
             certify(evaluation, model=model, progress=True)
     show_evaluations(find_evaluations([record]), record, output)
+
+
+def verify_command(
+    record: str,
+    /,
+    *,
+    model: Model,
+    data: Source = _SOURCE,
+    rerun: str = "5%",
+    seed: int | None = None,
+    out: Annotated[str | None, OUT] = None,
+    json: Json = False,
+) -> None:
+    """Check a record that came from someone else: every point, and some units once more.
+
+    The images must be those of the data; every stored point must lie inside the box, at the distance claimed, and be
+    misclassified by the model here. Units drawn at random must come out again: bit for bit where versions and rounding
+    are the same, else with distances that differ by at most 5 % in the median. Ends with exit code 1 if anything is
+    false. The record is only read.
+
+    Parameters
+    ----------
+    record
+        The folder of an evaluation, or one that holds several.
+    rerun
+        Units to do again: a share such as 5%, or a number such as 3; 0 for none.
+    seed
+        Of the draw of these units; by default one that nobody could know beforehand.
+    out
+        A list, to which records that hold are added; `advfrontier rank --verified` takes it.
+    """
+    parse_rerun(rerun)
+    evaluations = find_evaluations([record])
+    samples, subject = data.load(model), as_model(model)
+    results = [verify(each, subject, samples, rerun=rerun, seed=seed, progress=True) for each in evaluations]
+    if json:
+        show(facts=jsonable(results), as_json=True)
+    else:
+        print("\n".join(line for result in results for line in _lines(result)))
+    if out is not None:
+        say(f"verified: {write_verified(out, results)}", as_json=json)
+    if not all(result.holds for result in results):
+        sys.exit(1)
+
+
+def _lines(result: Verification) -> Iterator[str]:
+    """What was proved of a record, and what is false about it."""
+    yield str(result)
+    yield from (f"  false: {what}" for what in result.false[:_SHOWN])
+    if len(result.false) > _SHOWN:
+        yield f"  and {len(result.false) - _SHOWN} more"
+    yield from (f"  note: {note}" for note in result.notes)
 
 
 def report_command(
@@ -160,6 +219,21 @@ def rank_command(
         A list that `advfrontier verify --out` wrote: records that are not on it are left out with a note.
     """
     Output(radii).check()
+    evaluations = _to_rank(records, verified)
+    for note in dict.fromkeys(note for one in evaluations for note in unlike(one)) if reference else ():
+        print(f"note: {note}", file=sys.stderr)
+    pools = None if reference is None else reference_pools(evaluations, name=reference)
+    ranking = rank(evaluations, reference=pools, radii=radii)
+    show(*rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
+    if csv is not None:
+        say(f"table: {write_file(csv, ranking_csv(ranking).encode())}", as_json=json)
+    if html is not None:
+        chosen = None if highlight is None else [name.strip() for name in highlight.split(",") if name.strip()]
+        say(f"leaderboard: {write_leaderboard(html, ranking, highlight=chosen)}", as_json=json)
+
+
+def _to_rank(records: Sequence[str], verified: str | None) -> list[Evaluation]:
+    """The evaluations in these folders, one per model and norm; only those on the list of what was verified, if any."""
     evaluations = find_evaluations(
         records, skipped=lambda path: print(f"note: no evaluation in {path}", file=sys.stderr)
     )
@@ -170,18 +244,4 @@ def rank_command(
         if not evaluations:
             raise FrontierError(f"none of these records is on {verified}: verify them with `advfrontier verify`")
     by_model(evaluations)
-    for note in dict.fromkeys(note for one in evaluations for note in unlike(one)) if reference else ():
-        print(f"note: {note}", file=sys.stderr)
-    pools = None
-    if reference is not None:
-        pools = {
-            norm: common_pool([e for e in evaluations if e.norm == norm], norm, name=reference)
-            for norm in {e.norm for e in evaluations} or NORMS
-        }
-    ranking = rank(evaluations, reference=pools, radii=radii)
-    show(*rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
-    if csv is not None:
-        say(f"table: {write_file(csv, ranking_csv(ranking).encode())}", as_json=json)
-    if html is not None:
-        chosen = None if highlight is None else [name.strip() for name in highlight.split(",") if name.strip()]
-        say(f"leaderboard: {write_leaderboard(html, ranking, highlight=chosen)}", as_json=json)
+    return evaluations

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.trace import read_traces
 from advfrontier.frontier.contribution import contributions
 from advfrontier.frontier.curve import epsilon_min
@@ -13,17 +18,9 @@ from advfrontier.frontier.measure import check_same_samples, check_same_settings
 from advfrontier.frontier.optimality import aoi, winsorised_aoi
 from advfrontier.jsonable import jsonable
 from advfrontier.pool import tier_label
+from advfrontier.record import Record
 from advfrontier.record.identity import settings
 from advfrontier.table import Column, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.record import Record
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from advfrontier.engine import LAST_LOOK
-
-if TYPE_CHECKING:
-    from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.evaluation.evaluation import Evaluation
 
 
 @dataclass(frozen=True)

@@ -7,26 +7,21 @@ time. One that changes the order of rows but keeps their number cannot be notice
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from advfrontier.attacks.callable import Watched, watched_batches
+from advfrontier.attacks.callable import Attack, Watched, watched_batches
 from advfrontier.engine import Oracle, check_data, clean_pass
 from advfrontier.evaluation.trace import Traces, check_queries
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run
 from advfrontier.progress import progress_bar
 from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import torch
-    from torch import Tensor
-
-    from advfrontier.attacks.callable import Attack
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +49,8 @@ def run_callable(
 ) -> Found:
     """Run `attack(model, images, labels)` against a model, and record the best distance per sample every 10 queries.
 
-    The attack sees the samples that are classified correctly, `batch_size` at a time. `name` is what its run is called.
-    PyTorch's random state is `seed` at the start of every batch.
+    The attack sees the samples that are classified correctly, `batch_size` at a time, each time with PyTorch's random
+    state set to `seed`. `name` is what its run is called.
     """
     Run.parse(name)
     check_queries(queries)
@@ -65,25 +60,16 @@ def run_callable(
     points, doubts = images.clone(), Counter[tuple[Kind, str]]()
     with Oracle(model, device=device) as oracle:
         clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=False)
+        watched = partial(Watched, oracle, images, clean, norm=threat, queries=queries)
         attacked = clean.correct.nonzero().squeeze(1)
-
-        def watched(rows: Tensor) -> Watched:
-            return Watched(oracle, images[rows], labels[rows], clean.rows(rows), norm=threat, queries=queries)
-
-        with progress_bar(progress, len(attacked), unit="samples") as bar:
-            bar.show(name)
+        with progress_bar(progress, len(attacked), unit="samples", label=name) as bar:
             for rows, watch in watched_batches(attack, attacked, 1 if alone else batch_size, watched, int(seed)):
                 distances[:, rows.numpy()] = watch.trajectory()
                 points[rows] = watch.points.cpu()
                 doubts += watch.doubts()
                 bar.advance(len(rows))
-    traces = Traces(
-        norm=threat.name,
-        runs=(name,),
-        queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
-        distances=distances[None],
-        samples=clean.names,
-        flags=tuple(Flag(kind, f"{name}: {count} {what}") for (kind, what), count in doubts.items()),
-        counts=asdict(oracle.counts),
-    )
+    checkpoints = np.arange(CHECKPOINT, queries + 1, CHECKPOINT)
+    flags = tuple(Flag(kind, f"{name}: {count} {what}") for (kind, what), count in doubts.items())
+    traces = Traces((name,), checkpoints, distances[None], clean.names, threat.name, flags=flags,
+                    counts=asdict(oracle.counts))  # fmt: skip
     return Found(traces, points)

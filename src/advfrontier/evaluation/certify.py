@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from advfrontier.certified import SUPPORTED, certified_radius
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluate import own_model
-from advfrontier.evaluation.inputs import as_model
-from advfrontier.jobs import prepare
-from advfrontier.progress import Progress, Silent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.jobs import Model
+from advfrontier.evaluation.evaluate import recognised
+from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.jobs import Model
+from advfrontier.progress import progress_bar
 
 _AGREEMENT = 1e-5  # relative: float32 may put a point this much nearer than exact arithmetic allows
 
@@ -42,18 +34,13 @@ def certify(
         precision: By what share a radius may be below the largest that the bounds certify.
         progress: Show a progress bar.
     """
-    header, norm = evaluation.record.header, evaluation.norm
+    norm = evaluation.norm
     if norm not in SUPPORTED:
         raise FrontierError(
             f"{evaluation.place} is an evaluation in {norm}: expected one in {', '.join(SUPPORTED)}, because linear "
             f"bounds say nothing about {norm}"
         )
-    subject = own_model(evaluation, "certify") if model is None else as_model(model, header.model.name)
-    if subject is not evaluation.worked_with:  # then it has to be recognised
-        prepare(
-            evaluation.place, subject, evaluation.record.samples(), header.terms, kind="evaluation",
-            gradients=header.gradients,
-        )  # fmt: skip
+    subject, record = recognised(evaluation, model, "certify")
     if not isinstance(subject.function, nn.Module):
         raise FrontierError(f"{subject.name} is a function: expected an nn.Module, whose layers can be followed")
     distances = evaluation.distances
@@ -62,15 +49,15 @@ def certify(
     start = torch.from_numpy(distances[rows] / 2).nan_to_num(posinf=1.0)
     radii = np.zeros_like(distances)
     if len(rows):
-        with Progress(len(rows), unit="samples") if progress else Silent() as shown:
-            shown.show(f"certifying {subject.name} in {norm}")
+        label = f"certifying {subject.name} in {norm}"
+        with progress_bar(progress, len(rows), unit="samples", label=label) as shown:
             radii[rows] = certified_radius(
                 subject.function, evaluation.images(rows.tolist()), evaluation.labels[rows], norm,
                 start=start, precision=precision, done=shown.advance,
             ).numpy()  # fmt: skip
     _check(evaluation, radii, distances)
-    evaluation.record.write_certified(np.minimum(radii, distances))
-    evaluation.record.change(lambda header: {"commands": header.with_command()})
+    record.write_certified(np.minimum(radii, distances))
+    record.change(lambda header: {"commands": header.with_command()})
     return np.minimum(radii, distances)
 
 

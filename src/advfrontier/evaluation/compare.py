@@ -1,22 +1,30 @@
-"""Compare two evaluations: is one rejected already, or what should be run next?"""
+"""Set evaluations against each other: two of them (is one rejected already?), or many (who ranks where, by DOI?).
+
+All models of a table stand on the same samples and the same tier. A record that went further is read back at the
+common tier, which costs nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from advfrontier.errors import FrontierError
-from advfrontier.frontier import comparison
+from advfrontier.evaluation.radii import parse_radii
+from advfrontier.frontier import comparison, ranking
+from advfrontier.frontier.comparison import Comparison
+from advfrontier.frontier.confidence import RESAMPLES
+from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import Evaluated
+from advfrontier.frontier.ranking import Ranking
 from advfrontier.pool import FAMILIES, tier_label
+from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.frontier.comparison import Comparison
 
 
 def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) -> Comparison:
@@ -78,4 +86,35 @@ def _distances_at(evaluation: Evaluation, queries: int) -> NDArray[np.float64]:
     raise FrontierError(
         f"{evaluation.model} was evaluated in {evaluation.norm} with {tier_label(found)} queries, the others with "
         f"{tier_label(queries)}: expected equal tiers; {cure}"
+    )
+
+
+def rank(
+    evaluations: Iterable[Evaluation],
+    *,
+    reference: Mapping[str, ReferencePool] | None = None,
+    radii: str | None = None,
+    resamples: int = RESAMPLES,
+) -> Ranking:
+    """Rank models by DOI against each other and, where given, against the reference pool of the norm.
+
+    Without any records the reference pools are ranked as they are. `radii`, such as `L2=0.5,Linf=8/255`, add robust
+    accuracies to the tables.
+    """
+    by_norm: dict[str, list[Evaluation]] = {}
+    for evaluation in evaluations:
+        by_norm.setdefault(evaluation.norm, []).append(evaluation)
+    known = dict(reference or {})
+    pools = {} if by_norm else known
+    for norm, found in by_norm.items():
+        pool = known.get(norm)
+        check_alike(found)
+        queries = pool.queries if pool else min(reached(evaluation) for evaluation in found)
+        pools[norm] = ReferencePool.of([evaluated(one, queries=queries) for one in found], reference=pool)
+    given = {evaluation.model for found in by_norm.values() for evaluation in found}
+    return ranking.rank(
+        {norm: pools[norm] for norm in NORMS if norm in pools},
+        given=given,
+        radii={norm: dict(parse_radii(radii or "", norm)) for norm in pools},
+        resamples=resamples,
     )

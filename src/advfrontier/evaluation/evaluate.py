@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from advfrontier.engine import noise_check
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.inputs import as_data, as_model, as_terms
-from advfrontier.evaluation.settings import solvers_for
-from advfrontier.execution import as_machine
+from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
+from advfrontier.execution import Machine, as_machine
 from advfrontier.flags import Kind
-from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
+from advfrontier.jobs import Model, UnitJob, drive, needs_gradients, prepare
 from advfrontier.jobs.setup import threads
-from advfrontier.pool import TARGETS, Race, find_ensemble, find_larger, tier_label
-from advfrontier.record import norm_folder
+from advfrontier.pool import TARGETS, Ensemble, Race, Run, find_ensemble, find_larger, tier_label
+from advfrontier.record import Record
 from advfrontier.record.header import packed, unpacked
+from advfrontier.record.identity import settings, solvers_of
+from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.sources import runs_code
 from advfrontier.threat.names import norm_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from os import PathLike
-
-    import torch
-    from torch import Tensor
-
-    from advfrontier.evaluation.inputs import Images, Labels
-    from advfrontier.execution import Machine
-    from advfrontier.jobs import Model
-    from advfrontier.pool import Ensemble
-    from advfrontier.record import Record
-    from advfrontier.solvers import Solver
 
 _IN_PYTHON = {"extend": "evaluation.extend('12k', model=model)", "certify": "certify(evaluation, model=model)"}
 _TRIED = 200  # samples on which noise is tried
@@ -62,37 +48,38 @@ def evaluate(
 
     Args:
         model: From images in [0, 1] to logits; or the name of a source, such as `zoo:F3` or `file.py:factory`.
-        images: A tensor, an array or a list with `labels`; a Dataset, a DataLoader; or the name of a data source, such
-            as `fashion-mnist` or `npz:FILE`. 8-bit images are divided by 255, channels that come last put first.
-        labels: One class per image: a tensor, an array or a list.
+        images: A tensor, an array or a list; a Dataset, a DataLoader; or the name of a source, such as `npz:FILE`.
+            8-bit images are divided by 255, channels that come last put first.
+        labels: One class per image, where the images do not come with their labels.
         norm: `L0`, `L1`, `L2` or `Linf`.
         ensemble: A tier (`4k`, `8k`, `12k`), any number of queries, an `Ensemble`, a `Race` or the path of its file; or
             runs, such as `["fmn", "alma:target1"]`, or a pool (`paper`, `extended`, `black-box`), which take turns
-            until each has spent its 1000 queries, or with `black-box@2000` 2000 queries in all.
+            up to 1000 queries each, or with `black-box@2000` to 2000 in all.
         seed: Of the random restarts.
-        solvers: Solvers in place of their attacks' own: `{"fmn": Fmn(alpha=1)}`, or `PUBLISHED` for all as in their
-            papers. By default those that the ensemble was learned with.
-        out: The record is written to `out/NORM`, unit by unit: killed at any moment, the same call continues. Without
-            it the record is temporary.
+        solvers: In place of those that the ensemble was learned with: `{"fmn": Fmn(alpha=1)}`, or all as `PUBLISHED`.
+        out: The record is written to `out/NORM`; killed, the same call continues. Without it the record is temporary.
         name: What tables call the model.
-        batch_size: Samples per batch, which are one unit of work: by default 50 on the CPU, where workers share them,
-            else 100.
+        batch_size: Samples per batch, which are one unit of work: by default 50 on the CPU, else 100.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
         eot: How many passes the gradient of a query is the mean of, for models that answer at random.
     """
     machine, threat = as_machine(machine), norm_name(norm)
     first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
     solvers = dict(solvers_for(first, solvers))
-    samples, subject = as_data(images, labels), as_model(model, name)
+    subject = as_model(model, name)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
-    gradients = needs_gradients(first.runs, threat)
-    or_without = isinstance(first, Race) and first.without_gradients() is not None
-    with record_folder(out, threat) as (place, keep):
-        record = prepare(place, subject, samples, terms, kind="evaluation", gradients=gradients, or_without=or_without,
-                         store_images=True, solvers=solvers)  # fmt: skip
-        keep(record)
-        wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
-        return _reach(record, subject, wanted, machine, solvers)
+    record = working_record(
+        out, subject, as_data(images, labels), terms, kind="evaluation", gradients=_gradients(first), store_images=True,
+        solvers=solvers,
+    )  # fmt: skip
+    wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
+    return _reach(record, subject, wanted, machine, solvers)
+
+
+def _gradients(wanted: Ensemble | Race) -> bool | None:
+    """Whether an ensemble needs the gradients of the model; None for a race, which can do without if it has none."""
+    needed = needs_gradients(wanted.runs, wanted.norm)
+    return None if needed and isinstance(wanted, Race) and wanted.without_gradients() is not None else needed
 
 
 def extend(
@@ -103,17 +90,12 @@ def extend(
     machine: Machine | str | torch.device | None = None,
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
-    header = evaluation.record.header
-    subject = own_model(evaluation, "extend") if model is None else as_model(model, header.model.name)
-    record = evaluation.record
+    record, header = evaluation.record, evaluation.record.header
     before, classes = None if header.ensemble is None else unpacked(header.ensemble), record.clean.classes
     wanted = find_ensemble(find_larger(ensemble, before, classes), header.terms.norm, classes)
     wanted = _for_model(wanted, record)
     solvers = solvers_for(wanted, evaluation.solvers)
-    if subject is not evaluation.worked_with:
-        old = record.samples()
-        record = prepare(record.place, subject, old, header.terms, kind="evaluation", gradients=header.gradients,
-                         solvers=solvers)  # fmt: skip
+    subject, record = recognised(evaluation, model, "extend", solvers)
     return _reach(record, subject, wanted, as_machine(machine), solvers)
 
 
@@ -124,25 +106,38 @@ def _for_model(wanted: Ensemble | Race, record: Record) -> Ensemble | Race:
     return wanted.without_gradients() or wanted
 
 
-def own_model(evaluation: Evaluation, command: str) -> Model:
-    """The model that the evaluation was just made with, or the one that its record names, if that runs no code.
+def recognised(
+    evaluation: Evaluation,
+    model: Model | Callable[[Tensor], Tensor] | str | None,
+    command: str,
+    solvers: Mapping[str, Solver] | None = None,
+) -> tuple[Model, Record]:
+    """The model of an evaluation and its record, to work on. Raises if the model that is given is another one.
 
-    `command` is what the user asked for, and can ask for again with the model beside it.
+    Without any it is the one that the evaluation was just made with, or the one that the record names, if that runs no
+    code. `command` is what the user asked for, and can ask for again with the model beside it.
     """
-    if evaluation.worked_with is not None:
-        return evaluation.worked_with
-    name, source = evaluation.record.header.model.name, evaluation.record.header.model.source
-    if source is None:
+    record, header = evaluation.record, evaluation.record.header
+    name, source = header.model.name, header.model.source
+    if model is None and evaluation.worked_with is not None:
+        return evaluation.worked_with, record
+    if model is None and source is None:
         raise FrontierError(
             f"the record does not say where {name} comes from, because it was given as an object: expected it again, "
             f"as in {_IN_PYTHON[command]} or `advfrontier {command} RECORD --model SOURCE`"
         )
-    if runs_code(source):
+    if model is None and runs_code(str(source)):
         raise FrontierError(
             f"the record names {source}, which would run code on this machine, and a record may come from anyone: if "
-            f"you trust it, type it yourself, as in `advfrontier {command} {evaluation.record.place} --model {source}`"
+            f"you trust it, type it yourself, as in `advfrontier {command} {record.place} --model {source}`"
         )
-    return as_model(source, name)
+    subject = as_model(str(source) if model is None else model, name)
+    if subject is evaluation.worked_with:
+        return subject, record
+    return subject, prepare(
+        record.place, subject, record.samples(), header.terms, kind="evaluation", gradients=header.gradients,
+        solvers=solvers,
+    )  # fmt: skip
 
 
 def _reach(
@@ -164,7 +159,7 @@ def _reach(
             f"{tier_label(wanted.total)} of {wanted.name} asked for do not contain: expected an ensemble that goes "
             "further, or another folder"
         )
-    stored = packed(wanted)
+    stored, keep_state = packed(wanted), machine.keep_state and header.keep_state
     job = UnitJob(
         model=model,
         samples=record.samples(),
@@ -172,8 +167,8 @@ def _reach(
         race=wanted if isinstance(wanted, Race) else None,
         solvers=solvers,
         pack=machine.pack,
-        keep_state=machine.keep_state and header.keep_state,
-        note={"ensemble": stored, "keep_state": machine.keep_state and header.keep_state},
+        keep="states" if keep_state else "points",
+        note={"ensemble": stored, "keep_state": keep_state},
     )
     ready = drive(record, job, machine)
     if header.finished != stored:
@@ -202,16 +197,38 @@ def _try_noise(evaluation: Evaluation, model: Model) -> None:
     record.replace_flag(Kind.BEATEN, found)
 
 
-@contextmanager
-def record_folder(out: str | PathLike[str] | None, norm: str) -> Iterator[tuple[str, Callable[[Record], object]]]:
-    """The folder of a record and what to do once it is there: a temporary one goes when nobody uses it any more."""
-    if out is not None:
-        yield norm_folder(out, norm), lambda _: None
-        return
-    place = tempfile.mkdtemp(prefix="advfrontier-")
-    try:
-        inside = norm_folder(place, norm)
-        yield inside, lambda record: weakref.finalize(record, shutil.rmtree, place, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(place, ignore_errors=True)  # nobody could go on with it
-        raise
+def solvers_for(ensemble: Ensemble | Race, given: Mapping[str, Solver] | None) -> Mapping[str, Solver]:
+    """The solvers that were given, or without any those that the ensemble was learned with.
+
+    An ensemble that names none is a number of queries for each run, whatever their solvers are. A race that names none
+    was learned with the attacks' own: what it leaves out on the way depends on them.
+    """
+    attacks = sorted({Run.parse(run).attack for run in ensemble.runs})
+    learned = {attack: ensemble.solvers[attack] for attack in attacks if attack in ensemble.solvers}
+    published = settings(solvers_of(attacks, PUBLISHED))
+    if given is None:
+        given = PUBLISHED if learned and learned == published else {}
+    found = settings(solvers_of(attacks, given))
+    for attack in attacks if learned or isinstance(ensemble, Race) else ():
+        if learned.get(attack) != found.get(attack):
+            cure = "type --published (in Python: solvers=PUBLISHED)" if learned == published else _cure(learned)
+            raise FrontierError(
+                f"{ensemble.name} was learned with {attack} at {_said(learned, attack)}, here it has "
+                f"{_said(found, attack)}: expected the same; {cure}, or an ensemble that is learned on nothing, such "
+                "as --ensemble paper-4k"
+            )
+    if dict(given) == dict(PUBLISHED):
+        check_published(ensemble.runs)
+    return given
+
+
+def _said(found: Mapping[str, str], attack: str) -> str:
+    return found.get(attack, "its own settings")
+
+
+def _cure(learned: Mapping[str, str]) -> str:
+    """What to type for settings that are not the published ones."""
+    if not learned:
+        return "leave --published out (in Python: solvers=)"
+    named = ", ".join(f'"{attack}": …({words})' for attack, words in learned.items())
+    return f"in Python give solvers={{{named}}}"

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from os import PathLike
+from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.outcome import Outcome
+from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
+from advfrontier.frontier.measure import Measure
+from advfrontier.jobs import Model, UnitJob
 from advfrontier.jobs.units import UnitPart, UnitTask
-from advfrontier.pool import CHECKPOINT, RACE, Race, tier_label
-from advfrontier.record import Record
+from advfrontier.pool import CHECKPOINT, RACE, Ensemble, Race, tier_label
+from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.header import unpacked
 from advfrontier.record.identity import several_versions, stand_ins
 from advfrontier.record.units import DOUBTS, unit_flags
+from advfrontier.solvers import Solver
 from advfrontier.views import ShownEvaluation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from os import PathLike
-
-    from numpy.typing import NDArray
-
-    from advfrontier.execution import Machine
-    from advfrontier.frontier.measure import Measure
-    from advfrontier.jobs import Model, UnitJob
-    from advfrontier.pool import Ensemble
-    from advfrontier.record import StoredUnit, UnitName
-    from advfrontier.solvers import Solver
 
 PURPOSES = ("checks", "setup", "attack", "verification")
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.record import find_records
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 def find_evaluations(paths: Iterable[str], *, skipped: Callable[[str], object] | None = None) -> list[Evaluation]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn.functional import avg_pool2d, max_pool2d
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.evaluation.evaluation import Evaluation
 
 PICTURES = ("original", "adversarial", "difference")  # fields of an item that JSON leaves out
 _SIDE = 112  # pixels: images are reduced to fit, so that a report stays a few megabytes

@@ -8,6 +8,7 @@ tenth of the area, would more often than not have gone unnoticed. Between the tw
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,11 @@ from advfrontier.evaluation.compare import check_alike, evaluated, reached
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.flags import doubts
 from advfrontier.frontier.comparison import compare
-from advfrontier.frontier.confidence import robust_accuracy_interval, wilson
+from advfrontier.frontier.confidence import Interval, robust_accuracy_interval, wilson
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.frontier.confidence import Interval
 
 _DEMAND = re.compile(r"\s*(?P<norm>[^@\s]+)\s*@\s*(?P<radius>[^>]+?)\s*>=\s*(?P<least>[0-9.]+)\s*(?P<percent>%?)\s*")
 _SHORTFALL = 0.1  # of accuracy, or of the area: what a gate must be able to notice

@@ -1,31 +1,32 @@
-"""What users hand over, as the jobs take it: models and data, as objects or by name."""
+"""What users hand over, as the jobs take it: models and data, as objects or by name, and the folder of a record."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable
+from os import PathLike
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
+from torch.utils.data import Dataset
 
 from advfrontier.engine import find_device, own_device, own_dtype
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.jobs import Model
-from advfrontier.record import Terms
+from advfrontier.execution import Machine
+from advfrontier.jobs import Model, prepare
+from advfrontier.record import Record, Terms, norm_folder
 from advfrontier.record.header import MAX_EOT
 from advfrontier.sources import as_samples, load_data, load_model
 from advfrontier.threat.names import norm_name
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
 
-    import numpy as np
-    from torch import Tensor
-    from torch.utils.data import Dataset
-
-    from advfrontier.engine.data import Samples
-    from advfrontier.execution import Machine
-
-    Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
-    Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
+Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
 
 
 def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None = None) -> Model:
@@ -69,3 +70,19 @@ def _device(machine: Machine, model: Model) -> str:
         return str(machine.device)
     device = find_device("auto") if machine.device else own_device(model.function)
     return str(device) if device.index else device.type
+
+
+def working_record(
+    out: str | PathLike[str] | None, model: Model, samples: Samples, terms: Terms, **about: Any
+) -> Record:
+    """The record in `out/NORM`, set up as `prepare` says; without `out` one that goes when nobody uses it any more."""
+    if out is not None:
+        return prepare(norm_folder(out, terms.norm), model, samples, terms, **about)
+    place = tempfile.mkdtemp(prefix="advfrontier-")
+    try:
+        record = prepare(norm_folder(place, terms.norm), model, samples, terms, **about)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)  # nobody could go on with it
+        raise
+    weakref.finalize(record, shutil.rmtree, place, ignore_errors=True)
+    return record

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from advfrontier.engine import beaten
-from advfrontier.pool import CHECKPOINT, RACE, SLICE, Run, facts_of
+from advfrontier.flags import Flag, Kind
+from advfrontier.pool import CHECKPOINT, RACE, SLICE, Race, Run, facts_of
+from advfrontier.record import StoredUnit, UnitName
 from advfrontier.record.units import doubtful
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from advfrontier.flags import Flag, Kind
-    from advfrontier.pool import Race
-    from advfrontier.record import StoredUnit, UnitName
 
 
 @dataclass(frozen=True, eq=False)

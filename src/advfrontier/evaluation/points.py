@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
+from advfrontier.engine import CleanPass, Oracle
 from advfrontier.engine.margins import safety
+from advfrontier.record import StoredUnit
 from advfrontier.record.units import DOUBTS
 from advfrontier.threat.losses import margin
 from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from advfrontier.engine import CleanPass, Oracle
-    from advfrontier.record import StoredUnit
 
 _AGREEMENT = 1e-9  # relative: what summing in another order changes in float64
 _BATCH = 100

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import family, reached
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.pool import TIERS, tier_label
 from advfrontier.record.tensors import unpack
-from advfrontier.threat.names import norm_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-
-    from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.threat.names import NORMS, norm_name
 
 REFERENCES = ("fashion-mnist",)
 _ATTACKED_WITH = "paper"  # the kind of ensemble that the shipped distances were made with
@@ -66,6 +62,12 @@ def common_pool(evaluations: Sequence[Evaluation], norm: str, *, name: str = REF
             f"--tier {tier_label(TIERS[0])}"
         )
     return pool
+
+
+def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str, ReferencePool]:
+    """A shipped pool in every norm that the evaluations are in, or in all, each at the largest tier they share."""
+    norms = {evaluation.norm for evaluation in evaluations} or NORMS
+    return {norm: common_pool([one for one in evaluations if one.norm == norm], norm, name=name) for norm in norms}
 
 
 def unlike(evaluation: Evaluation) -> list[str]:

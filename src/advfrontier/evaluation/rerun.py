@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from advfrontier.jobs import UnitJob
+from advfrontier.engine.data import Samples
+from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.jobs import Model, UnitJob
 from advfrontier.jobs.units import UnitPart, UnitTask
 from advfrontier.pool import Race, Run
+from advfrontier.record import Record, UnitName
 from advfrontier.record.identity import rounds_alike
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from advfrontier.engine.data import Samples
-    from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.jobs import Model
-    from advfrontier.record import Record, UnitName
 
 # By how much the distances of a unit may differ, in the median over its samples, where rounding is not the same:
 # 500 steps amplify rounding on single samples, but not on most of them.
@@ -49,7 +43,7 @@ class UnitCheck:
             wanted=race.queries,
             race=race if isinstance(race, Race) else None,
             solvers=claimed.solvers,
-            keep_state=False,
+            keep="points",
         )
         if units:
             job.check(self.fresh)

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.averaged import Averaged
 from advfrontier.evaluation.compare import evaluated, reached
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
-from advfrontier.evaluation.radii import chosen_radii, reference_radii
+from advfrontier.evaluation.radii import Radius, chosen_radii, reference_radii
 from advfrontier.evaluation.reference import embedded_pool, unlike
 from advfrontier.flags import Flag, Kind
-from advfrontier.frontier.confidence import Interval, aurec_interval, curve_band, robust_accuracy_interval, wilson
+from advfrontier.frontier.confidence import Interval, aurec_interval, curve_margin, robust_accuracy_interval, wilson
 from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import as_distances, unbroken_flag
 from advfrontier.frontier.ranking import RankRow, RankTable, rank_table
 from advfrontier.jsonable import jsonable
 from advfrontier.pool import TIERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.evaluation.radii import Radius
 
 SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
 SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share
@@ -204,12 +199,9 @@ def summarise(
         standing, no_standing = _standing(evaluation, reference) if reference is not None else (None, None)
         limit = standing.table.E if standing else epsilon_min(d).value
     quoted = [ε for _, ε in reference_radii(evaluation.data, evaluation.norm)[-1:]]
-    attacked = np.asarray(evaluation.queries)[d > 0]
-    unbroken = unbroken_flag(d)
     noted = [*standing.row.doi.flags, *(unlike(evaluation) if together is None else ())] if standing else []
-    own = (flag for flag in evaluation.flags if flag.kind is not Kind.UNBROKEN)  # counted anew, below
     return NormSummary(
-        **_origin(evaluation),
+        **_origin(evaluation, d),
         distances=tuple(d.tolist()),
         misclassified=int((d == 0).sum()),
         unbroken=int(np.isinf(d).sum()),
@@ -222,12 +214,9 @@ def summarise(
         aurec=aurec_interval(d, E=limit),
         standing=standing,
         no_standing=no_standing,
-        queries=int(attacked.sum()),
-        queries_per_sample=float(attacked.mean()) if attacked.size else 0.0,
-        flags=tuple(dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken)))),
-        notes=tuple(note for note in noted if note not in unbroken),
+        notes=tuple(note for note in noted if note not in unbroken_flag(d)),
         curve=Curve.of(d),
-        margin=curve_band(d).margin,
+        margin=curve_margin(d.size),
         convergence=_convergence(evaluation, d, limit),
         wins=_wins(evaluation, d),
         gallery=pictures(evaluation, d, gallery),
@@ -270,8 +259,10 @@ def most_wins(summary: NormSummary, count: int) -> tuple[Win, ...]:
     return (*shown, Win(f"{len(rest)} more", sum(win.samples for win in rest), sum(win.share for win in rest)))
 
 
-def _origin(evaluation: Evaluation) -> dict[str, Any]:
-    """What the summary is of, and what it took."""
+def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
+    """What the summary is of, what it took, and what puts it in doubt."""
+    attacked = np.asarray(evaluation.queries)[d > 0]
+    own = (flag for flag in evaluation.flags if flag.kind is not Kind.UNBROKEN)  # counted anew
     return {
         "model": evaluation.model,
         "data": evaluation.data,
@@ -281,6 +272,9 @@ def _origin(evaluation: Evaluation) -> dict[str, Any]:
         "seed": evaluation.seed,
         "samples": tuple(evaluation.samples),
         "counts": {purpose: int(count) for purpose, count in evaluation.counts.items()},
+        "queries": int(attacked.sum()),
+        "queries_per_sample": float(attacked.mean()) if attacked.size else 0.0,
+        "flags": tuple(dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(d))))),
         "commands": evaluation.commands,
         "versions": dict(evaluation.versions),
         "seconds": float(evaluation.seconds),

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from advfrontier.evaluation.radii import Radius
 from advfrontier.frontier.curve import distance_quantile, robust_accuracy
 from advfrontier.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.evaluation.radii import Radius
 
 
 def sample_table(evaluation: Evaluation) -> Table:

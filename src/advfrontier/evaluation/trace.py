@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluate import record_folder
 from advfrontier.evaluation.evaluation import PURPOSES
-from advfrontier.evaluation.inputs import as_data, as_model, as_terms
-from advfrontier.execution import as_machine
+from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
+from advfrontier.execution import Machine, as_machine
+from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.trajectories import Trajectories
-from advfrontier.jobs import UnitJob, drive, needs_gradients, prepare
+from advfrontier.jobs import Model, UnitJob, drive, needs_gradients
 from advfrontier.jobs.units import UnitPart, UnitTask
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, Run, check_run, facts_of
 from advfrontier.pool import pool as pool_of
-from advfrontier.record import Record
+from advfrontier.record import Record, UnitName
 from advfrontier.record.identity import settings, several_versions
 from advfrontier.record.units import DOUBTS, doubtful, unit_flags
-from advfrontier.solvers import PUBLISHED, check_published
+from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.threat.names import norm_name
 from advfrontier.views import Shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from os import PathLike
-
-    import torch
-    from torch import Tensor
-
-    from advfrontier.evaluation.inputs import Images, Labels
-    from advfrontier.execution import Machine
-    from advfrontier.flags import Flag, Kind
-    from advfrontier.jobs import Model
-    from advfrontier.record import UnitName
-    from advfrontier.solvers import Solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,24 +69,13 @@ def trace(
 
     Samples that are misclassified anyway have distance 0 and cost nothing; those that a run never breaks have inf. What
     a record holds of other runs stays in it: more runs, more samples after the same first ones, or more queries add to
-    it.
+    it. Parameters that are not listed here are those of `evaluate`.
 
     Args:
-        model: From images in [0, 1] to logits; or the name of a source, such as `zoo:F3` or `file.py:factory`.
-        images: A tensor, an array or a list with `labels`; a Dataset, a DataLoader; or the name of a data source.
-        labels: One class per image.
-        norm: `L0`, `L1`, `L2` or `Linf`.
         runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default), `extended` or `black-box`; or a
             function that tells the names for a number of classes.
         queries: Where each run stops: the first so many queries of its full schedule of 1000.
-        seed: Of the random restarts.
-        solvers: Solvers in place of their attacks' own: `{"fmn": Fmn(alpha=1)}`, or `PUBLISHED` for all as in their
-            papers.
-        out: The record is written to `out/NORM`, unit by unit: killed at any moment, the same call continues. Without
-            it the record is temporary.
         batch_size: Samples per batch, which are one unit of work.
-        machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
-        eot: How many passes the gradient of a query is the mean of, for models that answer at random.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
     named = None if runs is None or isinstance(runs, str) or callable(runs) else list(runs)
@@ -107,21 +86,12 @@ def trace(
     subject, samples = as_model(model), as_data(images, labels)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
     gradients = named is None or needs_gradients(named, threat)
-    with record_folder(out, threat) as (place, keep):
-        record = prepare(place, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers)
-        keep(record)
-        members = named or _members(runs, threat, record.clean.classes)
-        job = UnitJob(
-            model=subject,
-            samples=samples,
-            wanted=dict.fromkeys(members, queries),
-            solvers=solvers,
-            pack=machine.pack,
-            keep_points=False,
-            keep_state=False,
-        )
-        ready = drive(record, job, machine)
-        return read_traces(record, runs=members, heal=lambda unit, far: ready(UnitTask((UnitPart(unit, far),))))
+    record = working_record(out, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers)
+    members = named or _members(runs, threat, record.clean.classes)
+    wanted = dict.fromkeys(members, queries)
+    job = UnitJob(model=subject, samples=samples, wanted=wanted, solvers=solvers, pack=machine.pack, keep="distances")
+    ready = drive(record, job, machine)
+    return read_traces(record, runs=members, heal=lambda unit, far: ready(UnitTask((UnitPart(unit, far),))))
 
 
 def read_traces(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.record import open_folder, write_file
 from advfrontier.record.header import packed
 from advfrontier.record.identity import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.verify import Verification
 
 _TOLD = ("model", "norm", "place", "samples", "points", "units", "again", "same", "close", "seed")

@@ -7,38 +7,31 @@ class. What no point can prove is that nothing nearer was found; for that some u
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import Tensor
 
 from advfrontier.engine import find_device
 from advfrontier.engine.data import Samples
 from advfrontier.engine.margins import safety
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.inputs import as_data, as_model
+from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model
 from advfrontier.evaluation.points import NEEDED, PointCheck
 from advfrontier.evaluation.rerun import TOLERANCE, UnitCheck
 from advfrontier.evaluation.verified import figures_digest
 from advfrontier.flags import doubts
-from advfrontier.jobs import prepare
+from advfrontier.jobs import Model, prepare
 from advfrontier.jobs.setup import threads
 from advfrontier.progress import progress_bar
+from advfrontier.record import Record, StoredUnit, Terms, UnitName
 from advfrontier.record.images import VerifiedImages
 from advfrontier.threat.losses import margin
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from os import PathLike
-
-    from torch import Tensor
-
-    from advfrontier.evaluation.inputs import Images, Labels
-    from advfrontier.jobs import Model
-    from advfrontier.record import Record, StoredUnit, Terms, UnitName
 
 
 @dataclass(frozen=True)

@@ -12,20 +12,16 @@ import pickle
 import socket
 import sys
 import tempfile
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.execution.local import cores, died, keep_memory
+from advfrontier.execution.machine import Machine
 from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, unpacked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from advfrontier.execution.machine import Machine
 
 _AHEAD = 2  # tasks handed over per slot: one is done while the next travels
 _SECONDS = 5.0  # between two looks at how large the cluster is

@@ -15,19 +15,15 @@ import signal
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.execution.machine import Machine
 from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, unpacked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from multiprocessing.connection import Connection
-
-    from advfrontier.execution.machine import Machine
-
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # numbers of glibc's malloc.h
 _KEPT, _MAPPED = 2**30, 2**25  # freed bytes kept; and the most that glibc lets a block have that is not mapped alone

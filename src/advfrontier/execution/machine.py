@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
 

@@ -25,12 +25,12 @@ from advfrontier.frontier.confidence import (
     aoi_interval,
     aurec_difference_interval,
     aurec_interval,
-    curve_band,
+    curve_margin,
     robust_accuracy_interval,
     wilson,
 )
 from advfrontier.frontier.construction import greedy
-from advfrontier.frontier.contribution import by_attack, contributions
+from advfrontier.frontier.contribution import contributions
 from advfrontier.frontier.curve import Curve, aurec, distance_quantile, epsilon_min, robust_accuracy
 from advfrontier.frontier.defence import ReferencePool, defence_frontier, doi
 from advfrontier.frontier.measure import Evaluated, Measure
@@ -59,12 +59,11 @@ __all__ = [
     "baseline_aoi",
     "baseline_radii",
     "build_problem",
-    "by_attack",
     "certify",
     "compare",
     "contributions",
     "crossings",
-    "curve_band",
+    "curve_margin",
     "defence_frontier",
     "distance_quantile",
     "doi",

@@ -7,22 +7,17 @@ on what still fits its budget.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.certificate import certify
 from advfrontier.frontier.construction import applied, greedy
-from advfrontier.frontier.problem import build_problem
+from advfrontier.frontier.problem import Levels, Problem, Raises, build_problem
 from advfrontier.frontier.swaps import improve
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import TIERS, Ensemble, Move, tier_label, tier_queries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from advfrontier.frontier.problem import Levels, Problem, Raises
 
 
 def allocate(

@@ -9,17 +9,14 @@ area, and the AOI.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.curve import Curve, check_limit, distance_quantile, epsilon_min
+from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
 from advfrontier.frontier.measure import as_distances, check_epsilon, unbroken_flag
 from advfrontier.frontier.optimality import degenerate
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True)
@@ -44,16 +41,14 @@ def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> ND
     return np.unique(radii if reference is None else [*radii, float(check_epsilon(reference))])
 
 
-def baseline_aoi(
-    epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike, *, E: float | None = None
-) -> BaselineAOI:
+def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike) -> BaselineAOI:
     """AOI of an attack whose robust accuracy is known at these radii.
 
-    The curve starts at (0, clean accuracy). Unless a radius ≥ E is known, the straight lines end where the frontier
-    does, which at ε_min is (E, 0); the bracket assumes nothing beyond the last known radius.
+    The curve starts at (0, clean accuracy). Unless a radius beyond is known, the straight lines end with the frontier
+    at (ε_min, 0); the bracket assumes nothing beyond the last known radius.
     """
     best = as_distances(frontier, what="frontier distances")
-    limit = epsilon_min(best).value if E is None else check_limit(E)
+    limit = epsilon_min(best).value
     ε, ρ, flags = _known_points(epsilons, accuracies, clean=float((best > 0).mean()))
     flags = unbroken_flag(best) + flags
     frontier_curve = Curve.of(best)

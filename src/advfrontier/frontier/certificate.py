@@ -14,16 +14,12 @@ rules C are left out, which only raises it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from advfrontier.frontier.problem import Levels, Problem
+from advfrontier.frontier.problem import Levels, Problem
 
 STEPS = 30  # price updates per tier: each costs one pass over all values
 PATIENCE = 3  # steps without progress before the step size is halved

@@ -10,23 +10,16 @@ curves cross, an area that is smaller by more than the choice of samples explain
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.flags import doubts
 from advfrontier.frontier.confidence import Interval, aurec_difference_interval
 from advfrontier.frontier.curve import aurec, check_limit
-from advfrontier.frontier.measure import as_pair, check_same_samples, never_broken, unbroken_flag
+from advfrontier.frontier.measure import Evaluated, as_pair, check_same_samples, never_broken, unbroken_flag
 from advfrontier.pool import TIERS, tier_label
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from advfrontier.frontier.measure import Evaluated
 
 
 @dataclass(frozen=True)
@@ -59,7 +52,7 @@ class _Order:
         return self.below.queries <= self.above.queries
 
 
-def compare(first: Evaluated, second: Evaluated, *, E: float | None = None, tiers: Sequence[int] = TIERS) -> Comparison:
+def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> Comparison:
     """Compare two models on the same samples, areas up to one common E (by default the largest finite distance)."""
     if first.norm != second.norm:
         raise FrontierError(
@@ -73,9 +66,9 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None, tier
     difference = aurec_difference_interval(a, b, E=limit)
     unknown = [model.model for model in (first, second) if never_broken(model.distances)]
     order = None if unknown else _order(first, second, crossed, difference)
-    run_next = _next(first, second, order, tiers)
+    run_next = _next(first, second, order)
     if order is not None:
-        verdict = _rejection(order, tiers) if order.sound else _extension(order)
+        verdict = _rejection(order) if order.sound else _extension(order)
     else:
         state = f"no run broke any sample of {' or of '.join(unknown)}" if unknown else None
         verdict = f"undecided: {state or _state(first, second, crossed, difference)}; {_todo(run_next)}"
@@ -89,7 +82,7 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None, tier
         crossings=crossed,
         run_next=run_next,
         verdict=verdict,
-        flags=_flags(first, second, order, tiers),
+        flags=_flags(first, second, order),
     )
 
 
@@ -130,17 +123,17 @@ def _order(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], diff
     return _Order(small, large, reason)
 
 
-def _next(first: Evaluated, second: Evaluated, order: _Order | None, tiers: Sequence[int]) -> dict[str, int]:
+def _next(first: Evaluated, second: Evaluated, order: _Order | None) -> dict[str, int]:
     """The model that may still fall, to where the other one is; else the next tier of whoever has fewer queries."""
     if order is not None:
         return {} if order.sound else {order.above.model: order.below.queries}
     least = min(first.queries, second.queries)
-    higher = [tier for tier in tiers if tier > least]
+    higher = [tier for tier in TIERS if tier > least]
     return {model.model: higher[0] for model in (first, second) if model.queries == least} if higher else {}
 
 
-def _rejection(order: _Order, tiers: Sequence[int]) -> str:
-    model, saved = order.below.model, tiers[-1] - order.below.queries
+def _rejection(order: _Order) -> str:
+    model, saved = order.below.model, TIERS[-1] - order.below.queries
     return (
         f"reject {model}: its {order.reason}, and more queries on {model} (now {tier_label(order.below.queries)}) can "
         f"only lower it{f'; {tier_label(saved)} queries per sample saved' if saved > 0 else ''}"
@@ -179,16 +172,16 @@ def _places(crossed: tuple[float, ...]) -> str:
     return f"{len(crossed)} times, first at ε = {crossed[0]:.4g}" if len(crossed) > 1 else f"at ε = {crossed[0]:.4g}"
 
 
-def _flags(first: Evaluated, second: Evaluated, order: _Order | None, tiers: Sequence[int]) -> tuple[str, ...]:
+def _flags(first: Evaluated, second: Evaluated, order: _Order | None) -> tuple[str, ...]:
     """What puts either model in doubt, and whether the model that is kept may fall too."""
     flags = [
         f"{model.model}: {flag}"
         for model in (first, second)
         for flag in (*doubts(model.flags), *unbroken_flag(model.distances))
     ]
-    if order is not None and order.sound and order.above.queries < tiers[-1]:
+    if order is not None and order.sound and order.above.queries < TIERS[-1]:
         kept = order.above
         flags.append(
-            f"{kept.model} stands at {_spent(kept)} only, and at {tier_label(tiers[-1])} its curve may be lower too"
+            f"{kept.model} stands at {_spent(kept)} only, and at {tier_label(TIERS[-1])} its curve may be lower too"
         )
     return tuple(flags)

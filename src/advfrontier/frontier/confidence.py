@@ -15,21 +15,18 @@ error: for the AOI of 100 samples it keeps to 95 % where normal, percentile and 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binomtest
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.curve import Curve, aurec, check_limit
+from advfrontier.frontier.curve import aurec, check_limit
 from advfrontier.frontier.measure import as_distances, as_pair, check_epsilon
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
+LEVEL = 0.95  # of all intervals
 RESAMPLES = 2000
 BATCH = 4_000_000  # drawn samples held at a time
 
@@ -41,8 +38,8 @@ class Interval:
     estimate: float
     low: float
     high: float
-    level: float = 0.95
     flags: tuple[str, ...] = ()
+    level: float = LEVEL
 
     @classmethod
     def unknown(cls, *flags: str) -> Interval:
@@ -55,30 +52,13 @@ class Interval:
         return not math.isnan(self.estimate)
 
 
-@dataclass(frozen=True, eq=False)
-class Band:
-    """A curve and a band that holds the whole true curve with the stated probability: all ε at once."""
-
-    curve: Curve
-    margin: float
-    level: float = 0.95
-
-    def low(self, epsilon: ArrayLike) -> NDArray[np.float64]:
-        """The lower edge."""
-        return np.maximum(self.curve.at(epsilon) - self.margin, 0.0)
-
-    def high(self, epsilon: ArrayLike) -> NDArray[np.float64]:
-        """The upper edge."""
-        return np.minimum(self.curve.at(epsilon) + self.margin, 1.0)
-
-
-def robust_accuracy_interval(distances: ArrayLike, epsilon: float, *, level: float = 0.95) -> Interval:
-    """Wilson's interval for robust accuracy at one ε chosen beforehand; for many at once take `curve_band`."""
+def robust_accuracy_interval(distances: ArrayLike, epsilon: float) -> Interval:
+    """Wilson's interval for robust accuracy at one ε chosen beforehand; for many at once take `curve_margin`."""
     d = as_distances(distances)
-    return wilson(int((d > check_epsilon(epsilon)).sum()), d.size, level=level)
+    return wilson(int((d > check_epsilon(epsilon)).sum()), d.size)
 
 
-def wilson(count: int, n: int, *, level: float = 0.95) -> Interval:
+def wilson(count: int, n: int) -> Interval:
     """Wilson's interval for a proportion of `count` out of n.
 
     With n = 100 its exact coverage is 92–98 % at every p in [0.01, 0.99] at which that is possible. Just above 0.01 it
@@ -86,47 +66,37 @@ def wilson(count: int, n: int, *, level: float = 0.95) -> Interval:
     """
     if not (n > 0 and 0 <= count <= n):
         raise FrontierError(f"{count} of {n} is no proportion: expected 0 ≤ count ≤ n and n > 0")
-    found = binomtest(count, n).proportion_ci(_check_level(level), method="wilson")
-    return Interval(count / n, float(found.low), float(found.high), level)
+    found = binomtest(count, n).proportion_ci(LEVEL, method="wilson")
+    return Interval(count / n, float(found.low), float(found.high))
 
 
-def curve_band(distances: ArrayLike, *, level: float = 0.95) -> Band:
-    """A simultaneous band for the whole curve, ρ ± √(ln(2 / (1 − level)) / 2n), valid for every n and distribution."""
-    d = as_distances(distances)
-    return Band(Curve.of(d), float(np.sqrt(np.log(2 / (1 - _check_level(level))) / (2 * d.size))), level)
+def curve_margin(n: int) -> float:
+    """Half the width of the band that holds the whole true curve, all ε at once, whatever its shape.
+
+    That is √(ln(2 / (1 − level)) / 2n) for n samples.
+    """
+    return math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * n))
 
 
-def aurec_interval(
-    distances: ArrayLike, *, E: float, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def aurec_interval(distances: ArrayLike, *, E: float) -> Interval:
     """Interval for AUREC up to an E fixed beforehand; unknown where there is no AUREC."""
     area = aurec(distances, E=E)
     if math.isnan(area.value):
         return Interval.unknown(*area.flags)
     d = np.minimum(as_distances(distances), E)[None, :]
-    return ratio_intervals(d, np.ones_like(d), limits=[(0.0, E)], level=level, resamples=resamples, seed=seed)[0]
+    return ratio_intervals(d, np.ones_like(d), limits=[(0.0, E)])[0]
 
 
-def aurec_difference_interval(
-    first: ArrayLike, second: ArrayLike, *, E: float, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def aurec_difference_interval(first: ArrayLike, second: ArrayLike, *, E: float) -> Interval:
     """Interval for AUREC of the first less the second, paired: both on the same samples in the same order."""
     a, b = as_pair(first, second, what=("distances of the first", "of the second"))
     if missing := [area for area in (aurec(a, E=E), aurec(b, E=E)) if math.isnan(area.value)]:
         return Interval.unknown(*missing[0].flags)
     gap = (np.minimum(a, E) - np.minimum(b, E))[None, :]
-    return ratio_intervals(gap, np.ones_like(gap), limits=[(-E, E)], level=level, resamples=resamples, seed=seed)[0]
+    return ratio_intervals(gap, np.ones_like(gap), limits=[(-E, E)])[0]
 
 
-def aoi_interval(
-    distances: ArrayLike,
-    frontier: ArrayLike,
-    *,
-    E: float,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Interval:
+def aoi_interval(distances: ArrayLike, frontier: ArrayLike, *, E: float) -> Interval:
     """Interval for the AOI up to an E fixed beforehand.
 
     E must be given: with E the largest distance among these samples, another draw has another E and the AOI estimates
@@ -138,7 +108,7 @@ def aoi_interval(
     reached = np.where(correct, np.maximum(check_limit(E) - d, 0.0), 0.0)[None, :]
     reach = np.where(correct, np.maximum(E - best, 0.0), 0.0)[None, :]
     top = np.inf if (d < best).any() else 1.0
-    return ratio_intervals(reached, reach, limits=[(0.0, top)], level=level, resamples=resamples, seed=seed)[0]
+    return ratio_intervals(reached, reach, limits=[(0.0, top)])[0]
 
 
 def ratio_intervals(
@@ -146,7 +116,6 @@ def ratio_intervals(
     w: NDArray[np.float64],
     *,
     limits: Sequence[tuple[float, float]],
-    level: float = 0.95,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Interval]:
@@ -165,15 +134,13 @@ def ratio_intervals(
     values, errors = (np.concatenate(found) for found in zip(*replicates, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.sort(np.where(values == estimate, 0.0, (values - estimate) / errors), axis=0)
-    tail = (1 - _check_level(level)) / 2
+    tail = (1 - LEVEL) / 2
     below, above = t[int(np.floor(tail * (resamples - 1)))], t[int(np.ceil((1 - tail) * (resamples - 1)))]
     unseen = 1 - tail ** (1 / n)
-    return [
-        _interval(estimate[k], error[k], (below[k], above[k]), limits[k], level, unseen=unseen) for k in range(rows)
-    ]
+    return [_interval(estimate[k], error[k], (below[k], above[k]), limits[k], unseen=unseen) for k in range(rows)]
 
 
-def resampled(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[NDArray[np.float64]]:
+def resampled(n: int, resamples: int, seed: int = 0) -> Iterator[NDArray[np.float64]]:
     """How often each sample was drawn, over n: rows are resamples, in batches that fit in memory."""
     if resamples < 1:
         raise FrontierError(f"{resamples} resamples: expected at least 1, for an interval 1000 or more")
@@ -186,26 +153,20 @@ def resampled(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[NDA
 
 
 def _interval(
-    estimate: float,
-    error: float,
-    tails: tuple[float, float],
-    limits: tuple[float, float],
-    level: float,
-    *,
-    unseen: float,
+    estimate: float, error: float, tails: tuple[float, float], limits: tuple[float, float], *, unseen: float
 ) -> Interval:
     value = float(estimate)
     if not np.isfinite(value):
-        return Interval(1.0, *limits, level, ("there is nothing to compare with: the index is 1 by definition",))
+        return Interval(1.0, *limits, ("there is nothing to compare with: the index is 1 by definition",))
     if error == 0:
         low, high = (value + unseen * (limit - value) for limit in limits)
-        return Interval(value, low, high, level, ("all samples agree: the interval is for the few that may not",))
+        return Interval(value, low, high, ("all samples agree: the interval is for the few that may not",))
     ends = value - tails[1] * error, value - tails[0] * error
     low, high = (
         float(np.clip(end, *limits)) if np.isfinite(end) else limit for end, limit in zip(ends, limits, strict=True)
     )
     flags = () if np.isfinite(ends).all() else ("too few samples differ for an interval: it ends at the utmost value",)
-    return Interval(value, low, high, level, flags)
+    return Interval(value, low, high, flags)
 
 
 def _moments(u: NDArray[np.float64], w: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -233,9 +194,3 @@ def _mean_ratio(
         # What rounding leaves of a variance that is zero would otherwise pass for a tiny error.
         variance = np.where(variance <= 1e-14 * size, 0.0, variance)
         return ratio.mean(axis=1), np.sqrt(variance / max(n - 1, 1))
-
-
-def _check_level(level: float) -> float:
-    if not 0 < level < 1:
-        raise FrontierError(f"a level of {level} is no probability: expected 0 < level < 1, such as 0.95")
-    return level

@@ -13,16 +13,13 @@ whose requirements were, are scored again at once, because there a price falls t
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from advfrontier.frontier.problem import Levels, Problem, Raises
+from advfrontier.frontier.problem import Levels, Problem, Raises
 
 TOLERANCE = 1e-9  # a gain of global AOI below this is not worth a query
 DECIMALS = 12  # gains are compared to so many: below lies the rounding of sums, which differs between machines

@@ -1,24 +1,15 @@
-"""What each run adds to a frontier: whether a new attack matters, and to how many samples.
-
-Restarts and targets of one attack stand in for each other, so leaving out one of them shows little: `by_attack` puts
-them together first.
-"""
+"""What each run adds to a frontier: whether a new attack matters, and to how many samples."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from advfrontier.frontier.curve import check_limit, epsilon_min
 from advfrontier.frontier.measure import as_table
-from advfrontier.pool import Run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True)
@@ -49,12 +40,3 @@ def contributions(distances: Mapping[str, ArrayLike], *, E: float | None = None)
         )
         for i, name in enumerate(names)
     )
-
-
-def by_attack(distances: Mapping[str, ArrayLike]) -> dict[str, NDArray[np.float64]]:
-    """Put the variants of each attack together: their least distance per sample."""
-    names, table = as_table(distances)
-    attacks: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        attacks.setdefault(Run.parse(name).attack, []).append(i)
-    return {attack: table[rows].min(axis=0) for attack, rows in attacks.items()}

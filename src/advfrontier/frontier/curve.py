@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.measure import Measure, as_distances, check_epsilon, never_broken, unbroken_flag
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,16 +11,18 @@ masked gradients) would set a frontier nobody can reach: it is ranked in bracket
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind, doubts
-from advfrontier.frontier.curve import aurec, check_limit, epsilon_min
+from advfrontier.frontier.curve import aurec, epsilon_min
 from advfrontier.frontier.measure import (
+    Evaluated,
     Measure,
     as_distances,
     as_pair,
@@ -31,13 +33,6 @@ from advfrontier.frontier.measure import (
 )
 from advfrontier.pool import tier_label
 from advfrontier.threat.names import norm_name
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from advfrontier.frontier.measure import Evaluated
 
 
 def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[str] = ()) -> NDArray[np.float64]:
@@ -52,13 +47,13 @@ def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[
     return np.asarray(table[trusted].max(axis=0), dtype=np.float64)
 
 
-def doi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> Measure:
-    """DOI of one model against the defence frontier of its pool; E is E_def unless given.
+def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
+    """DOI of one model against the defence frontier of its pool.
 
     NaN where there is none: no run broke any sample of the model, or nobody in the pool classifies any correctly.
     """
     d, best = as_pair(distances, frontier)
-    limit = epsilon_min(best).value if E is None else check_limit(E)
+    limit = epsilon_min(best).value
     flags = unbroken_flag(d)
     if never_broken(d):
         return Measure(math.nan, (*flags, "no run broke any sample, so there is no DOI"))

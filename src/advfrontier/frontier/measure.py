@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
+from advfrontier.flags import Flag
 from advfrontier.threat.names import norm_name
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from advfrontier.flags import Flag
-
-    Distances = NDArray[np.float64]
+Distances = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,14 @@ pushes all AOIs towards 1; the winsorised variant ends at the 95th percentile of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import check_limit, distance_quantile, epsilon_min
 from advfrontier.frontier.measure import Measure, as_distances, as_pair, as_table, unbroken_flag
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
 
 _WORST = 10.0  # times the frontier
 
@@ -73,8 +69,8 @@ def global_aoi(values: Mapping[str, Measure]) -> Measure:
     return Measure(float(np.mean([measure.value for measure in values.values()])), flags)
 
 
-def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike, *, share: float = 0.95) -> Measure:
-    """AOI up to a quantile of d* over the samples classified correctly and broken: an E that one outlier cannot set."""
+def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
+    """AOI up to the 95th percentile of d* over the broken samples: an E that one outlier cannot set."""
     best = as_distances(frontier, what="frontier distances")
     broken = best[(best > 0) & np.isfinite(best)]
-    return aoi(distances, best, E=distance_quantile(broken, share) if broken.size else 0.0)
+    return aoi(distances, best, E=distance_quantile(broken, 0.95) if broken.size else 0.0)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from advfrontier.errors import FrontierError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from advfrontier.frontier.problem import Levels, Problem
+from advfrontier.frontier.problem import Levels, Problem
 
 LARGEST = 200_000  # (run, level, sample) triples beyond which the solver would not come back in reasonable time
 

@@ -11,27 +11,22 @@ hence monotone and submodular in the set of (run, level) pairs. Samples of all m
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import epsilon_min
 from advfrontier.frontier.measure import check_same_settings, unbroken_flag
 from advfrontier.frontier.optimality import degenerate
+from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import CHECKPOINT, Run, closure
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from advfrontier.frontier.trajectories import Trajectories
-
-    Levels = NDArray[np.int64]  # an allocation: per run, 0 = not run, k = the k-th level
-    Raises = tuple[tuple[int, int], ...]  # a move: (run, level) raised together, requirements first
-    Needs = tuple[tuple[Raises, ...], ...]  # [run][level]: (run, least level) before it may have it
+Levels = NDArray[np.int64]  # an allocation: per run, 0 = not run, k = the k-th level
+Raises = tuple[tuple[int, int], ...]  # a move: (run, level) raised together, requirements first
+Needs = tuple[tuple[Raises, ...], ...]  # [run][level]: (run, least level) before it may have it
 
 CACHE = 100_000  # numbers of an intermediate array: few enough to stay in a processor's cache
 LEVELS = tuple(range(100, 1001, 100))  # the paper's S: what a run may be given

@@ -1,20 +1,22 @@
-"""Races read off traces: runs are independent, so what a race would find is known once all its runs were traced."""
+"""Races and traces: what a race finds is read off traces of its runs, and its order and hopes are learned from such.
+
+Runs are independent, so what a race would find is known once all its runs were traced.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool import MAX_QUERIES, SLICE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from advfrontier.frontier.trajectories import Trajectories
-    from advfrontier.pool import Race
+from advfrontier.frontier.allocation import staged
+from advfrontier.frontier.optimality import excess
+from advfrontier.frontier.problem import build_problem
+from advfrontier.frontier.trajectories import Trajectories
+from advfrontier.pool import MAX_QUERIES, SLICE, TIERS, Polish, Race, Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,7 @@ class RaceOutcome:
         return np.asarray(self.distances[budget // SLICE - 1])
 
 
-def race(traces: Trajectories, policy: Race, budget: int | None = None) -> RaceOutcome:
+def read_off(traces: Trajectories, policy: Race, budget: int | None = None) -> RaceOutcome:
     """What `policy` finds on traced samples with `budget` queries each, by default all of its own.
 
     Samples that are misclassified anyway are found at distance 0 by every run, and take part like all others. What
@@ -60,3 +62,87 @@ def simulate(distances: NDArray[np.float64], policy: Race, slices: int) -> RaceO
             best = np.minimum(best, now)
         reached[k], plan[k] = best, place
     return RaceOutcome(reached, plan)
+
+
+_BUDGETS = (1000, 2000, *TIERS, 20_000, 40_000)  # of the allocation whose moves are the order: samples walk far beyond
+_RARE = 0.02  # the share of runs that end nearer than is reckoned with
+_POLISH = Polish("fmn", 200, 4000)  # FMN runs in every norm; of others that were tried, none was better in all
+_NOTHING = 1e4  # times the frontier: what counts as the distance where nothing was found
+
+
+def learn_race(traces: Sequence[Trajectories], *, name: str = "race", total: int = TIERS[-1]) -> Race:
+    """A race for models like these: traces of one pool, each model counting the same.
+
+    The order is that of the moves of a greedy allocation: the paper's algorithm as printed, or the one with moves of
+    several runs, whichever does better when one model at a time is left out and raced on with what the others teach.
+    The race polishes with FMN if the pool has it.
+
+    Args:
+        traces: All runs of a pool to their ends, on several models in one norm.
+        name: What the race is called.
+        total: Queries per sample.
+    """
+    if not traces or len({trace.norm for trace in traces}) != 1:
+        raise FrontierError("a race is learned from traces in one norm: expected at least one, all in the same norm")
+    runs = [run for run in traces[0].runs if all(run in trace.runs for trace in traces)]
+    total = min(total, MAX_QUERIES * len(runs))
+    models = [trace.select(runs=runs) for trace in traces]
+    plain = True
+    if len(models) > 1:
+        scores = {True: 0.0, False: 0.0}
+        budgets = [min(tier, total) for tier in TIERS]
+        for k, model in enumerate(models):
+            for each in scores:
+                race = _race(models[:k] + models[k + 1 :], name, total, plain=each)
+                scores[each] += sum(race_excess(model, race, budgets).values())
+        plain = scores[True] <= scores[False]
+    return _race(models, name, total, plain=plain)
+
+
+def race_excess(traces: Trajectories, race: Race, budgets: Sequence[int]) -> dict[int, float]:
+    """By how much the distances of a race exceed the frontier of the traced runs on average, at these budgets."""
+    found = read_off(traces, race, max(budgets))
+    frontier = traces.frontier()
+    return {budget: excess(found.at(budget), frontier) for budget in budgets}
+
+
+def _race(models: Sequence[Trajectories], name: str, total: int, *, plain: bool) -> Race:
+    """What these models teach."""
+    runs, table = models[0].runs, np.concatenate([_excess(model) for model in models], axis=2)
+    order, solvers = _order(models, plain=plain), models[0].solvers
+    polish = _POLISH if _POLISH.attack in runs else None
+    return Race(name, models[0].norm, total, order, _hopes(runs, table), solvers=solvers, polish=polish)
+
+
+def _excess(traces: Trajectories) -> NDArray[np.float64]:
+    """(run, slice, sample): distances over the frontier, of the samples that were attacked and broken."""
+    thin = traces.thin(range(SLICE, MAX_QUERIES + 1, SLICE)).distances
+    frontier = traces.frontier()
+    attacked = (frontier > 0) & (frontier < np.inf)
+    return np.minimum(thin[:, :, attacked] / frontier[attacked], _NOTHING)
+
+
+def _order(traces: Sequence[Trajectories], *, plain: bool) -> tuple[tuple[str, int], ...]:
+    """The moves of a greedy allocation, without its bounds, then all that is left of every run."""
+    runs = traces[0].runs
+    budgets = [budget for budget in _BUDGETS if budget <= MAX_QUERIES * len(runs)]
+    levels = range(SLICE, MAX_QUERIES + 1, SLICE)
+    problem = build_problem(traces, levels=list(levels))
+    raises = [each for stage in staged(problem, budgets, plain=plain).values() for move in stage for each in move]
+    moves = [(problem.runs[run], int(problem.costs[level])) for run, level in raises]
+    reached = dict.fromkeys(runs, 0) | dict(moves)
+    return (*moves, *((run, MAX_QUERIES) for run, queries in reached.items() if queries < MAX_QUERIES))
+
+
+def _hopes(runs: Sequence[str], table: NDArray[np.float64]) -> dict[str, tuple[float, ...]]:
+    """Attack → the ratio d(1000)/d(q) that only a rare run goes below: of a run not begun, to another run's end."""
+    attacks = np.array([Run.parse(run).attack for run in runs])
+    learned = {}
+    for attack in dict.fromkeys(attacks.tolist()):
+        own = table[attacks == attack]
+        ends = own[:, -1]
+        pairs = (ends[:, None] / ends[None])[~np.eye(len(ends), dtype=bool)]
+        before = np.quantile(pairs, _RARE) if pairs.size else 1.0
+        after = np.quantile((own[:, -1:] / own[:, :-1]).swapaxes(0, 1).reshape(own.shape[1] - 1, -1), _RARE, axis=1)
+        learned[attack] = tuple(float(f"{ratio:.4g}") for ratio in (before, *after))
+    return learned

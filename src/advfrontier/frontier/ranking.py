@@ -7,25 +7,19 @@ without a DOI has no rank.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.confidence import RESAMPLES, Interval, ratio_intervals, resampled
+from advfrontier.flags import Flag
+from advfrontier.frontier.confidence import LEVEL, RESAMPLES, Interval, ratio_intervals, resampled
 from advfrontier.frontier.curve import Curve, aurec, distance_quantile, robust_accuracy
+from advfrontier.frontier.defence import ReferencePool
 from advfrontier.jsonable import jsonable
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from advfrontier.flags import Flag
-    from advfrontier.frontier.defence import ReferencePool
-
-LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -174,7 +168,7 @@ def mean_rows(tables: Sequence[RankTable]) -> tuple[RankRow, ...]:
     return _ordered(rows)
 
 
-def doi_intervals(*pools: ReferencePool, level: float = LEVEL, resamples: int = RESAMPLES) -> dict[str, Interval]:
+def doi_intervals(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, Interval]:
     """Intervals for the DOI of every model of a pool, or for its mean over several norms, resampled together.
 
     They hold for this pool of models. While every sample was broken, E cuts nothing off and needs no choosing.
@@ -183,7 +177,7 @@ def doi_intervals(*pools: ReferencePool, level: float = LEVEL, resamples: int = 
     measures = {name: [pool.doi(name) for pool in pools] for name in names}
     limits = [(0.0, 1.0 if trust else math.inf) for trust in trusted]
     whole = np.broadcast_to(best[:, None], own.shape)
-    found = ratio_intervals(own, whole, limits=limits, level=level, resamples=resamples)
+    found = ratio_intervals(own, whole, limits=limits, resamples=resamples)
     intervals = {}
     for name, interval in zip(names, found, strict=True):
         notes = [flag for measure in measures[name] for flag in measure.flags]
@@ -212,9 +206,9 @@ def rank_ranges(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, 
     return {name: rank_range(shares) for name, shares in zip(names, counts / resamples, strict=True)}
 
 
-def rank_range(shares: NDArray[np.float64], level: float = LEVEL) -> tuple[int, int]:
-    """The ranks between which a model lies in the middle `level` of the resamples, from its share of each rank."""
-    summed, tail, rounding = np.cumsum(shares), (1 - level) / 2, 1e-9
+def rank_range(shares: NDArray[np.float64]) -> tuple[int, int]:
+    """The ranks between which a model lies in the middle 95 % of the resamples, from its share of each rank."""
+    summed, tail, rounding = np.cumsum(shares), (1 - LEVEL) / 2, 1e-9
     return int(np.searchsorted(summed, tail + rounding)) + 1, int(np.searchsorted(summed, 1 - tail - rounding)) + 1
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.measure import as_table, check_epsilon
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +80,10 @@ def _ranked(names: tuple[str, ...], grid: NDArray[np.float64], accuracies: NDArr
     return RankStability(names, grid, accuracies, first, dict(zip(names, moved.tolist(), strict=True)))
 
 
-def reversals(distances: Mapping[str, ArrayLike], *, reference: float, lead: float = 0.0) -> tuple[Reversal, ...]:
-    """The pairs whose curves cross beyond the reference ε, largest reversal first; `lead` leaves out smaller ones.
+def reversals(distances: Mapping[str, ArrayLike], *, reference: float) -> tuple[Reversal, ...]:
+    """The pairs whose curves cross beyond the reference ε, largest reversal first.
 
-    A lead of one or two samples is chance: ask for one that the curve's band does not cover.
+    A lead of one or two samples is chance: look for one that the curve's band does not cover.
     """
     names, table = as_table(distances)
     steps = np.unique(np.append(table[np.isfinite(table)], check_epsilon(reference)))
@@ -97,7 +93,7 @@ def reversals(distances: Mapping[str, ArrayLike], *, reference: float, lead: flo
     for i, j in combinations(range(len(names)), 2):
         ahead, behind = (i, j) if robust[i, 0] > robust[j, 0] else (j, i)
         gap = (robust[behind] - robust[ahead]) / table.shape[1]
-        if gap[0] < 0 and gap.max() > lead:
+        if gap[0] < 0 and gap.max() > 0:
             found.append(Reversal(names[ahead], names[behind], float(later[int(np.argmax(gap > 0))]), float(gap.max())))
     return tuple(sorted(found, key=lambda reversal: (-reversal.lead, reversal.leader, reversal.overtaken_by)))
 

@@ -8,18 +8,14 @@ than its Δ: it may be tried too early, but is never skipped wrongly.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advfrontier.frontier.construction import TOLERANCE, applied, gain, greedy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from advfrontier.frontier.problem import Levels, Problem, Raises
+from advfrontier.frontier.problem import Levels, Problem, Raises
 
 ROUNDS = 20  # swaps per tier at most
 PAIRS = 600  # pairs scored per round, the most promising first

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.measure import check_same_samples, check_same_settings
 from advfrontier.threat.names import norm_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,13 +15,9 @@ from advfrontier.attacks.autoattack import KnownPoints, attack_at, check_norm
 from advfrontier.errors import FrontierError
 from advfrontier.jobs.driver import Job
 from advfrontier.jobs.setup import threads
+from advfrontier.record import Record
+from advfrontier.record.folder import Folder
 from advfrontier.record.identity import mark
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advfrontier.record import Record
-    from advfrontier.record.folder import Folder
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, Unfinished
-from advfrontier.execution import execute
+from advfrontier.execution import Machine, execute
+from advfrontier.jobs.model import Model
 from advfrontier.progress import progress_bar
 from advfrontier.record import Record, open_folder
 from advfrontier.record.images import VerifiedImages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from advfrontier.engine.data import Samples
-    from advfrontier.execution import Machine
-    from advfrontier.jobs.model import Model
 
 T = TypeVar("T")
 J = TypeVar("J", bound="Job[Any]")
@@ -101,8 +97,8 @@ def drive(record: Record, job: J, machine: Machine) -> J:
         return job
     failed: dict[str, str | None] = {}
     label, total = job.labels(record, tasks), sum(job.size(record, task) for task in tasks)
-    with progress_bar(machine.progress, total, unit=job.counted) as bar:
-        bar.show(f"{record.header.terms.norm} {tasks[0]}")
+    start = f"{record.header.terms.norm} {tasks[0]}"
+    with progress_bar(machine.progress, total, unit=job.counted, label=start) as bar:
         work = _ready(job, until=machine.until, tick=bar.advance if machine.here else None)
         for outcome in execute(work, tasks, machine):
             if outcome.error is not None or outcome.result is None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from advfrontier.engine import Oracle, find_device, model_digest
 from advfrontier.errors import FrontierError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from advfrontier.record import Terms
+from advfrontier.record import Terms
 
 
 class Model:

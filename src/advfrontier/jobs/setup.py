@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from advfrontier.engine import CleanPass, accuracy_flag, check_data, check_model, clean_pass
+from advfrontier.engine import CleanPass, Oracle, accuracy_flag, check_data, check_model, clean_pass
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, NoGradientError
 from advfrontier.flags import Flag
 from advfrontier.flags import Kind as Flags
-from advfrontier.record import Header, Record
-from advfrontier.record.header import DataIdentity, ModelIdentity
+from advfrontier.jobs.model import Model
+from advfrontier.record import Header, Record, Terms
+from advfrontier.record.header import DataIdentity, Kind, ModelIdentity
 from advfrontier.record.identity import answers_as, code_digest, data_digest, solvers_of, versions
 from advfrontier.record.images import VerifiedImages, keep_images, stored_images, write_images
 from advfrontier.record.record import check_empty
 from advfrontier.record.tidy import tidy
 from advfrontier.record.units import shards_of
+from advfrontier.solvers import Solver
 from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from advfrontier.engine import Oracle
-    from advfrontier.engine.data import Samples
-    from advfrontier.jobs.model import Model
-    from advfrontier.record import Terms
-    from advfrontier.record.header import Kind
-    from advfrontier.solvers import Solver
 
 _CHECKED = 16  # samples on which the model is tried before any are attacked
 _NO_GRADIENTS = Flag(
@@ -50,16 +43,14 @@ def prepare(
     terms: Terms,
     *,
     kind: Kind,
-    gradients: bool = True,
-    or_without: bool = False,
+    gradients: bool | None = True,
     store_images: bool = False,
     solvers: Mapping[str, Solver] | None = None,
 ) -> Record:
     """A record whose clean pass is done, so that work can begin.
 
-    A new record costs a few queries on some samples to try the model, and 2 per sample for the clean pass. Opening it
-    again costs a forward pass on these few samples, which tells whether the model still answers as it did. A record of
-    the first samples of the same data is extended by the others.
+    A new record costs a few queries to try the model, and 2 per sample for the clean pass. When it is opened again, a
+    forward pass on a few samples tells whether the model answers as it did. More samples of the same data extend it.
 
     Args:
         place: The folder; a new record needs one that is empty or not there yet.
@@ -67,8 +58,7 @@ def prepare(
         samples: What it is attacked on.
         terms: What else decides the bits of the results.
         kind: What the record is for.
-        gradients: Whether any run will need them.
-        or_without: Whether the work can be done without gradients too, if the model turns out to have none.
+        gradients: Whether any run will need them; None if they are used where the model has any.
         store_images: Whether the images are stored beside the record.
         solvers: Solvers used instead of their attacks' own.
     """
@@ -76,7 +66,7 @@ def prepare(
     if record is None:
         check_empty(place)  # before anything is loaded
     ids = _identify(samples, terms.shard)
-    asked = _header(model, samples, ids, terms, kind, gradients=gradients)
+    asked = _header(model, samples, ids, terms, kind)
     if record is not None:
         _check_same(record, asked, samples, ids, solvers or {})
         terms = record.header.terms  # with its own number of threads, because bits depend on it
@@ -84,32 +74,36 @@ def prepare(
     with threads(terms.threads), model.oracle(terms) as oracle:
         known = None
         if record is None:
-            few = few_rows(len(ids))
-            found = _try_model(oracle, images(few), samples.labels[few], gradients=gradients, or_without=or_without)
+            found = _try_model(oracle, images, samples.labels, gradients)
             record = Record.begin(place, asked.model_copy(update=found))
         elif (known := record.read_clean()) is not None:
             check_answers(record, oracle, images, known)
         _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
-    if model.source is not None and record.header.model.source is None:  # begun with the object: now it has a name
-        record.change(
-            lambda header: {"model": asked.model, "data": header.data.model_copy(update={"name": samples.name})}
-        )
+    _note_source(record, asked)
     return record
 
 
-def _try_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool, or_without: bool) -> dict[str, Any]:
+def _note_source(record: Record, asked: Header) -> None:
+    """Let a record that was begun with an object say where the model comes from, now that it is known."""
+    if asked.model.source is not None and record.header.model.source is None:
+        data = record.header.data.model_copy(update={"name": asked.data.name})
+        record.change(lambda _: {"model": asked.model, "data": data})
+
+
+def _try_model(oracle: Oracle, images: VerifiedImages, labels: Tensor, gradients: bool | None) -> dict[str, Any]:  # noqa: FBT001
     """What a new record says of a model: its flags, and whether its gradients will be used."""
+    few = few_rows(len(labels))
+    sample = images(few), labels[few]
     try:
-        flags = check_model(oracle, images, labels, gradients=gradients)
+        flags = check_model(oracle, *sample, gradients=gradients is not False)
         missing = any(flag.kind is Flags.NO_GRADIENTS for flag in flags)
     except NoGradientError:
-        if not or_without:
+        if gradients is not None:
             raise
-        flags, missing = [], True
-    if not (missing and or_without):
-        return {"flags": tuple(flags), "gradients": gradients}
-    flags = check_model(oracle, images, labels, gradients=False)
-    return {"flags": (*flags, _NO_GRADIENTS), "gradients": False}
+        missing = True
+    if gradients is None and missing:
+        flags = [*check_model(oracle, *sample, gradients=False), _NO_GRADIENTS]
+    return {"flags": tuple(flags), "gradients": gradients is True or (gradients is None and not missing)}
 
 
 def _identify(samples: Samples, shard: int) -> NDArray[np.uint64]:
@@ -125,9 +119,7 @@ def _identify(samples: Samples, shard: int) -> NDArray[np.uint64]:
     return np.concatenate(found)
 
 
-def _header(
-    model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Terms, kind: Kind, *, gradients: bool
-) -> Header:
+def _header(model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Terms, kind: Kind) -> Header:
     header = Header(
         kind=kind,
         model=ModelIdentity(name=model.name, source=model.source, digest=model.digest),
@@ -138,7 +130,7 @@ def _header(
             class_names=tuple(samples.class_names or ()),
         ),
         terms=terms,
-        gradients=gradients,
+        gradients=True,  # until the model has been tried
         code=code_digest(),
         versions=versions(),
     )

@@ -8,31 +8,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
-from advfrontier.engine import RaceUnit, Unit, advance, advance_race, classify, start_race, start_unit
+from advfrontier.engine import Oracle, RaceUnit, Unit, advance, advance_race, classify, start_race, start_unit
 from advfrontier.errors import FrontierError
 from advfrontier.jobs.driver import Job
 from advfrontier.jobs.setup import check_answers, threads
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, RACE, SLICE, Race, Run, check_run
-from advfrontier.record import UnitName
+from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.identity import code_digest, policy_words, solver_words, solvers_of
 from advfrontier.record.units import SPENT
-from advfrontier.solvers import solver_of
+from advfrontier.solvers import Solver, solver_of
 from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from advfrontier.engine import Oracle
-    from advfrontier.record import Record, StoredUnit
-    from advfrontier.solvers import Solver
 
 _STATE_LIMIT = 2**30  # bytes of state that the units of one run may keep; beyond it extension replays
 _RACE_LIMIT = 2**32  # … and those of a race, which keeps the states of all runs it has begun
@@ -67,8 +60,7 @@ class UnitJob(Job[UnitTask]):
     race: Race | None = None  # whose queries they are, where the one unit of a shard is a race
     solvers: Mapping[str, Solver] = field(default_factory=dict)
     pack: int = 1
-    keep_points: bool = True
-    keep_state: bool = True
+    keep: Literal["states", "points", "distances"] = "states"  # beside distances: points, and states to go on from
     note: Mapping[str, Any] = field(default_factory=dict)  # what else the header is to say once work begins
     counted = "queries"
 
@@ -268,9 +260,9 @@ class UnitJob(Job[UnitTask]):
         size = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("state."))
         size = size * self.work.header.data.samples // max(unit.rows, 1)
         limit, most = (_STATE_LIMIT, MAX_QUERIES) if self.race is None else (_RACE_LIMIT, self.race.most)
-        if not self.keep_state or unit.queries >= most or size > limit:
+        if self.keep != "states" or unit.queries >= most or size > limit:
             tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("state.")}
-        if not self.keep_points and "state.point" not in tensors:  # traces: no state is kept, nor what it goes on from
+        if self.keep == "distances":
             del tensors["best_point"]
         return tensors
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from advfrontier.errors import FrontierError
 from advfrontier.record.folder import below, open_folder
-from advfrontier.record.header import FILE
+from advfrontier.record.header import FILE, Kind
 from advfrontier.record.record import COMMANDS, Record
 from advfrontier.threat.names import NORMS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from advfrontier.record.header import Kind
 
 _DEPTH = 3  # folders below the one named that are searched
 

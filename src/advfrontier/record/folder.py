@@ -11,16 +11,13 @@ import os
 import re
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from os import PathLike
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any, BinaryIO
 
 from advfrontier.errors import FrontierError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from os import PathLike
-    from typing import BinaryIO
 
 _WRITTEN = {":": "+", "/": "~"}  # in names of folders; neither of the two is kept as it is
 _ASIDE = re.compile(r"\..+\.advfrontier-\d+-[0-9a-f]{8}")  # what a file is called while it is being written

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from advfrontier.command import current_command
 from advfrontier.errors import FrontierError
-from advfrontier.flags import Flag  # noqa: TC001  # pydantic reads the annotations
+from advfrontier.flags import Flag  # pydantic reads the annotations
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Ensemble, Move, Race, RaceFile
 
 SCHEMA = 3

@@ -9,28 +9,21 @@ from __future__ import annotations
 import ast
 import json
 import platform
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.flags import Flag, Kind
-from advfrontier.pool import RACE, Run
+from advfrontier.pool import RACE, Race, Run
 from advfrontier.record.header import Header, Versions
-from advfrontier.solvers import PUBLISHED, solver_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from advfrontier.pool import Race
-    from advfrontier.solvers import Solver
+from advfrontier.solvers import PUBLISHED, Solver, solver_of
 
 _DECIDING = ("threat", "pool", "solvers", "engine")  # the folders of the package whose code decides a distance
 _ROUNDING = ("torch", "numpy")  # other versions of these round differently, and no more

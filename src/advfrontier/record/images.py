@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from advfrontier.engine import check_data
 from advfrontier.errors import FrontierError
-from advfrontier.record.folder import open_folder
+from advfrontier.record.folder import Folder, open_folder
 from advfrontier.record.tensors import Damaged, pack, unpack
 from advfrontier.threat.random import sample_ids
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from advfrontier.record.folder import Folder
 
 FOLDER = "images"
 _LIMIT = 2**28  # bytes of images kept in memory, all records of this process together

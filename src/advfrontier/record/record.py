@@ -7,20 +7,27 @@ it writes.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import fields
 from functools import cached_property
+from os import PathLike
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from advfrontier.engine import CleanPass
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
+from advfrontier.flags import Flag
+from advfrontier.flags import Kind as Flags
 from advfrontier.pool import Run
-from advfrontier.record.folder import below, open_folder
-from advfrontier.record.header import FILE, Header
+from advfrontier.record.folder import Folder, below, open_folder
+from advfrontier.record.header import FILE, Header, Kind
 from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
 from advfrontier.record.images import FOLDER as IMAGES
 from advfrontier.record.images import StoredImages, VerifiedImages
@@ -28,20 +35,6 @@ from advfrontier.record.tensors import Damaged, pack, unpack_parts
 from advfrontier.record.units import FOLDER as UNITS
 from advfrontier.record.units import StoredUnit, UnitName, shards_of
 from advfrontier.threat.names import NORMS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-    from os import PathLike
-    from typing import Any
-
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from advfrontier.flags import Flag
-    from advfrontier.flags import Kind as Flags
-    from advfrontier.record.folder import Folder
-    from advfrontier.record.header import Kind
 
 _CLEAN = "clean.safetensors"
 _CERTIFIED = "certified.safetensors"

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from typing import BinaryIO
-
     from torch import Tensor
 
 _LENGTH = 8  # bytes before the header, which say how long it is

@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from advfrontier.record.folder import LocalFolder
 from advfrontier.record.images import FOLDER as IMAGES
 from advfrontier.record.images import image_file
+from advfrontier.record.record import Record
 from advfrontier.record.tensors import Damaged, unpack_parts
 from advfrontier.record.units import FOLDER as UNITS
-from advfrontier.record.units import StoredUnit
-
-if TYPE_CHECKING:
-    from advfrontier.record.record import Record
-    from advfrontier.record.units import UnitName
+from advfrontier.record.units import StoredUnit, UnitName
 
 _ABANDONED = 3600  # seconds after which a file that was being written is taken for what a kill left
 _IMAGE_FILE = re.compile(rf"{IMAGES}/\d+\+\d+\.safetensors")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from advfrontier.flags import Flag, Kind
 from advfrontier.pool import Run, facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import Tensor
 
 FOLDER = "units"

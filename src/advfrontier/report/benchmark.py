@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advfrontier.bench import model_tables
 from advfrontier.bench.attack_tables import mean_aoi
 from advfrontier.bench.benchmark import SPLITS
+from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
 from advfrontier.record import folder_name
 from advfrontier.report.benchmark_figures import draw_results
@@ -17,15 +19,8 @@ from advfrontier.report.leaderboard import write_leaderboard
 from advfrontier.report.page import environment
 from advfrontier.report.render import as_json, as_markdown
 from advfrontier.report.style import FORMATS, drawable
-from advfrontier.table import Column, stacked
+from advfrontier.table import Column, Table, stacked
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from os import PathLike
-
-    from advfrontier.bench.results import NormResults, Results
-    from advfrontier.table import Table
 
 _DPI, _SMALL_DPI = 200, 100  # dots per inch of figures: to look at closely, and for a page
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,10 @@ import numpy as np
 from advfrontier.bench.attack_tables import mean_aoi, mean_growth
 from advfrontier.bench.baseline_tables import extreme_cases
 from advfrontier.bench.model_tables import crossing_pairs, rankings, rejection
-from advfrontier.bench.subject import RACE, by_split, shown_tiers
+from advfrontier.bench.results import ModelGroup, NormResults, Results
+from advfrontier.bench.subject import RACE, Subject, by_split, shown_tiers
 from advfrontier.frontier.curve import Curve
+from advfrontier.frontier.stability import RankStability
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import size
 from advfrontier.report.style import (
@@ -31,14 +34,8 @@ from advfrontier.report.style import (
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from advfrontier.bench.results import ModelGroup, NormResults, Results
-    from advfrontier.bench.subject import Subject
-    from advfrontier.frontier.stability import RankStability
 
 _WIDE, _DPI = 2.5, 200  # inches of one panel, and dots per inch
 _SPLITS = {"train": "training models", "held-out": "held-out models"}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
+from advfrontier.evaluation.summary import NormSummary
+from advfrontier.frontier.curve import Curve
 from advfrontier.report.style import COLOURS, PAGE_DASHES, line_number
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from advfrontier.evaluation.summary import NormSummary
-    from advfrontier.frontier.curve import Curve
 
 _OWN_POINTS, _POOL_POINTS = 2000, 250  # steps drawn of a curve; more would not be seen
 _WIDTH, _HEIGHT = 520, 380  # of an SVG picture, and what its axes take on each side

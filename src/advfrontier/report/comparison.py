@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.summary import NormSummary
+from advfrontier.frontier.comparison import Comparison
 from advfrontier.report.charts import norm_data, short
 from advfrontier.report.numbers import size
 from advfrontier.report.page import script_json, write_page
 from advfrontier.table import Column, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
-
-    from advfrontier.evaluation.summary import NormSummary
-    from advfrontier.frontier.comparison import Comparison
 
 _SHOWN = 6  # crossings written out; there may be hundreds where two curves run together
 

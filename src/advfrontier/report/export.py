@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gallery import as_bytes
-from advfrontier.evaluation.radii import chosen_radii
+from advfrontier.evaluation.radii import Radius, chosen_radii
+from advfrontier.evaluation.summary import NormSummary
 from advfrontier.evaluation.tables import class_table, sample_table
 from advfrontier.flags import doubts
 from advfrontier.jsonable import jsonable
@@ -21,40 +26,23 @@ from advfrontier.report.png import MARK, png
 from advfrontier.report.render import as_csv, as_latex
 from advfrontier.report.summary import summary_tables
 from advfrontier.report.words import CITATION, sentence
-from advfrontier.table import Column
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from advfrontier.evaluation.evaluation import Evaluation
-    from advfrontier.evaluation.radii import Radius
-    from advfrontier.evaluation.summary import NormSummary
-    from advfrontier.table import Table
+from advfrontier.table import Column, Table
 
 _AT_ONCE = 100  # samples whose images are read together
 
 
-@dataclass(frozen=True)
-class _Format:
-    """What a format is called when it is written, how its files are named, and by what they are known as our own."""
-
-    what: str
-    ending: str
-    mark: bytes
-
-
+# What a format is called when it is written, how its files are named, and by what they are known as our own.
 _EACH = {  # one per evaluation
-    "csv": _Format("table", ".csv", b"adversarial_class"),
-    "parquet": _Format("table", ".parquet", b"adversarial_class"),
-    "npz": _Format("points", ".npz", b"adversarial_class"),
-    "card": _Format("card", ".json", b"advfrontier_ensemble"),
-    "classes": _Format("classes", "-classes.csv", b"median_distance"),
-    "png": _Format("pictures", "-png", MARK),
+    "csv": ("table", ".csv", b"adversarial_class"),
+    "parquet": ("table", ".parquet", b"adversarial_class"),
+    "npz": ("points", ".npz", b"adversarial_class"),
+    "card": ("card", ".json", b"advfrontier_ensemble"),
+    "classes": ("classes", "-classes.csv", b"median_distance"),
+    "png": ("pictures", "-png", MARK),
 }
 _ALL = {  # one for all of them
-    "latex": _Format("table", "summary.tex", b"advfrontier"),
-    "sentence": _Format("sentence", "sentence.txt", b"advfrontier"),
+    "latex": ("table", "summary.tex", b"advfrontier"),
+    "sentence": ("sentence", "sentence.txt", b"advfrontier"),
 }
 FORMATS = (*_EACH, *_ALL)
 
@@ -83,28 +71,21 @@ def export_all(
     """
     root = f"{open_folder(folder).place}/"
 
-    def write_each(kind: str) -> Callable[[Path], Iterator[Path]]:
-        def write(aside: Path) -> Iterator[Path]:
-            for evaluation in evaluations:
-                inside = evaluation.place.removeprefix(root) if evaluation.place.startswith(root) else evaluation.norm
-                shown = chosen_radii(evaluation, radii)
-                yield from export(evaluation, kind, aside / f"{inside}{_EACH[kind].ending}", radii=shown)
-
-        return write
-
-    def write_one(kind: str) -> Callable[[Path], list[Path]]:
-        def write(aside: Path) -> list[Path]:
-            path = aside / _ALL[kind].ending
-            path.write_text(latex(summaries) if kind == "latex" else f"{sentence(summaries)}\n\n{CITATION}\n", "utf-8")
-            return [path]
-
-        return write
+    def write(kind: str, ending: str, aside: Path) -> Iterator[Path]:
+        if kind in _ALL:
+            text = latex(summaries) if kind == "latex" else f"{sentence(summaries)}\n\n{CITATION}\n"
+            (aside / ending).write_text(text, "utf-8")
+            yield aside / ending
+            return
+        for evaluation in evaluations:
+            inside = evaluation.place.removeprefix(root) if evaluation.place.startswith(root) else evaluation.norm
+            yield from export(evaluation, kind, aside / f"{inside}{ending}", radii=chosen_radii(evaluation, radii))
 
     for kind in kinds:
-        about = _EACH.get(kind) or _ALL[kind]
-        paths = write_files(folder, write_each(kind) if kind in _EACH else write_one(kind), mark=about.mark)
+        what, ending, mark = _EACH.get(kind) or _ALL[kind]
+        paths = write_files(folder, partial(write, kind, ending), mark=mark)
         for path in dict.fromkeys(path.rpartition("/")[0] for path in paths) if kind == "png" else paths:
-            yield about.what, str(path)
+            yield what, str(path)
 
 
 def export(evaluation: Evaluation, kind: str, path: Path, *, radii: Sequence[Radius] = ()) -> list[Path]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.summary import NormSummary
+from advfrontier.frontier.curve import Curve
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import size
 from advfrontier.report.style import (
@@ -25,33 +29,22 @@ from advfrontier.report.summary import in_order
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from os import PathLike
-
     from matplotlib.axes import Axes
 
-    from advfrontier.evaluation.summary import NormSummary
-    from advfrontier.frontier.curve import Curve
-
-    Lines = Mapping[str, dict[str, Any]]
+Lines = Mapping[str, dict[str, Any]]
 
 _ALONE, _BESIDE = 3.25, 2.05  # inches: one column of a two-column paper; one panel of several
 
 
 def write_figures(
-    folder: str | PathLike[str],
-    summaries: Sequence[NormSummary],
-    *,
-    others: Sequence[NormSummary] = (),
-    formats: Sequence[str] = FORMATS,
+    folder: str | PathLike[str], summaries: Sequence[NormSummary], *, formats: Sequence[str] = FORMATS
 ) -> list[str]:
     """Write `curve-NORM` and `queries-NORM` for every norm and `curves` with all of them; returns the files."""
     need_matplotlib()
-    own = in_order(summaries)
-    if not own:
+    if not summaries:
         raise FrontierError("nothing to draw: expected at least one summary, such as summarise(evaluation, …)")
-    by_norm = {s.norm: [one for one in (*own, *others) if one.norm == s.norm] for s in own}
-    lines = lines_of(summary.model for summary in (*own, *others))
+    by_norm = {s.norm: [one for one in summaries if one.norm == s.norm] for s in in_order(summaries)}
+    lines = lines_of(summary.model for summary in summaries)
     written = []
     with styled():
         for norm, group in by_norm.items():

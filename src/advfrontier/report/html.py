@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.summary import most_wins
+from advfrontier.evaluation.gallery import GalleryItem
+from advfrontier.evaluation.summary import NormSummary, most_wins
 from advfrontier.frontier.ranking import mean_rows
 from advfrontier.report.charts import norm_data
 from advfrontier.report.page import script_json, write_page
 from advfrontier.report.summary import NO_RADII, in_order
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
-
-    from advfrontier.evaluation.gallery import GalleryItem
-    from advfrontier.evaluation.summary import NormSummary
-
 _SHOWN_WINS = 8
 
 
-def write_report(
-    path: str | PathLike[str], summaries: Sequence[NormSummary], *, others: Sequence[NormSummary] = ()
-) -> str:
-    """Write one file that opens offline. `summaries` are of one model, one per norm; `others` are drawn beside it."""
+def write_report(path: str | PathLike[str], summaries: Sequence[NormSummary]) -> str:
+    """Write one file that opens offline: the first model in all of its norms, the other models drawn beside it."""
     if not summaries:
         raise FrontierError("nothing to report: expected at least one summary, such as summarise(evaluation, …)")
     model = summaries[0].model
     own = in_order(s for s in summaries if s.model == model)
-    beside = in_order([*(s for s in summaries if s.model != model), *others])
+    beside = in_order(s for s in summaries if s.model != model)
     _check_unique(own + beside)
     names = list(dict.fromkeys(s.model for s in beside))
     norms = [norm_data(s, [o for o in beside if o.norm == s.norm], names=names) for s in own]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from os import PathLike
+from typing import Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
 from advfrontier.pool import tier_label
 from advfrontier.report.charts import svg_chart
 from advfrontier.report.numbers import column_decimals, known, score, size, whole
@@ -12,12 +15,6 @@ from advfrontier.report.page import write_page
 from advfrontier.report.render import as_csv
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from os import PathLike
-
-    from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
 
 _OVERALL = "all"
 _LEGEND = "* the records asked about; (…) distances that cannot be trusted, which do not count in the others' ranks"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeGuard
+from collections.abc import Callable, Iterable
+from typing import TypeGuard
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from advfrontier.frontier.confidence import Interval
+from advfrontier.frontier.confidence import Interval
 
 NONE = "–"
 

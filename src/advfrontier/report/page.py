@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 from functools import cache, partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from advfrontier.frontier.ranking import RankRow
 from advfrontier.pool import tier_label
 from advfrontier.record.folder import write_file
 from advfrontier.report import charts, numbers, words
 from advfrontier.report.png import data_uri
 from advfrontier.report.render import as_markdown
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from advfrontier.frontier.ranking import RankRow
 
 MARK = b'<meta name="generator" content="advfrontier">'  # by which pages of our own are known
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 _GREY, _RGB = 0, 2
 MARK = b"Software\0advfrontier"  # by which pictures of our own are known

@@ -7,8 +7,9 @@ import io
 import math
 import re
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 from markupsafe import Markup
 from rich.cells import cell_len
@@ -22,17 +23,11 @@ from advfrontier.frontier.confidence import Interval
 from advfrontier.jsonable import jsonable
 from advfrontier.report import numbers
 from advfrontier.report.numbers import NONE
-from advfrontier.table import Doubted, Share, Spread, Strong
+from advfrontier.table import Column, Doubted, Format, Share, Spread, Strong, Table
 from advfrontier.threat.names import SYMBOLS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import TextIO
-
-    from advfrontier.table import Column, Format, Table
-
-    Row = Sequence[str]  # one text per column, which may have several lines
-    Layout = tuple[Row, Sequence[Row]]  # headings and rows
+Row = Sequence[str]  # one text per column, which may have several lines
+Layout = tuple[Row, Sequence[Row]]  # headings and rows
 
 _PAGE = 100  # columns of plain text; where a table is wider, intervals go below their figures
 _SHORT = 8  # letters of a heading that is not broken

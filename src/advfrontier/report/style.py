@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from importlib.util import find_spec
 from io import BytesIO
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from advfrontier.errors import FrontierError
+from advfrontier.frontier.curve import Curve
 from advfrontier.record import below, write_file
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-    from os import PathLike
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from advfrontier.frontier.curve import Curve
 
 FORMATS = ("pdf", "png")
 COLOURS = (

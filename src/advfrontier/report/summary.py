@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from advfrontier.evaluation.summary import total_counts
+from advfrontier.evaluation.summary import NormSummary, total_counts
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import percent, size, whole
 from advfrontier.report.words import averaged_text, passes_text
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import NORMS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from advfrontier.evaluation.summary import NormSummary
 
 NO_RADII = "no radius is customary for this data: for robust accuracy give some, such as --radii 4/255,8/255"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from advfrontier.evaluation.radii import chosen_radii
 from advfrontier.evaluation.summary import summarise_all
 from advfrontier.evaluation.tables import sample_table
 from advfrontier.evaluation.trace import Traces
-from advfrontier.frontier.confidence import curve_band
+from advfrontier.frontier.confidence import curve_margin
 from advfrontier.pool import Ensemble, Race
 from advfrontier.report.charts import svg_chart
 from advfrontier.report.figures import draw_marks, draw_model
@@ -27,9 +29,6 @@ from advfrontier.report.summary import summary_tables
 from advfrontier.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
-
     from matplotlib.axes import Axes
 
 _SHOWN = 20  # runs of a trace that are listed
@@ -108,7 +107,7 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
     known = reached(ax)
     curve = evaluation.curve()
     line = lines_of([*known, evaluation.model])[evaluation.model]
-    draw_model(ax, evaluation.model, curve, curve_band(evaluation.distances).margin, line)
+    draw_model(ax, evaluation.model, curve, curve_margin(len(evaluation.distances)), line)
     marks = chosen_radii(evaluation, radii)
     least = max([1.2 * size for _, size in marks] + ([ax.get_xlim()[1]] if known else []), default=0.0)
     curve_axes(ax, evaluation.norm, [curve], least=least)

@@ -10,16 +10,14 @@ import pickle
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import torch
 
 from advfrontier.errors import FrontierError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TURN = threading.RLock()  # the guards replace functions of the process: one at a time
 

@@ -1,18 +1,16 @@
-"""Pixels as every model gets them: float32 NCHW in [0, 1]."""
+"""Pixels as every model gets them, float32 NCHW in [0, 1], and normalisation as part of a model that wants others."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from advfrontier.engine.checks import check_images
 from advfrontier.errors import FrontierError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LAYOUTS = ("NHWC", "NCHW")
 _CHANNELS = (1, 3)
@@ -58,3 +56,21 @@ def to_unit(rows: NDArray[np.generic], layout: str, name: str) -> Tensor:
     pixels = torch.from_numpy(np.ascontiguousarray(rows, np.uint8 if rows.dtype == np.uint8 else np.float32))
     pixels = pixels[:, None] if layout == "NHW" else pixels.permute(0, 3, 1, 2) if layout == "NHWC" else pixels
     return check_unit(pixels.contiguous(), name)
+
+
+class Normalised(nn.Module):
+    """(x - mean) / std per channel, then the network."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, net: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.net = net
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(1, -1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits of images in [0, 1]."""
+        logits: Tensor = self.net((images - self.mean) / self.std)
+        return logits

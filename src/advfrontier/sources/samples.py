@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,9 +25,6 @@ from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
 from advfrontier.sources.pixels import channels_first, check_unit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,22 +8,19 @@ from __future__ import annotations
 import hashlib
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
+from torch import nn
 
 from advfrontier.errors import FrontierError
-from advfrontier.progress import Progress, Silent
+from advfrontier.progress import progress_bar
 from advfrontier.zoo import fashion
 from advfrontier.zoo.architectures import build
 from advfrontier.zoo.attacks import pgd, survivors
 from advfrontier.zoo.cards import Card, read_cards
 from advfrontier.zoo.fashion import CLASS_NAMES, images_and_labels
 from advfrontier.zoo.training import fit, total_steps
-
-if TYPE_CHECKING:
-    from torch import nn
 
 __all__ = [
     "CLASS_NAMES",
@@ -87,8 +84,7 @@ def train(
     path.parent.mkdir(parents=True, exist_ok=True)
     checkpoint = path.with_suffix(".checkpoint")
     total = total_steps(card.recipe, len(images))
-    with Progress(total, unit="batches") if progress else Silent() as shown:
-        shown.show(f"training {card.name}")
+    with progress_bar(progress, total, unit="batches", label=f"training {card.name}") as shown:
         model = fit(card.recipe, images, labels, checkpoint, shown)
     save_file(model.state_dict(), path, metadata={"recipe": card.recipe.text()})
     checkpoint.unlink(missing_ok=True)

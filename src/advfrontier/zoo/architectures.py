@@ -6,15 +6,12 @@ are the same function.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from advfrontier.errors import FrontierError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MEAN, SPREAD = 0.2860, 0.3530  # of the pixels of the training set
 CLASSES = 10

@@ -7,18 +7,13 @@ the loss is to be as large as possible.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from advfrontier.threat.losses import margin, plain_ce
 from advfrontier.threat.norms import L0, L1, L2, TINY, euclidean, get_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import nn
 
 REACH = 0.6  # the first step in radii; steps shrink linearly, so that five of them cover 1.8 radii
 _COORDINATES = 20  # that an ℓ1 step moves: one only would need as many steps as there are features to change

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,15 +18,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div
 
 from advfrontier.errors import FrontierError
+from advfrontier.progress import Progress
 from advfrontier.zoo.architectures import build
 from advfrontier.zoo.attacks import REACH, pgd
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from advfrontier.progress import Progress
-    from advfrontier.zoo.recipes import Recipe
+from advfrontier.zoo.cards import Recipe
 
 _SECONDS = 30.0  # between two checkpoints
 _RAMP = 0.25  # share of the steps over which rate and radius grow

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
 from advfrontier.sources.samples import choose
 from advfrontier.sources.spec import read_spec
-
-if TYPE_CHECKING:
-    from advfrontier.engine.data import Samples
 
 # The options of each kind; its module has the function `load`.
 _OPTIONS: dict[str, tuple[str, ...]] = {

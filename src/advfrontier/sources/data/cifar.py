@@ -9,27 +9,22 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickletools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
 from advfrontier.sources.pixels import check_unit
 from advfrontier.sources.samples import Rows, as_labels
-from advfrontier.sources.spec import existing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.spec import Spec, existing
 
 _log = logging.getLogger(__name__)
 

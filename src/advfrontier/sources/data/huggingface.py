@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
@@ -19,11 +20,7 @@ from advfrontier.sources.data.preprocessing import Preprocessing
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining
 from advfrontier.sources.samples import as_labels, stack_images
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.spec import Spec
 
 _SPLITS = ("test", "validation", "valid", "val")
 

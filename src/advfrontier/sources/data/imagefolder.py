@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
@@ -19,12 +19,7 @@ from advfrontier.sources.data.preprocessing import Preprocessing
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import explaining
 from advfrontier.sources.samples import stack_images
-from advfrontier.sources.spec import existing
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.spec import Spec, existing
 
 _ENDINGS = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"))
 

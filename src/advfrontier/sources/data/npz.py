@@ -11,24 +11,19 @@ import math
 import zipfile
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import IO, Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
 from advfrontier.sources.pixels import LAYOUTS, layout_of, to_unit
 from advfrontier.sources.samples import Rows, as_labels
-from advfrontier.sources.spec import existing
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.spec import Spec, existing
 
 _NAMES = (("images", "labels"), ("x_test", "y_test"), ("x", "y"), ("X", "y"))
 _LARGEST = 2**30  # bytes of a compressed array, which every worker holds in memory

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _NAME = re.compile(r"(Bicubic(?=Res))?(?:Res([1-9]\d{0,3}))?(?:Crop([1-9]\d{0,3}))?")
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+
+from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.sources.pixels import check_unit
 from advfrontier.sources.samples import Rows
+from advfrontier.sources.spec import Spec
 from advfrontier.zoo import fashion
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from advfrontier.sources.spec import Spec
 
 
 def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to fetch)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import nn
 
 from advfrontier import zoo
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
 from advfrontier.sources.models import python
 from advfrontier.sources.spec import read_spec
-
-if TYPE_CHECKING:
-    from torch import nn
 
 # The options of each kind; its module has the function `load`, which runs no code that comes with a model.
 _OPTIONS: dict[str, tuple[str, ...]] = {

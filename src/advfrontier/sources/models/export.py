@@ -16,7 +16,8 @@ import math
 import re
 import sys
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,12 +26,7 @@ from torch._ops import OpOverload
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import connections, explaining, weights_only
 from advfrontier.sources.models.trial import try_batches
-from advfrontier.sources.spec import existing
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.spec import Spec, existing
 
 _PROGRAM = "models/model.json"
 _SAMPLE_INPUTS = "data/sample_inputs/model.pt"

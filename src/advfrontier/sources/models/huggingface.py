@@ -5,8 +5,9 @@ Weights are read from safetensors only, and code that comes with a model is neve
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +15,8 @@ from torch import Tensor, nn
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
-from advfrontier.sources.normalise import Normalised
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.pixels import Normalised
+from advfrontier.sources.spec import Spec
 
 
 class Logits(nn.Module):

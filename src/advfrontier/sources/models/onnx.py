@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import explaining
 from advfrontier.sources.models.trial import try_batches
-from advfrontier.sources.spec import existing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from torch import nn
-
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.spec import Spec, existing
 
 
 def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)

@@ -10,18 +10,16 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from torch import Tensor, nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.spec import existing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
 
 
 class Callback(nn.Module):

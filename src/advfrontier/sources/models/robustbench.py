@@ -12,16 +12,14 @@ from contextlib import redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.spec import Spec
 
 
 def load(spec: Spec, *, download: bool) -> nn.Module:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from torch import nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
-from advfrontier.sources.normalise import Normalised
-from advfrontier.sources.spec import existing
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.pixels import Normalised
+from advfrontier.sources.spec import Spec, existing
 
 
 def load(spec: Spec, *, download: bool) -> nn.Module:

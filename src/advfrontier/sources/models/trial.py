@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
+from torch import nn
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import nn
-
-    from advfrontier.sources.spec import Spec
+from advfrontier.sources.spec import Spec
 
 _BATCH = 3  # a size that nobody exports for
 _LARGEST = 2**24  # numbers of an image: larger ones are not tried
