@@ -8,7 +8,7 @@ from support.models import Watch, conv_net, samples
 from torch import nn
 
 from advfrontier import FrontierError, compare, evaluate, rank
-from advfrontier.autoattack_api import AutoAttack
+from advfrontier.autoattack_api import VERSIONS, AutoAttack
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import find_ensemble, paper_ensemble
 from advfrontier.threat.norms import get_norm
@@ -48,7 +48,7 @@ def test_the_minimum_over_the_runs_and_who_found_it(evaluation):
 
 
 def test_a_prefix_of_the_budget_is_what_a_smaller_budget_finds(problem, evaluation):
-    for budget in (100, 200, 330, SMALL.total):
+    for budget in (100, 330):
         smaller = evaluate(*problem, norm="L2", ensemble=SMALL.at(budget), batch_size=4)
         assert smaller.ensemble.total == budget
         assert (smaller.distances == evaluation.distances_at(budget)).all()
@@ -66,9 +66,9 @@ def test_fewer_classes_have_fewer_targets_and_the_total_says_so(tmp_path):
 
 
 def test_any_budget_works(problem):
-    evaluation = evaluate(*problem, norm="Linf", ensemble=2500)
-    assert evaluation.ensemble.total == 2500
-    assert evaluation.counts["attack"] == 25_000
+    evaluation = evaluate(*problem, norm="Linf", ensemble=730)
+    assert evaluation.ensemble.total == 730
+    assert evaluation.counts["attack"] == 7300
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,10 @@ def test_comparing_and_ranking_evaluations(problem, evaluation):
     assert [row.model for row in rank([evaluation]).norms[0].rows] == ["Sequential"]
 
 
-def test_the_door_for_users_of_autoattack(problem, capsys):
+def test_the_door_for_users_of_autoattack(problem, capsys, monkeypatch):
+    monkeypatch.setitem(VERSIONS, "standard", "1000")  # in place of 4k
     model, images, labels = problem
-    whole = evaluate(model, images, labels, norm="Linf", ensemble="4k", batch_size=250)
+    whole = evaluate(model, images, labels, norm="Linf", ensemble=1000, batch_size=250)
     eps = float(np.median(whole.distances[whole.distances > 0]))
     adversary = AutoAttack(model, norm="Linf", eps=eps, version="standard")
     points, classes = adversary.run_standard_evaluation(images, labels, bs=250, return_labels=True)
@@ -133,7 +134,7 @@ def test_the_door_for_users_of_autoattack(problem, capsys):
     assert f"robust accuracy at Linf {eps:g}" in capsys.readouterr().out
     assert adversary.clean_accuracy(images, labels) == 10 / 11
     single = AutoAttack(model, "Linf", eps, verbose=False).run_standard_evaluation_individual(images, labels)
-    paper = evaluate(model, images, labels, norm="Linf", ensemble="paper-4k", batch_size=250)
+    paper = evaluate(model, images, labels, norm="Linf", ensemble="paper-1000", batch_size=250)
     assert set(single) == set(paper.ensemble.runs)
     best = torch.stack([(model(p).argmax(1) != labels) for p in single.values()]).any(0)
     assert best.tolist() == (paper.distances <= eps).tolist()

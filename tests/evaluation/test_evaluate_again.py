@@ -10,7 +10,7 @@ from support.models import SHAPE, Watch, conv_net, samples
 from advfrontier import Evaluation, FrontierError, Machine, evaluate
 
 
-def test_extending_equals_running_at_once_and_repeats_no_query(problem, tmp_path):
+def test_extending_equals_running_at_once_and_repeats_no_query(problem, longer, tmp_path):
     model, images, labels = problem
     watch = Watch.on(model)
     short = evaluate(model, images, labels, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2")
@@ -20,39 +20,44 @@ def test_extending_equals_running_at_once_and_repeats_no_query(problem, tmp_path
     assert watch.total == sum(spent.values())
     assert spent["attack"] == 10 * LARGER.total
     assert watch.total - first == 10 * (LARGER.total - SMALL.total) + spent["verification"] - 90
-    long = evaluate(model, images, labels, norm="L2", ensemble=LARGER, batch_size=4)
-    same(short, long)
-    same(Evaluation.load(tmp_path / "a" / "L2"), long)
+    same(short, longer)
+    same(Evaluation.load(tmp_path / "a" / "L2"), longer)
     assert short.ensemble == LARGER
 
 
-@pytest.mark.parametrize("norm", ["Linf", *(pytest.param(norm, marks=pytest.mark.slow) for norm in ("L0", "L1", "L2"))])
-def test_the_three_tiers_extended_equal_the_largest_at_once(norm, tmp_path):
+TIERS = [("Linf", 400, 800, 1200)]
+TIERS += [pytest.param(norm, "4k", "8k", "12k", marks=pytest.mark.slow) for norm in ("L0", "L1", "L2", "Linf")]
+
+
+@pytest.mark.parametrize(("norm", "first", "second", "last"), TIERS)
+def test_three_tiers_extended_equal_the_largest_at_once(norm, first, second, last, tmp_path):
     model = conv_net((1, 4, 4), classes=10, seed=2)
     images, labels = samples(model, 2, (1, 4, 4), seed=2)
     watch = Watch.on(model)
-    grown = evaluate(model, images, labels, norm=norm, ensemble="4k", out=tmp_path / "a" / "L2")
-    grown = grown.extend("8k").extend("12k")
+    grown = evaluate(model, images, labels, norm=norm, ensemble=first, out=tmp_path / "a" / "L2")
+    grown = grown.extend(second).extend(last)
+    total = 12_000 if last == "12k" else last
     others = sum(grown.counts[key] for key in ("checks", "setup", "verification"))
-    assert watch.total - others == 2 * 12_000
-    assert grown.counts["attack"] == 2 * 12_000
-    same(grown, evaluate(model, images, labels, norm=norm, ensemble="12k"))
+    assert watch.total - others == 2 * total
+    assert grown.counts["attack"] == 2 * total
+    same(grown, evaluate(model, images, labels, norm=norm, ensemble=last))
 
 
-def test_without_states_extension_replays_to_the_same_result(problem, tmp_path):
+def test_without_states_extension_replays_to_the_same_result(problem, longer, tmp_path):
     short = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2",
                      machine=Machine(keep_state=False))  # fmt: skip
     for unit, queries in short.record.units().items():
         assert not [name for name in short.record.read_unit(unit, queries).tensors if name.startswith("state.")]
     short = short.extend(LARGER)
-    same(short, evaluate(*problem, norm="L2", ensemble=LARGER, batch_size=4))
+    same(short, longer)
     assert short.counts["attack"] > 10 * LARGER.total  # what was repeated is counted
 
 
-def test_the_same_call_again_spends_nothing_but_a_look_at_the_model(problem, tmp_path):
+def test_the_same_call_again_spends_nothing_but_a_look_at_the_model(problem, evaluation, tmp_path):
     model, images, labels = problem
     options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": tmp_path / "a" / "L2"}
-    one = evaluate(model, images, labels, **options)
+    evaluation.save(tmp_path / "a" / "L2")
+    one = Evaluation.load(tmp_path / "a" / "L2")
     watch = Watch.on(model)
     two = evaluate(model, images, labels, **options)
     assert watch.total == 11  # one forward pass on each of the few samples that it is recognised by
@@ -60,7 +65,7 @@ def test_the_same_call_again_spends_nothing_but_a_look_at_the_model(problem, tmp
     same(one, two)
 
 
-def test_more_samples_after_the_same_first_ones_are_added(problem, tmp_path):
+def test_more_samples_after_the_same_first_ones_are_added(problem, evaluation, tmp_path):
     model, images, labels = problem
     options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
     evaluate(model, images[:8], labels[:8], out=tmp_path / "a" / "L2", **options)
@@ -68,7 +73,7 @@ def test_more_samples_after_the_same_first_ones_are_added(problem, tmp_path):
     grown = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options)
     # The three new ones, and beside their attack a look at the 8 old, their clean pass, and verification.
     assert watch.total == 3 * SMALL.total + 8 + 6 + 3 * len(SMALL.runs)
-    same(grown, evaluate(model, images, labels, **options))
+    same(grown, evaluation)
 
 
 def test_two_workers_give_the_same_bits(problem, tmp_path, evaluation):
@@ -108,16 +113,13 @@ def test_a_record_of_something_else_is_refused(problem, evaluation, message, cha
     assert {path: path.stat().st_mtime_ns for path in Path(evaluation.place).rglob("*")} == before
 
 
-def test_a_folder_that_is_removed_and_used_again_starts_afresh(problem, tmp_path):
+def test_a_folder_that_is_removed_and_used_again_starts_afresh(problem, evaluation, tmp_path):
     model, images, labels = problem
     other = conv_net(SHAPE, classes=10, seed=6)
     options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
     evaluate(other, 1 - images, other(1 - images).argmax(1), out=tmp_path / "a" / "L2", **options).adversarials  # noqa: B018
     shutil.rmtree(tmp_path / "a" / "L2")
-    same(
-        evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options),
-        evaluate(model, images, labels, **options),
-    )
+    same(evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options), evaluation)
 
 
 def test_an_ensemble_that_does_not_go_further_is_refused(problem, evaluation):

@@ -17,7 +17,7 @@ from advfrontier import Evaluation, FrontierError, evaluate
 from advfrontier.report.export import export, parse_formats
 
 
-def test_a_record_can_be_saved_loaded_and_extended_with_the_model(problem, evaluation, tmp_path):
+def test_a_record_can_be_saved_loaded_and_extended_with_the_model(problem, evaluation, longer, tmp_path):
     evaluation.save(tmp_path / "copy")
     with pytest.raises(FrontierError, match="a record is never started among other files"):
         evaluation.save(tmp_path / "copy")
@@ -26,7 +26,7 @@ def test_a_record_can_be_saved_loaded_and_extended_with_the_model(problem, evalu
     with pytest.raises(FrontierError, match=r"given as an object.*model=model"):
         copy.extend(LARGER)
     copy = copy.extend(LARGER, model=problem[0])
-    same(copy, evaluate(*problem, norm="L2", ensemble=LARGER, batch_size=4))
+    same(copy, longer)
 
 
 def test_a_damaged_unit_is_named_and_computed_again(problem, evaluation, tmp_path):
@@ -41,13 +41,13 @@ def test_a_damaged_unit_is_named_and_computed_again(problem, evaluation, tmp_pat
     same(Evaluation.load(tmp_path / "a" / "L2"), evaluation)
 
 
-def test_a_unit_damaged_under_the_hands_of_an_evaluation_is_done_again(problem, tmp_path):
+def test_a_unit_damaged_under_the_hands_of_an_evaluation_is_done_again(problem, evaluation, tmp_path):
     held = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2")
     victim = next((tmp_path / "a" / "L2" / "units" / "fmn").iterdir())
     content = bytearray(victim.read_bytes())
     content[-20] ^= 1
     victim.write_bytes(content)
-    same(held, evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4))
+    same(held, evaluation)
 
 
 def test_an_unfinished_record_says_how_far_it_is(problem, tmp_path):
