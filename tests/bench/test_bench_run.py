@@ -30,7 +30,7 @@ def test_small_benchmark_goes_from_nothing_to_its_tables_and_then_repeats_nothin
     from_bytes = Header.from_bytes
     monkeypatch.setattr(running, "load_model", lambda source: loaded.append(source) or load_model(source))
     monkeypatch.setattr(Header, "from_bytes", lambda *a: read.append(a[-1]) or from_bytes(*a))
-    small = load_benchmark("small").model_copy(update={"samples": samples})
+    small = load_benchmark("small").with_samples(samples)
     bench = Bench(small, str(tmp_path))
     began = time.process_time()  # not the clock on the wall: the machine may be busy with other things
     found = run_benchmark(bench, machine=noting(tasks, threads=1))
