@@ -12,13 +12,16 @@ from advfrontier import Evaluation, FrontierError, autoattack_api
 from advfrontier.autoattack_api import AutoAttack
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def attacked():
     model = conv_net()
     images, labels = samples(model, 6, (1, 8, 8))
     labels[0] = (labels[0] + 1) % 4  # misclassified anyway
     adversary = AutoAttack(model, norm="Linf", eps=0.05, verbose=False)
-    return adversary, adversary.run_standard_evaluation_individual(images, labels, return_labels=True), images
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(autoattack_api.VERSIONS, "standard", "1500")
+        found = adversary.run_standard_evaluation_individual(images, labels, return_labels=True)
+    return adversary, found, images
 
 
 def test_every_run_has_its_points_within_eps(attacked):
@@ -80,7 +83,8 @@ class Misleading(torch.nn.Module):
         return self.net(2 * images.detach() - images)
 
 
-def test_where_gradients_fail_black_box_runs_are_run_too_and_all_flags_are_told(capsys, tmp_path):
+def test_where_gradients_fail_black_box_runs_are_run_too_and_all_flags_are_told(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(autoattack_api.VERSIONS, "standard", "300")
     net = conv_net()
     images, labels = samples(net, 6, (1, 8, 8), seed=3)
     model = Misleading(net)
@@ -105,6 +109,7 @@ def test_an_honest_model_is_not_run_twice_and_warns_of_nothing(capsys, recwarn):
     images, labels = samples(net, 6, (1, 8, 8))
     adversary = AutoAttack(net, norm="Linf", eps=0.05)
     adversary.run_standard_evaluation(images, labels)
+    assert adversary.evaluation.ensemble.total == 4000
     assert adversary.black_box is None
     assert "note" not in capsys.readouterr().out
     assert not recwarn.list

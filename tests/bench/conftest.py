@@ -6,6 +6,7 @@ from bench_nets import FILE
 
 from advfrontier.bench import Bench, run_benchmark
 from advfrontier.bench.benchmark import load_benchmark
+from advfrontier.engine import Oracle
 
 TINY = """
 name = "tiny"
@@ -57,3 +58,17 @@ def finished(finished_once, tmp_path):
     """A copy of it."""
     shutil.copytree(finished_once[0].out, tmp_path / "out")
     return write_tiny(tmp_path)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Rows that pass through any model."""
+    seen = []
+    before = Oracle.logits
+
+    def counted(self, x):
+        seen.append(len(x))
+        return before(self, x)
+
+    monkeypatch.setattr(Oracle, "logits", counted)
+    return seen

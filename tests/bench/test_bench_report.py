@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_bench_tables import subject
+from bench_subjects import subject
 
 import advfrontier.report.benchmark as report
 import advfrontier.report.benchmark_figures as figures

@@ -18,12 +18,11 @@ from advfrontier.threat.norms import get_norm
 NORMS = ("L1", "L2", "Linf")
 
 
-def smallest_margins(model, x, y, norm, radius):
-    """The least margin that random points and gradient descent find inside the ball, in float64."""
+def smallest_margins(model, x, y, norm, radii):
+    """The least margin that random points and gradient descent find inside the balls, in float64."""
     threat, clean = get_norm(norm), x.double().flatten(1)
-    radii, ids = torch.full((len(x),), radius, dtype=torch.float64), np.arange(len(x), dtype=np.uint64)
-    found = []
-    for seed in range(8):
+    ids, found = np.arange(len(x), dtype=np.uint64), []
+    for seed in range(4):
         point = threat.random_start(clean, radii, seed=seed, ids=ids)
         for step in range(30):
             point.requires_grad_()
@@ -35,9 +34,9 @@ def smallest_margins(model, x, y, norm, radius):
             elif norm == "L1":
                 slope = slope * (slope.abs() >= slope.abs().topk(3, dim=1).values[:, -1:])
             slope = slope / threat.size(slope).clamp(min=1e-12)[:, None]
-            change = threat.project(point.detach() - radius * 0.9**step * slope - clean, radii)
+            change = threat.project(point.detach() - radii[:, None] * 0.9**step * slope - clean, radii)
             point = (clean + change).clamp(0, 1)
-        assert (threat.distance(point, clean) <= radius * (1 + 1e-9)).all()
+        assert (threat.distance(point, clean) <= radii * (1 + 1e-9)).all()
     return torch.stack(found).amin(0)
 
 
@@ -50,10 +49,10 @@ def test_no_point_of_the_ball_is_below_the_bound(name, norm):
         y = model(x.double()).argmax(1)
         network = read_network(model, x[0])
     for radius in {"L1": (0.1, 2.0), "L2": (0.05, 0.8), "Linf": (0.005, 0.1)}[norm]:
+        radii = torch.full((5,), radius, dtype=torch.float64)
         with torch.no_grad():
-            ball = Ball(norm, x.double().flatten(1), torch.full((5,), radius, dtype=torch.float64))
-            bound = Bounds(network, ball).least_margins(y)
-        seen = smallest_margins(model, x, y, norm, radius)
+            bound = Bounds(network, Ball(norm, x.double().flatten(1), radii)).least_margins(y)
+        seen = smallest_margins(model, x, y, norm, radii)
         assert (bound <= seen + 1e-9).all()
         clean = margin(model(x.double()), y)
         assert (bound <= clean).all()
@@ -68,9 +67,7 @@ def test_nothing_is_found_inside_the_radius(name, norm):
     radii = certified_radius(model, x, y, norm)
     assert radii[0] == 0
     assert (radii[1:] > 0).all()
-    for row in range(1, 6):
-        one = slice(row, row + 1)
-        assert smallest_margins(model.double(), x[one], y[one], norm, float(radii[row])) > 0
+    assert (smallest_margins(model.double(), x[1:], y[1:], norm, radii[1:].double()) > 0).all()
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -1,7 +1,6 @@
 """F17's true distances: proven below, reached by a point above, and between what is certified and what attacks find."""
 
 import importlib.util
-import itertools
 import json
 import sys
 from pathlib import Path
@@ -51,7 +50,7 @@ def test_certified_is_below_the_truth(norm, subject):
 @pytest.mark.parametrize("norm", NORMS)
 def test_no_run_finds_anything_below_the_truth(norm, subject):
     """Every run of a small ensemble by itself."""
-    evaluation = evaluate(*subject, norm=norm, ensemble=1000)
+    evaluation = evaluate(*subject, norm=norm, ensemble=500)
     assert (evaluation.distances > 0).all()
     for run, found in evaluation.found_by_run.items():
         assert (found >= column(norm, "bound") * (1 - ROUNDING)).all(), run
@@ -68,8 +67,8 @@ def test_the_program_finds_what_a_fine_grid_finds(norm, monkeypatch):
     rng = np.random.default_rng(3)
     network = tuple((rng.normal(size=shape), rng.normal(size=shape[0]) / 2) for shape in ((6, 2), (5, 6), (3, 5)))
     pixels = np.array([[0.2, 0.9], [0.5, 0.55]])
-    steps = [np.linspace(0, 1, 41)] * 4
-    grid = np.array(list(itertools.product(*steps))).reshape(-1, 2, 2)
+    steps = [np.linspace(0, 1, 21)] * 4
+    grid = np.stack(np.meshgrid(*steps), -1).reshape(-1, 2, 2)
     value = grid.sum(2).T
     for weight, bias in network[:-1]:
         value = np.maximum(weight @ value + bias[:, None], 0)
@@ -86,5 +85,5 @@ def test_the_program_finds_what_a_fine_grid_finds(norm, monkeypatch):
         if point is not None:
             solved += 1
             assert bound <= distance * (1 + 1e-5)
-            assert near - 4 * 0.0125 <= distance <= near + 1e-6
+            assert near - 4 * 0.025 <= distance <= near + 1e-6
     assert solved

@@ -46,7 +46,8 @@ def test_passes_per_query_are_kept_and_told(folder, evaluate, run, capsys):
     Ensemble.of("larger", "Linf", {"fmn": 20}).save("larger.toml")
     assert run("extend", "a", "--ensemble", "larger.toml", "--model", "nets.py:net", "--workers", "0") == 0
     assert Evaluation.load("a").eot == 2
-    assert run("trace", "nets.py:net", "--data", "npz:data.npz", "--runs", "fmn", "--eot", "2", "--queries", "10") == 0
+    assert run("trace", "nets.py:net", "--data", "npz:data.npz", "--runs", "fmn", "--eot", "2", "--queries", "10",
+               "--workers", "0") == 0  # fmt: skip
     assert Record.find("traces/nets.py+net/Linf").header.terms.eot == 2
 
 

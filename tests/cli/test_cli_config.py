@@ -1,7 +1,6 @@
 """Options in a file, and completion in shells."""
 
-import os
-import subprocess
+import runpy
 import sys
 
 import pytest
@@ -95,10 +94,11 @@ def test_completion_knows_commands_and_options(shell):
     assert all(word in script for word in ("evaluate", "verify", "max-minutes", "require"))
 
 
-def test_completion_is_installed_where_the_shell_looks(tmp_path):
-    words = [sys.executable, "-m", "advfrontier", "--install-completion", "--shell", "bash"]
-    ended = subprocess.run(  # noqa: S603
-        words, env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
+def test_completion_is_installed_where_the_shell_looks(tmp_path, monkeypatch):
+    """As `python -m advfrontier` does it."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["advfrontier", "--install-completion", "--shell", "bash"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("advfrontier", run_name="__main__")
+    assert not end.value.code
     assert "evaluate" in (tmp_path / ".local/share/bash-completion/completions/advfrontier").read_text()

@@ -9,7 +9,7 @@ from advfrontier import Evaluation
 
 def test_records_are_verified_and_ranked(folder, run, evaluate, capsys):
     for model in ("net", "weaker"):
-        words = ["--norm", "L2,Linf", "--queries", "200", "--no-report", "-o", f"runs/{model}"]
+        words = ["--norm", "L2,Linf", "--runs", "fmn", "--queries", "100", "--no-report", "-o", f"runs/{model}"]
         assert evaluate(f"nets.py:{model}", *words) == 0
     capsys.readouterr()
     common = ["--data", "npz:data.npz", "--out", "proved.json"]
@@ -37,8 +37,9 @@ def test_records_are_verified_and_ranked(folder, run, evaluate, capsys):
     assert re.search(r"^L2: \d+ false, \d of 8 points proved", out)
     assert len(json.loads(Path("proved.json").read_text())["verified"]) == 2  # the true ones of before
 
-    assert run("extend", "runs/weaker", "--model", "nets.py:weaker", "--queries", "300", "--no-report") == 0
-    assert Evaluation.load("runs/weaker/L2").ensemble.total == 300
+    words = ["--model", "nets.py:weaker", "--queries", "150", "--no-report", "--workers", "0"]
+    assert run("extend", "runs/weaker", *words) == 0
+    assert Evaluation.load("runs/weaker/L2").ensemble.total == 150
 
 
 def test_mistakes_of_verify(folder, run, evaluate, capsys):

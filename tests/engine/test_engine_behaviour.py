@@ -39,7 +39,7 @@ def test_points_stay_in_the_box_and_distances_never_rise(norm, run):
     images = images.sub(0.3).mul(2).clamp(0, 1)
     labels = net(images).argmax(1)
     bench = Bench.of(Guarded(), images, labels, norm)
-    unit = bench.finished(run, 300)
+    unit = bench.finished(run, 200 if ":" not in run else 100)
     done = unit.trajectory[: unit.queries // 10]
     assert (done[1:] <= done[:-1]).all()
     assert done[-1].isfinite().any()
@@ -58,7 +58,7 @@ def test_targeted_runs_count_any_misclassification(norm, run):
     bias = torch.tensor([0.5, -0.5, -10.0])
     images = torch.rand(5, 4, generator=torch.Generator().manual_seed(0)) * 0.4
     bench = Bench.of(Answering(lambda x: x @ weight.T + bias), images, torch.zeros(5, dtype=torch.long), norm)
-    unit = bench.finished(run)
+    unit = bench.finished(run, 300)
     assert (unit.problem.targets == 2).all()
     assert unit.distances().isfinite().all()
     assert ((unit.best_point @ weight.T + bias).argmax(1) == 1).all()
@@ -104,8 +104,8 @@ def test_unbreakable_models_give_inf(norm, run, logits):
     images = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     bench = Bench.of(Answering(logits), images, torch.zeros(3, dtype=torch.long), norm)
     unit = bench.unit(run)
-    bench.go(unit, 100)
-    steps = 100 // cost(run)
+    bench.go(unit, 40)
+    steps = 40 // cost(run)
     assert unit.trajectory.isinf().all()
     assert unit.state.point.isfinite().all()
     if cost(run) == 2:
@@ -145,7 +145,7 @@ def test_a_model_that_fails_where_it_would_be_wrong_stays_unbroken(norm, run, ba
 
     images = torch.rand(40, 16, generator=torch.Generator().manual_seed(0))
     images = images[layer(images).argmax(1) == 0][:4]
-    unit = Bench.of(Answering(logits), images, torch.zeros(4, dtype=torch.long), norm).finished(run, 200)
+    unit = Bench.of(Answering(logits), images, torch.zeros(4, dtype=torch.long), norm).finished(run, 100)
     assert unit.distances().isinf().all()
 
 
@@ -159,7 +159,7 @@ def test_a_step_on_logits_that_are_not_finite_does_not_poison_the_run(norm, run)
         return torch.where(ends[:, None], torch.nan, net(x))
 
     images, labels = samples(net, 16, (16,))
-    unit = Bench.of(Answering(logits), images, labels, norm).finished(run, 400)
+    unit = Bench.of(Answering(logits), images, labels, norm).finished(run, 200)
     assert unit.state.point.isfinite().all()
     lost = [name for name, tensor in unit.tensors().items() if tensor.isnan().any()]
     assert set(lost) <= {"state.last_loss"}  # of the step before, whatever it was

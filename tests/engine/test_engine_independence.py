@@ -15,7 +15,7 @@ CLOSE = {"rtol": 1e-6, "atol": 0.0}
 
 def budget(run):
     """ALMA's course is chaotic: it is compared after 50 queries. Variants are not tried to their end."""
-    return 50 if str(run).startswith("alma") else min(length(run), 600)
+    return 50 if str(run).startswith("alma") else min(length(run), 300)
 
 
 @cache
@@ -73,7 +73,7 @@ def test_packed_twice_gives_the_same_bits_in_float32(norm):
     def once():
         own = Bench.of(model, images, labels, norm)
         units = [own.unit(run) for run in runs_of(norm, "restart3", "target2")]
-        own.go(units, 150)
+        own.go(units, 60)
         return torch.stack([unit.trajectory for unit in units]), torch.stack([unit.best_point for unit in units])
 
     one, two = once(), once()

@@ -24,7 +24,7 @@ from advfrontier.frontier.confidence import ratio_intervals
 DRAWS = 1000
 
 
-@pytest.mark.parametrize("n", [100, 1000])
+@pytest.mark.parametrize("n", [100, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("figure", COLUMNS)
 def test_bootstrap_intervals_cover(figure, n):
     truth, u, w = simulated(figure, n, DRAWS)

@@ -105,7 +105,7 @@ def test_every_family_has_its_tiers_in_every_norm(family, norm):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_files_hold_all_of_it(norm, tmp_path):
-    made = small_race(norm, polish=200)
+    made = small_race(norm, polish=True)
     made.save(tmp_path / "race.toml")
     assert Race.load(tmp_path / "race.toml") == made
     assert find_ensemble(str(tmp_path / "race.toml"), norm, 10) == made
@@ -146,7 +146,7 @@ def test_polishing_that_fits_no_slices_is_refused(queries, every):
 
 
 def test_polishing_needs_gradients_and_a_solver_of_the_norm():
-    assert small_race("L2", black_box=True, polish=200).without_gradients().polish is None
+    assert small_race("L2", black_box=True, polish=True).without_gradients().polish is None
     with pytest.raises(FrontierError, match="ddn does not run in L1"):
         replace(small_race("L1"), polish=Polish("ddn", 200, 800)).check()
 

@@ -1,10 +1,11 @@
 """Killed at random moments, whatever is being done: nothing finished is done again, and the end is the same.
 
-The quick test kills a few times; `make slow` kills two hundred times.
+The quick test kills once, in the middle of the work; `make slow` kills two hundred times.
 """
 
 import os
 import random
+import runpy
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from advfrontier import Machine
 
 SHAPE = (1, 6, 6)
 JOB = """
@@ -31,8 +34,8 @@ def job(kind, out, machine):
     model = conv_net({shape}, classes=10, seed=5)
     images, labels = samples(model, 24, {shape}, seed=5)
     options = dict(norm="L2", batch_size=4, machine=machine)
-    if kind == "evaluate":
-        evaluate(model, images, labels, ensemble=LARGER, out=out, **options)
+    if kind in ("evaluate", "small"):
+        evaluate(model, images, labels, ensemble=LARGER if kind == "evaluate" else SMALL, out=out, **options)
     elif kind == "extend":
         held = os.path.exists(out + "/L2/record.json") and Evaluation.load(out).finished
         if not held or Evaluation.load(out).ensemble.total < LARGER.total:
@@ -102,12 +105,17 @@ def contents(place):
     }
 
 
+def write_job(folder):
+    """The script, and the benchmark that it may run."""
+    (folder / "benchmark.toml").write_text(BENCHMARK)
+    script, tests = folder / "job.py", str(Path(__file__).parent.parent)
+    script.write_text(JOB.format(tests=tests, shape=SHAPE, benchmark=str(folder / "benchmark.toml")))
+    return script
+
+
 def killed_often(tmp_path, kind, workers, kills, seed):
     """Start a job, kill it after a random while, and so on; returns how often it was killed."""
-    (tmp_path / "benchmark.toml").write_text(BENCHMARK)
-    script = tmp_path / "job.py"
-    tests = str(Path(__file__).parent.parent)
-    script.write_text(JOB.format(tests=tests, shape=SHAPE, benchmark=str(tmp_path / "benchmark.toml")))
+    script = write_job(tmp_path)
     rng, place = random.Random(seed), tmp_path / "killed"  # noqa: S311
     words = [sys.executable, str(script), kind]
     began = time.monotonic()
@@ -140,15 +148,28 @@ def killed_often(tmp_path, kind, workers, kills, seed):
     return done
 
 
-QUICK = [("evaluate", 0, 1)]
 SLOW = [("evaluate", 0, 35), ("evaluate", 2, 25), ("extend", 0, 35), ("extend", 2, 20), ("trace", 0, 25),
         ("trace", 2, 20), ("bench", 0, 20), ("bench", 2, 20)]  # fmt: skip
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="process groups are killed")
-@pytest.mark.parametrize(("kind", "workers", "kills"), QUICK)
-def test_killed_a_few_times(tmp_path, kind, workers, kills):
-    assert killed_often(tmp_path, kind, workers, kills, seed=1) == kills
+def test_killed_in_the_middle(tmp_path):
+    """When a few units are finished and most are not: those few stay, and the end is that of a run left alone."""
+    script, place = write_job(tmp_path), tmp_path / "killed"
+    child = subprocess.Popen([sys.executable, str(script), "small", str(place), "0"], start_new_session=True)  # noqa: S603
+    while len(finished(place)) < 5 and child.poll() is None:
+        time.sleep(0.01)
+    assert child.poll() is None
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    kept = finished(place)
+    job = runpy.run_path(str(script))["job"]
+    for folder in (place, tmp_path / "whole"):
+        job("small", str(folder), Machine(threads=1))
+    now = finished(place)
+    assert 5 <= len(kept) < len(now) == 30
+    assert {path: now[path] for path in kept} == kept
+    assert contents(place) == contents(tmp_path / "whole")
 
 
 @pytest.mark.slow

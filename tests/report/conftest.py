@@ -54,3 +54,16 @@ def hostile(evil, summaries, references, tmp_path_factory):
         write_leaderboard(folder / "leaderboard.html", ranking, title=evil),
     ]
     return [Path(page) for page in pages]
+
+
+@pytest.fixture(scope="session")
+def pages(summaries, references, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    own, others = summaries("zoo:F3"), summaries("other", seed=6, strength=1.2)
+    pairs = list(zip(own, others, strict=True))
+    compared = [(compare(*map(evaluated, pair)), *pair) for pair in pairs]
+    ranking = rank([record(norm=norm) for norm in SCALES], reference=references)
+    write_report(folder / "report.html", own, others=others)
+    write_comparison(folder / "comparison.html", compared)
+    write_leaderboard(folder / "leaderboard.html", ranking)
+    return folder

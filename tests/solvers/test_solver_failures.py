@@ -20,8 +20,8 @@ def flips(bench, unit):
     return [int((classes == unit.problem.labels).sum()) for classes in seen]
 
 
-def stop_of(run, whole=1000):
-    """Base runs go all the way, their variants far enough to have found something."""
+def stop_of(run, whole=400):
+    """Base runs go further than their variants, which go far enough to have found something."""
     return min(200, whole) if ":" in run else whole
 
 
@@ -64,7 +64,7 @@ def tied_bench(norm, classes):
 @pytest.mark.parametrize(("norm", "run"), catalogue("restart1", "target1", classes=4))
 @pytest.mark.parametrize("classes", [2, 4])
 def test_ties_at_the_input_are_broken(norm, run, classes):
-    unit = tied_bench(norm, classes).finished(run, stop_of(run, 300))
+    unit = tied_bench(norm, classes).finished(run, stop_of(run, 150))
     assert unit.distances().isfinite().all()
     assert unit.state.point.isfinite().all()
 
@@ -86,8 +86,8 @@ def failures(name, norm, count, queries=1000):
 @nets.needs_nets
 @pytest.mark.parametrize(("name", "norm"), [("mnist_small_fgsm", "Linf"), ("mnist_small_kw_0_1", "L1")])
 def test_some_real_nets(name, norm):
-    for run, rows, unbroken, flipped, _median in failures(name, norm, 8, queries=400):
-        assert rows > 4
+    for run, rows, unbroken, flipped, _median in failures(name, norm, 4, queries=400):
+        assert rows > 2
         assert unbroken == 0, run
         assert flipped == [0, 0, 0], run
 

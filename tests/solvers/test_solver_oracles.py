@@ -98,7 +98,7 @@ def furthest(gain, room, radius, norm):
         v[order] = np.clip(radius - used, 0, room[order])
         return v
     low, high = 0.0, float((room / np.maximum(gain, 1e-12)).max())
-    for _ in range(60):
+    for _ in range(40):
         middle = (low + high) / 2
         long = np.linalg.norm(np.minimum(middle * gain, room)) > radius
         low, high = (low, middle) if long else (middle, high)
@@ -127,7 +127,7 @@ def ce_limit(d, classes, norm, scale):
     limits = []
     for x, y, least in zip(inputs, labels, optimum(d, classes, norm, scale), strict=True):
         low, high = 0.0, 4 * least
-        for _ in range(24):
+        for _ in range(14):  # to a few ten-thousandths of the answer
             middle = (low + high) / 2
             right = (weight @ ce_ascent(weight, bias, x, y, radius=middle, norm=norm) + bias).argmax() == y
             low, high = (middle, high) if right else (low, middle)

@@ -91,7 +91,7 @@ def small(norm, dtype=torch.float32) -> Bench:
 
 def length(run) -> int:
     """Queries that a run is tried with: base runs to their end, restarts and targets not so far."""
-    return 1000 if ":" not in str(run) else 300
+    return 1000 if ":" not in str(run) else 150
 
 
 @cache

@@ -60,9 +60,10 @@ def bars(name, count):
 
 @pytest.mark.parametrize("name", ADVERSARIAL)
 def test_robust_where_the_plain_model_is_not(name):
-    for norm, (robust, plain) in bars(name, 150).items():
-        assert robust >= 0.40 * 150, norm
-        assert plain <= 0.10 * 150, norm
+    """A few images, and so a wide margin; how many of all stand is the card's, which the long test below looks at."""
+    for norm, (robust, plain) in bars(name, 50).items():
+        assert robust >= 0.30 * 50, norm
+        assert plain <= 0.20 * 50, norm
 
 
 @pytest.mark.slow
@@ -149,7 +150,7 @@ def test_other_weights_are_refused(monkeypatch):
 
 def test_the_masked_model_hides_its_gradients_and_is_not_robust(data):
     """Flagged; PGD hardly hurts it, yet what was found with the staircase taken for the identity does."""
-    images, labels = data[0][:200], data[1][:200]
+    images, labels = data[0][:100], data[1][:100]
     masked = zoo.load("F16")
     flags = check_model(Oracle(masked), images[:20], labels[:20])
     assert any(flag.kind == Kind.NO_GRADIENTS and "100%" in flag.text for flag in flags)
@@ -159,8 +160,8 @@ def test_the_masked_model_hides_its_gradients_and_is_not_robust(data):
     point = zoo.pgd(through, images, labels, "Linf", 0.1, steps=50, generator=generator)
     with torch.no_grad():
         real = int((masked(point).argmax(1) == labels).sum())
-    assert believed >= 0.80 * 200
-    assert real <= 0.30 * 200
+    assert believed >= 0.75 * 100
+    assert real <= 0.35 * 100
 
 
 class _Through(nn.Module):

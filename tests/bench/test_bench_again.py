@@ -1,0 +1,93 @@
+"""A benchmark run again, with another pool or other budgets: what is made anew, and what stays true."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench_running import files, with_budgets
+
+from advfrontier.bench import Bench, allocation, run_benchmark
+from advfrontier.errors import FrontierError
+from advfrontier.evaluation.trace import load_traces
+from advfrontier.frontier import aoi
+from advfrontier.frontier.race import read_off
+from advfrontier.pool import Race
+from advfrontier.record import Record
+from advfrontier.report import benchmark as report
+from advfrontier.report.benchmark import write_results
+from advfrontier.solvers import PUBLISHED
+
+
+def test_ensembles_are_made_again_only_if_what_they_rest_on_changed(finished, tiny, monkeypatch):
+    calls = []
+    before = allocation.allocate
+    monkeypatch.setattr(allocation, "allocate", lambda *a, **k: calls.append(1) or before(*a, **k))
+    run_benchmark(finished)
+    assert calls == []
+    run_benchmark(tiny(pool=("fmn", "ddn", "pdgd")))
+    assert calls == [1]
+
+
+def test_a_second_run_writes_the_same_bytes_even_if_all_is_learned_anew(tiny, monkeypatch):
+    monkeypatch.setattr(report, "drawable", lambda: False)  # figures take longest
+    whole = with_budgets(tiny(pool=("fmn", "ddn", "pdgd"), samples=6), 1000, 2000)
+    written = {}
+    for again in range(3):
+        write_results(run_benchmark(whole), whole.results)
+        written[again] = files(whole.results)
+        if again == 1:
+            for path in Path(whole.ensembles).iterdir():
+                path.unlink()
+    assert {"results.md", "results.json", "ensembles/L2-race.toml"} <= {name.as_posix() for name in written[0]}
+    assert written[0] == written[1] == written[2]
+    tables = json.loads(written[0][Path("results.json")])["norms"]["L2"]["tables"]
+    race = Race.load(Path(whole.results) / "ensembles" / "L2-race.toml")
+    held_out = load_traces(whole.trace(whole.benchmark["noisy"], "L2"), runs=race.runs)
+    (row,) = [row for row in tables["aoi"]["rows"] if row["model"] == "noisy"]
+    assert row["race-2k"] == aoi(read_off(held_out, race, 2000).at(2000), held_out.frontier()).value
+    assert {row["split"] for row in tables["race_against_greedy"]["rows"]} == {"train", "held-out", "all"}
+
+
+def test_only_the_benchmarks_own_pool_is_judged_against(finished, tiny, tmp_path):
+    fewer = run_benchmark(tiny(pool=("fmn",)))
+    alone = run_benchmark(Bench(tiny(pool=("fmn",)).benchmark, str(tmp_path / "alone")))
+    for one, other in zip(fewer.norms["L2"].subjects, alone.norms["L2"].subjects, strict=True):
+        assert np.array_equal(one.frontier, other.frontier)  # what ddn left there does not count
+    tables = fewer.norms["L2"].tables()
+    tier, *_ = tables["tiers"].records()
+    (train,) = [row for row in tables["aoi_summary"].records() if row["split"] == "train"]
+    assert train[tier["tier"]].mean == pytest.approx(tier["aoi"])  # the two tables of one page agree
+    raised = run_benchmark(with_budgets(tiny(pool=("fmn",)), 60, 110))  # the leftovers end at 80 queries
+    assert raised.failures == ()
+    assert raised.norms["L2"].subjects[0].aois["greedy"][110].value == 1
+
+
+def test_longer_traces_of_larger_budgets_change_nothing(finished, finished_once):
+    fresh_bench, fresh = finished_once
+    run_benchmark(with_budgets(finished, 60, 160))
+    after = run_benchmark(finished)
+    for one, other in zip(after.norms["L2"].subjects, fresh.norms["L2"].subjects, strict=True):
+        assert np.array_equal(one.frontier, other.frontier)
+        assert one.growth == other.growth
+    files_of = [Path(place) / "ensembles" / "L2-80.toml" for place in (finished.out, fresh_bench.out)]
+    assert files_of[0].read_text() == files_of[1].read_text()
+
+
+def test_published_solvers_and_the_papers_algorithm(tmp_path, tiny, monkeypatch):
+    bench = tiny(models=("plain",))
+    asked = bench.benchmark.model_copy(update={"published": True, "allocation": "plain"})
+    seen, allocate = [], allocation.allocate_traces
+    monkeypatch.setattr(allocation, "allocate_traces", lambda *a, **k: seen.append(k) or allocate(*a, **k))
+    results = run_benchmark(Bench(asked, str(tmp_path / "published")))
+    held = Record.open(tmp_path / "published" / "traces" / "plain" / "L2", "trace").header.solvers
+    assert held == {attack: repr(PUBLISHED[attack]) for attack in ("fmn", "ddn")}
+    assert [given["plain"] for given in seen] == [True]
+    (ensemble, _) = results.norms["L2"].ensembles.values()
+    assert set(ensemble.solvers) == {"fmn", "ddn"}
+    assert {"the solvers are those of their papers", "allocated by the paper's algorithm as printed"} <= set(
+        results.norms["L2"].notes
+    )
+    beyond = asked.model_copy(update={"pool": ("fmn", "fab_min")})
+    with pytest.raises(FrontierError, match="fab_min: searches of this package"):
+        run_benchmark(Bench(beyond, str(tmp_path / "beyond")))

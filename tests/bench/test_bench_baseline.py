@@ -1,0 +1,119 @@
+"""AutoAttack as the baseline of a benchmark: its radii, its batches, and what is stored of it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from bench_nets import FILE as NETS
+from bench_running import files, with_baseline
+
+from advfrontier.attacks.autoattack import AtRadius
+from advfrontier.bench import Bench, run_autoattack, run_benchmark, status
+from advfrontier.bench import run as running
+from advfrontier.bench.baselines import radii_of
+from advfrontier.bench.benchmark import load_benchmark
+from advfrontier.errors import FrontierError
+from advfrontier.jobs import autoattack as autoattack_job
+from advfrontier.jobs.autoattack import read_points
+from advfrontier.record import Record
+from advfrontier.sources import load_data
+
+
+def test_autoattack_is_stored_radius_by_radius_and_goes_on(tmp_path, passes):
+    samples = load_data("fashion-mnist", samples=4)
+    options = {"norm": "Linf", "batch_size": 2}
+    place = str(tmp_path / "baseline")
+    first = run_autoattack(place, f"{NETS}:plain", samples, radii=[0.5], **options)
+    assert first.radii == (0.5,)
+    assert first.accuracies == (0.0,)
+    assert first.queries[0] > 0
+    spent = len(passes)
+    written = files(tmp_path)
+    both = run_autoattack(place, f"{NETS}:plain", samples, radii=[0.5, 0.6], **options)
+    assert both.at(0.5) == first.at(0.5)
+    assert both.at(0.55) is None
+    assert radii_of(place) == (0.5, 0.6)
+    assert read_points(Record.open(place, "baseline")) == both
+    kept = {name for name in written if "0.5" in name.parts}
+    assert len(kept) == 2
+    assert all(files(tmp_path)[name] == written[name] for name in kept)
+    assert len(passes) == spent + 1  # AutoAttack passes the model by another way; it is recognised by its answers
+    victim = next(Path(place).rglob("0.6/*.safetensors"))
+    victim.write_bytes(victim.read_bytes()[:-4])
+    with pytest.raises(FrontierError, match=r"lacks AutoAttack at 0\.6 on samples"):
+        read_points(Record.open(place, "baseline"))
+
+
+def fast_attack(model, images, labels, *, norm, radius, **_):
+    """In place of AutoAttack: breaks whom a step along the gradient of the margin breaks, for ten queries each."""
+    x = images.clone().requires_grad_()
+    logits = model(x)
+    own = logits.gather(1, labels[:, None])[:, 0]
+    other = logits.scatter(1, labels[:, None], -torch.inf).amax(1)
+    (gradient,) = torch.autograd.grad((own - other).sum(), x)
+    unit = gradient / gradient.flatten(1).norm(dim=1)[:, None, None, None]
+    robust = (model((images - radius * unit).clamp(0, 1)).argmax(1) == labels) & (logits.argmax(1) == labels)
+    spent = np.full(len(images), 5)
+    return AtRadius(
+        radius, robust.numpy(), spent, spent, {"attack": 10 * len(images), "checks": 0}, 0.1, ("a warning",)
+    )
+
+
+def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkeypatch):
+    calls = []
+    monkeypatch.setattr(autoattack_job, "attack_at", lambda *a, **k: calls.append(k["radius"]) or fast_attack(*a, **k))
+    bench = with_baseline(finished)
+    assert sum(part.units for part in status(bench).parts if part.stage == "baseline") == 2 * 10 * 2
+    found = run_benchmark(bench)
+    assert found.failures == ()
+    tables = found.norms["L2"].tables()
+    rows = {row["model"]: row for row in tables["robust_accuracy"].records()}
+    assert rows["plain"]["epsilon"] == 1.1
+    assert rows["plain"]["AutoAttack queries"] == 10
+    for row in tables["aoi"].records():
+        assert row["AutoAttack"].low <= row["AutoAttack"].value <= row["AutoAttack"].high
+    assert set(found.tables()) == {"pool", "totals", "cases"}
+    assert "AutoAttack on plain: a warning" in found.norms["L2"].notes
+    radii = {model: radii_of(bench.baseline(bench.benchmark[model], "L2")) for model in ("plain", "noisy")}
+    assert all(1.1 in found_radii for found_radii in radii.values())
+    assert len(calls) == 2 * sum(len(found_radii) for found_radii in radii.values())
+    assert not [part for part in status(bench).parts if part.left]
+    calls.clear()
+    more = with_baseline(tiny(pool=("fmn", "ddn", "pdgd", "alma")))
+    run_benchmark(more)
+    assert calls == []  # another attack moves the frontier, but AutoAttack's points stay true
+    assert radii_of(bench.baseline(bench.benchmark["plain"], "L2")) == radii["plain"]
+
+
+def test_autoattack_may_have_a_batch_of_its_own(finished, tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        autoattack_job,
+        "attack_at",
+        lambda m, images, *a, **k: sizes.append(len(images)) or fast_attack(m, images, *a, **k),
+    )
+    with (tmp_path / "tiny.toml").open("a") as file:
+        file.write("baseline_batch = 3\n")  # of the last model
+    bench = with_baseline(Bench(load_benchmark(tmp_path / "tiny.toml"), str(tmp_path / "out")))
+    assert [model.baseline_batch for model in bench.benchmark.models] == [6, 3]
+    before = {part.model: part.units for part in status(bench).parts if part.stage == "baseline"}
+    assert before == {"plain": 2 * 10, "noisy": 3 * 10}
+    found = run_benchmark(bench)
+    assert found.failures == ()
+    (table,) = found.model_tables().values()
+    assert [(row["batch"], row["AutoAttack's batch"]) for row in table.records()] == [(6, 6), (6, 3)]
+    radii = {model: len(radii_of(bench.baseline(bench.benchmark[model], "L2"))) for model in ("plain", "noisy")}
+    assert sorted(sizes) == sorted([6, 2] * radii["plain"] + [3, 3, 2] * radii["noisy"])
+    assert not [part for part in status(bench).parts if part.left]
+    assert load_benchmark("paper")["I10"].baseline_batch == 100
+    assert load_benchmark("paper")["I9"].baseline_batch == load_benchmark("paper")["I9"].batch
+
+
+def test_baseline_that_is_not_installed_is_said_to_be_missing(finished, monkeypatch):
+    monkeypatch.setattr(running, "_EXTRA", "no_such_package")
+    found = run_benchmark(with_baseline(finished))
+    assert found.failures == ()
+    (note,) = found.norms["L2"].notes
+    assert "advfrontier[autoattack]" in note
+    assert all(subject.baseline is None for subject in found.norms["L2"].subjects)

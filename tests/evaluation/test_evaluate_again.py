@@ -1,0 +1,127 @@
+"""Evaluating again: longer, on more samples, with workers: nothing is repeated, and the result is the same."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from small_evaluation import LARGER, SMALL, same
+from support.models import SHAPE, Watch, conv_net, samples
+
+from advfrontier import Evaluation, FrontierError, Machine, evaluate
+
+
+def test_extending_equals_running_at_once_and_repeats_no_query(problem, longer, tmp_path):
+    model, images, labels = problem
+    watch = Watch.on(model)
+    short = evaluate(model, images, labels, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2")
+    first = watch.total
+    short = short.extend(LARGER)
+    spent = short.counts
+    assert watch.total == sum(spent.values())
+    assert spent["attack"] == 10 * LARGER.total
+    assert watch.total - first == 10 * (LARGER.total - SMALL.total) + spent["verification"] - 90
+    same(short, longer)
+    same(Evaluation.load(tmp_path / "a" / "L2"), longer)
+    assert short.ensemble == LARGER
+
+
+TIERS = [("Linf", 400, 800, 1200)]
+TIERS += [pytest.param(norm, "4k", "8k", "12k", marks=pytest.mark.slow) for norm in ("L0", "L1", "L2", "Linf")]
+
+
+@pytest.mark.parametrize(("norm", "first", "second", "last"), TIERS)
+def test_three_tiers_extended_equal_the_largest_at_once(norm, first, second, last, tmp_path):
+    model = conv_net((1, 4, 4), classes=10, seed=2)
+    images, labels = samples(model, 2, (1, 4, 4), seed=2)
+    watch = Watch.on(model)
+    grown = evaluate(model, images, labels, norm=norm, ensemble=first, out=tmp_path / "a" / "L2")
+    grown = grown.extend(second).extend(last)
+    total = 12_000 if last == "12k" else last
+    others = sum(grown.counts[key] for key in ("checks", "setup", "verification"))
+    assert watch.total - others == 2 * total
+    assert grown.counts["attack"] == 2 * total
+    same(grown, evaluate(model, images, labels, norm=norm, ensemble=last))
+
+
+def test_without_states_extension_replays_to_the_same_result(problem, longer, tmp_path):
+    short = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2",
+                     machine=Machine(keep_state=False))  # fmt: skip
+    for unit, queries in short.record.units().items():
+        assert not [name for name in short.record.read_unit(unit, queries).tensors if name.startswith("state.")]
+    short = short.extend(LARGER)
+    same(short, longer)
+    assert short.counts["attack"] > 10 * LARGER.total  # what was repeated is counted
+
+
+def test_the_same_call_again_spends_nothing_but_a_look_at_the_model(problem, evaluation, tmp_path):
+    model, images, labels = problem
+    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": tmp_path / "a" / "L2"}
+    evaluation.save(tmp_path / "a" / "L2")
+    spent = evaluation.counts
+    watch = Watch.on(model)
+    two = evaluate(model, images, labels, **options)
+    assert watch.total == 11  # one forward pass on each of the few samples that it is recognised by
+    assert two.counts == {**spent, "checks": spent["checks"] + 11}
+    same(evaluation, two)
+
+
+def test_more_samples_after_the_same_first_ones_are_added(problem, evaluation, tmp_path):
+    model, images, labels = problem
+    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
+    evaluate(model, images[:8], labels[:8], out=tmp_path / "a" / "L2", **options)
+    watch = Watch.on(model)
+    grown = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options)
+    # The three new ones, and beside their attack a look at the 8 old, their clean pass, and verification.
+    assert watch.total == 3 * SMALL.total + 8 + 6 + 3 * len(SMALL.runs)
+    same(grown, evaluation)
+
+
+def test_two_workers_give_the_same_bits(problem, tmp_path, evaluation):
+    script = tmp_path / "net.py"
+    script.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent.parent)!r})\n"
+        "from support.models import conv_net\n"
+        f"def net():\n    return conv_net({SHAPE}, classes=10, seed=5)\n"
+    )
+    _, images, labels = problem
+    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "machine": Machine(threads=1, workers=2)}
+    parallel = evaluate(f"{script}:net", images, labels, out=tmp_path / "a" / "L2", **options)
+    same(parallel, evaluation)
+    assert parallel.counts == {**evaluation.counts, "checks": evaluation.counts["checks"] + 2 * 11}  # one per worker
+
+
+def refusals():
+    other = conv_net(SHAPE, classes=10, seed=6)
+    return [
+        ("another model: Sequential", lambda _, x, y: (other, x, y), {}),
+        ("another seed: 42, not 7", lambda m, x, y: (m, x, y), {"seed": 7}),
+        ("another norm: L2, not Linf", lambda m, x, y: (m, x, y), {"norm": "Linf", "ensemble": "4k"}),
+        ("another batch size: 4, not 5", lambda m, x, y: (m, x, y), {"batch_size": 5}),
+        ("11 other samples", lambda m, x, y: (m, 1 - x, y), {}),
+        ("11 other samples", lambda m, x, y: (m, x, (y + 1) % 10), {}),
+        ("11 other samples.*10 were given", lambda m, x, y: (m, x[:10], y[:10]), {}),
+    ]
+
+
+@pytest.mark.parametrize(("message", "change", "options"), refusals())
+def test_a_record_of_something_else_is_refused(problem, evaluation, message, change, options):
+    before = {path: path.stat().st_mtime_ns for path in Path(evaluation.place).rglob("*")}
+    asked = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": evaluation.place} | options
+    with pytest.raises(FrontierError, match=message):
+        evaluate(*change(*problem), **asked)
+    assert {path: path.stat().st_mtime_ns for path in Path(evaluation.place).rglob("*")} == before
+
+
+def test_a_folder_that_is_removed_and_used_again_starts_afresh(problem, evaluation, tmp_path):
+    model, images, labels = problem
+    other = conv_net(SHAPE, classes=10, seed=6)
+    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
+    evaluate(other, 1 - images, other(1 - images).argmax(1), out=tmp_path / "a" / "L2", **options).adversarials  # noqa: B018
+    shutil.rmtree(tmp_path / "a" / "L2")
+    same(evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options), evaluation)
+
+
+def test_an_ensemble_that_does_not_go_further_is_refused(problem, evaluation):
+    with pytest.raises(FrontierError, match="expected an ensemble that goes further"):
+        evaluate(*problem, norm="L2", ensemble=SMALL.at(100), batch_size=4, out=evaluation.place)
