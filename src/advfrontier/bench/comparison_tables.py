@@ -1,6 +1,6 @@
 """The tables about choices: how else the queries could be given out, and what each part of the pool is good for.
 
-The paper has none of these. All are read off the traces.
+The paper has none of these. All but the race are read off the traces.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def without(subjects: Sequence[Subject], *, norm: str) -> Table:
         dropped = [name for name, run in runs.items() if left_out(run)]
         if dropped and len(dropped) < len(runs):
             kept = [np.min([d for run, d in s.ends.items() if run not in dropped], axis=0) for s in traced]
-            rises = [excess(found, s.frontier) for s, found in zip(traced, kept, strict=True)]
-            falls = [1 - aoi(found, s.frontier).value for s, found in zip(traced, kept, strict=True)]
+            rises = [excess(found, s.traced) for s, found in zip(traced, kept, strict=True)]
+            falls = [1 - aoi(found, s.traced).value for s, found in zip(traced, kept, strict=True)]
             worst = int(np.argmax(rises))
             means = float(np.mean(rises)), float(np.mean(falls))
             rows.append((what, len(dropped), *means, traced[worst].model, rises[worst]))

@@ -2,6 +2,7 @@
 
 OUT/traces/F1/L2         trajectories, one record per model and norm
 OUT/ensembles/L2-4k.toml allocated on the training models
+OUT/races/F1/1a2b3c4d/L2 the race that was learned on the training models, one folder for each that ever was
 OUT/baselines/F1/L2      AutoAttack at ten radii
 OUT/results              tables and figures
 """
@@ -14,7 +15,18 @@ from dataclasses import dataclass
 from advfrontier.attacks.autoattack import NORMS as BASELINE_NORMS
 from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
 from advfrontier.errors import FrontierError
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TIERS, Ensemble, Run, check_run, paper_ensemble, tier_label
+from advfrontier.pool import (
+    CHECKPOINT,
+    MAX_QUERIES,
+    POOLS,
+    SLICE,
+    TIERS,
+    Ensemble,
+    Run,
+    check_run,
+    paper_ensemble,
+    tier_label,
+)
 from advfrontier.pool import pool as pool_of
 from advfrontier.record import folder_name, open_folder
 from advfrontier.record.record import check_empty
@@ -34,6 +46,11 @@ class Bench:
     def queries(self) -> int:
         """How far every run is traced: to its end, or as far as the largest budget could ever take it."""
         return min(MAX_QUERIES, self.benchmark.budgets[-1] // CHECKPOINT * CHECKPOINT)
+
+    @property
+    def raced(self) -> bool:
+        """Whether a race can be learned and run: its runs are traced to their ends, and its budget is whole slices."""
+        return self.queries == MAX_QUERIES and self.benchmark.budgets[-1] % SLICE == 0
 
     @property
     def jobs(self) -> tuple[tuple[BenchmarkModel, str], ...]:
@@ -83,6 +100,10 @@ class Bench:
     def baseline(self, model: BenchmarkModel, norm: str) -> str:
         """The record of the baseline."""
         return f"{self.out}/baselines/{folder_name(model.id)}/{norm}"
+
+    def races(self, model: BenchmarkModel) -> str:
+        """The folder of a model's races."""
+        return f"{self.out}/races/{folder_name(model.id)}"
 
     @property
     def ensembles(self) -> str:

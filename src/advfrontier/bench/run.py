@@ -17,16 +17,18 @@ from advfrontier.bench.allocation import allocate_into, learn_into
 from advfrontier.bench.baselines import radii_of, run_autoattack
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.layout import Bench, claim
+from advfrontier.bench.races import run_race
 from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM, rivals
 from advfrontier.bench.subject import PAPER, Subject
 from advfrontier.errors import FrontierError, Unfinished
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.trace import Traces, read_traces, trace
 from advfrontier.execution import Machine
 from advfrontier.flags import doubts
 from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.jobs import Model
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Ensemble, Race, Run, tier_label
+from advfrontier.pool import CHECKPOINT, Ensemble, Race, Run, tier_label
 from advfrontier.record import Record, open_folder
 from advfrontier.solvers import PUBLISHED, check_published
 from advfrontier.sources import load_model
@@ -43,7 +45,7 @@ class Failure:
 
     model: str
     norm: str
-    stage: str  # "trace", "allocation" or "baseline"
+    stage: str  # "trace", "allocation", "race" or "baseline"
     error: str
 
     def __str__(self) -> str:
@@ -64,7 +66,7 @@ def run_benchmark(
         bench: The benchmark and its folder.
         machine: Where the units are done; by default in this process.
         download: Fetch models and data that are not on this machine.
-        only: The parts (model, norm, "trace" or "baseline") to take; the others are left out, and a note says so.
+        only: The parts (model, norm, "trace", "race" or "baseline") to take; notes name the others, which are left out.
         say: Told what begins and what failed.
     """
     if bench.benchmark.published:
@@ -202,7 +204,8 @@ class _Running:
                 with self._part(model.id, norm, "baseline"):
                     known[model.id] = self._baseline(model, norm)
         notes += [f"AutoAttack on {name}: {flag}" for name, points in known.items() for flag in points.flags]
-        subjects = [self._subject(model, norm, learned, known.get(model.id)) for model in models]
+        raced = self._races(models, norm, learned.race, notes)
+        subjects = [self._subject(model, norm, learned, raced.get(model.id), known.get(model.id)) for model in models]
         return NormResults(
             norm,
             subjects,
@@ -213,6 +216,23 @@ class _Running:
             rivals=learned.words(),
             notes=notes,
         )
+
+    def _races(
+        self, models: Sequence[BenchmarkModel], norm: str, race: Race | None, notes: list[str]
+    ) -> dict[str, Evaluation]:
+        """What the race found on each model."""
+        raced: dict[str, Evaluation] = {}
+        if race is None:
+            return raced
+        for model in models:
+            if not self._asked(model.id, norm, "race"):
+                notes.append(f"the race on {model.id} is missing: it is not done yet")
+                continue
+            with self._part(model.id, norm, "race"):
+                self.say(f"the race on {model.id} in {norm}")
+                subject = self.models[model.id]
+                raced[model.id] = run_race(self.bench, model, subject, norm=norm, race=race, machine=self.machine)
+        return raced
 
     def _learned(self, models: Sequence[BenchmarkModel], norm: str) -> _Learned:
         """What the training models teach, over the runs that all of them have."""
@@ -233,7 +253,7 @@ class _Running:
         )
         self.say(f"{norm}: ensembles of {', '.join(tier_label(e.total) for e in ensembles.values())} queries")
         race = None
-        if bench.queries == MAX_QUERIES and budgets[-1] % SLICE == 0:
+        if bench.raced:
             race = learn_into(bench.ensembles, records, norm=norm, total=budgets[-1], runs=runs)
         traces = (self._traces(model, norm) for model in training)
         return _Learned(ensembles, race, rivals(traces, runs, budgets=budgets, queries=bench.queries))
@@ -256,7 +276,14 @@ class _Running:
             machine=self.machine,
         )
 
-    def _subject(self, model: BenchmarkModel, norm: str, learned: _Learned, known: KnownPoints | None) -> Subject:
+    def _subject(
+        self,
+        model: BenchmarkModel,
+        norm: str,
+        learned: _Learned,
+        raced: Evaluation | None,
+        known: KnownPoints | None,
+    ) -> Subject:
         traces, classes = self._traces(model, norm), self.traced[model.id, norm][0].clean.classes
         papers = self.bench.paper(norm)
         # Where models want pictures cut differently the same picture has other contents, and rows tell which it is.
@@ -264,7 +291,7 @@ class _Running:
         return Subject.of(
             traces,
             {budget: ensemble.for_classes(classes) for budget, ensemble in learned.ensembles.items()},
-            race=learned.race.for_classes(classes) if learned.race else None,
+            raced={} if raced is None else {budget: raced.distances_at(budget) for budget in learned.ensembles},
             others={
                 PAPER: {tier: each.for_classes(classes).queries for tier, each in papers.items()},
                 **learned.rivals,

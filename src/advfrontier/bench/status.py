@@ -13,6 +13,7 @@ from advfrontier.bench.baselines import radii_of
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.calibration import Calibration, calibrate, read_calibration
 from advfrontier.bench.layout import Bench
+from advfrontier.bench.races import finished_race, learned_race, race_place
 from advfrontier.bench.run import Failure, read_failures
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
@@ -34,11 +35,11 @@ _SHOWN = 10  # failures written out
 
 @dataclass(frozen=True)
 class Part:
-    """One model in one norm: its trace, or its baseline."""
+    """One model in one norm: its trace, its race, or its baseline."""
 
     model: str
     norm: str
-    stage: str  # "trace" or "baseline"
+    stage: str  # "trace", "race" or "baseline"
     units: int
     done: int
     queries: int  # of all samples together, of the units left
@@ -89,7 +90,7 @@ class Status:
         rows = []
         for stage, norm in dict.fromkeys((part.stage, part.norm) for part in self.parts):
             parts = [part for part in self.parts if (part.stage, part.norm) == (stage, norm)]
-            used = sum(disk_used(str(folder)) for folder in Path(self.out).glob(f"{stage}s/*/{norm}"))
+            used = sum(disk_used(str(folder)) for folder in Path(self.out).glob(f"{stage}s/**/{norm}"))
             rows.append((f"{stage} in {SYMBOLS[norm]}", *_left(parts, workers), used))
         rows.append(("in all", *_left(self.parts, workers), disk_used(self.out)))
         return Table("", columns, tuple(rows), tuple(self._notes()))
@@ -139,6 +140,8 @@ def status(bench: Bench, calibration: Calibration | None = None) -> Status:
     known = calibration or Calibration()
     notes: dict[str, None] = {}
     parts = [_trace_part(bench, model, norm, known, notes) for model, norm in bench.jobs]
+    if bench.raced:
+        parts += [_race_part(bench, model, norm, known) for model, norm in bench.jobs]
     parts += [
         _baseline_part(bench, model, norm, known) for model, norm in bench.jobs if bench.has_baseline(norm, model)
     ]
@@ -201,6 +204,25 @@ def _classes(bench: Bench, model: BenchmarkModel, notes: dict[str, None]) -> int
         notes[f"the data of {model.data} cannot be read yet: {error}"] = None
         return _CLASSES
     return len(samples.class_names) if samples.class_names else int(samples.labels.max()) + 1
+
+
+def _race_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibration) -> Part:
+    """Before the race is learned nothing of it can be done, but what it will take is known."""
+    race, total = learned_race(bench, norm), bench.benchmark.budgets[-1]
+    done = race is not None and finished_race(race_place(bench, model, race), norm) is not None
+    samples = bench.benchmark.data[model.data].samples
+    units = len(shards_of(samples, model.batch))
+    queries = 0 if done else samples * total
+    return Part(
+        model.id,
+        norm,
+        "race",
+        units=units,
+        done=units if done else 0,
+        queries=queries,
+        seconds=known.models.get(model.id, math.nan) * queries if queries else 0.0,
+        bytes=0 if done else units * _HEAD + samples * (_SAMPLE + _POINT * total // CHECKPOINT),
+    )
 
 
 def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibration) -> Part:

@@ -20,9 +20,8 @@ from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.measure import Measure
 from advfrontier.frontier.optimality import aoi
-from advfrontier.frontier.race import read_off
 from advfrontier.frontier.trajectories import Trajectories
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Ensemble, Race, tier_label
+from advfrontier.pool import CHECKPOINT, Ensemble, tier_label
 from advfrontier.table import Column, Format, Spread
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class Subject:
     data: str  # the data set: models are compared with those of the same
     split: str  # "train" or "held-out"
     samples: tuple[str, ...]
-    frontier: NDArray[np.float64]  # d*: the least distance of the whole pool
+    frontier: NDArray[np.float64]  # d*: the least distance of the whole pool, and of the race where it was run
     families: dict[str, Found]  # how queries are given out, "greedy" and others → budget → what is found with it
     growth: dict[int, float]  # queries → AOI of the greedy ensemble stopped there
     ends: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # run → what it finds with all its queries
@@ -58,7 +57,7 @@ class Subject:
         trajectories: Trajectories,
         ensembles: Mapping[int, Ensemble],
         *,
-        race: Race | None = None,
+        raced: Found | None = None,
         others: Allocations | None = None,
         **about: Any,
     ) -> Subject:
@@ -67,17 +66,18 @@ class Subject:
         Args:
             trajectories: distances of every run at every checkpoint.
             ensembles: the greedy ensemble of every budget.
-            race: read off at the same budgets, where it can be.
+            raced: what the race found at the same budgets, where it was run.
             others: other ways to give out the queries; those whose runs were all traced are read off as well.
             about: the other fields; samples have the names of the trajectories unless they are given.
         """
         frontier, last = trajectories.frontier(), ensembles[max(ensembles)]
+        if raced:
+            frontier = np.minimum(frontier, raced[max(raced)])
         families = {GREEDY: {budget: trajectories.best(each.queries) for budget, each in ensembles.items()}}
         for family, queries_of in (others or {}).items():
             fitting = {budget: queries for budget, queries in queries_of.items() if _traced(trajectories, queries)}
             families[family] = {budget: trajectories.best(queries) for budget, queries in fitting.items()}
-        if race is not None:
-            families[RACE] = _raced(trajectories, race, tuple(ensembles))
+        families[RACE] = raced or {}
         return cls(
             frontier=frontier,
             families={family: found for family, found in families.items() if found},
@@ -93,6 +93,11 @@ class Subject:
     def tiers(self) -> Found:
         """Budget → what the greedy ensemble finds with it."""
         return self.families[GREEDY]
+
+    @cached_property
+    def traced(self) -> NDArray[np.float64]:
+        """The least distance of the traced runs alone."""
+        return np.asarray(np.min(list(self.ends.values()), axis=0))
 
     @property
     def clean(self) -> float:
@@ -139,16 +144,6 @@ class Subject:
 def _traced(trajectories: Trajectories, queries: Mapping[str, int]) -> bool:
     """Whether these queries are prefixes of traced runs."""
     return set(queries) <= set(trajectories.runs) and max(queries.values()) <= trajectories.queries[-1]
-
-
-def _raced(trajectories: Trajectories, race: Race, budgets: Sequence[int]) -> Found:
-    """What a race finds at those of the budgets at which it can be read off."""
-    readable = [budget for budget in budgets if budget % SLICE == 0 and budget <= race.total]
-    whole = set(race.runs) <= set(trajectories.runs) and trajectories.queries[-1] >= MAX_QUERIES
-    if not readable or not whole:
-        return {}
-    found = read_off(trajectories, race, max(readable))
-    return {budget: found.at(budget) for budget in readable}
 
 
 def growth_grid(budgets: Sequence[int]) -> tuple[int, ...]:
