@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -27,7 +29,10 @@ def problem():
 
 @pytest.fixture(scope="module")
 def policy():
-    return small_race("L2", classes=4)
+    """Of five runs, because each is also traced to its end."""
+    race = small_race("L2", classes=4)
+    runs = {"fmn", "fmn:restart1", "fmn:target1", "ddn", "pdgd"}
+    return replace(race, order=tuple(move for move in race.order if move[0] in runs))
 
 
 @pytest.fixture(scope="module")
