@@ -8,7 +8,7 @@ from advfrontier.bench.rivals import SEEDS, rivals
 from advfrontier.bench.subject import Subject
 from advfrontier.frontier import Trajectories, allocate, aoi
 from advfrontier.frontier.optimality import excess
-from advfrontier.frontier.race import learn_race, race_excess
+from advfrontier.frontier.race import learn_race, race_excess, read_off
 from advfrontier.table import Share
 
 RUNS = ("fmn", "fmn:restart1", "fmn:target1", "square_min", "ddn", "alma")
@@ -45,7 +45,7 @@ def subjects(models, learned):
         Subject.of(
             traces,
             ensembles,
-            race=race,
+            raced={budget: read_off(traces, race).at(budget) for budget in BUDGETS},
             others=others,
             model=name,
             data="x",
@@ -97,6 +97,17 @@ def test_races_are_judged_beside_ensembles(models, learned, subjects):
     assert found["at least as near"]["2k"] == Share(sum(better), 2)
     gains = [rows[name]["greedy-1k"] - rows[name]["race-1k"] for name in ("c", "d")]
     assert found["points of distance nearer"]["1k"].mean == pytest.approx(np.mean(gains))
+
+
+def test_a_race_that_passes_the_traced_runs_moves_the_frontier(models, learned, subjects):
+    ensembles, _, _ = learned
+    traces = models["a"]
+    polished = {budget: 0.9 * found for budget, found in subjects[0].families["race"].items()}
+    nearer = Subject.of(traces, ensembles, raced=polished, model="a", data="x", split="train")
+    assert np.array_equal(nearer.frontier, np.minimum(traces.frontier(), polished[2000]))
+    assert np.array_equal(nearer.traced, traces.frontier())
+    assert nearer.aois["race"][2000].value <= 1
+    assert nearer.aois["greedy"][2000].value < subjects[0].aois["greedy"][2000].value
 
 
 def test_allocations_are_compared_on_each_split(models, learned, subjects):
