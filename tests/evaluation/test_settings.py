@@ -6,7 +6,7 @@ import pytest
 from support.models import conv_net, samples
 from support.races import constants
 
-from advfrontier import Ensemble, Evaluation, FrontierError, Machine, evaluate, trace
+from advfrontier import Ensemble, Evaluation, FrontierError, Machine, compare, evaluate, rank, trace
 from advfrontier.bench.allocation import allocate_traces, learn_from
 from advfrontier.evaluation.aoi import evaluation_aoi
 from advfrontier.frontier.allocation import allocate
@@ -119,3 +119,15 @@ def test_a_published_evaluation_is_extended_with_published_solvers(problem, tmp_
     assert again.solvers == PUBLISHED  # also of attacks that it has not run yet
     more = again.extend(Ensemble.of("more", "L2", {"fmn": 1000, "alma": 20}), model=problem[0])
     assert more.record.header.solvers["alma"] == solver_words(PUBLISHED["alma"])
+
+
+def test_models_are_set_against_each_other_with_the_same_solvers_only(problem, tmp_path):
+    published, own, again = (
+        evaluate(*problem, ensemble=["fmn", "ddn"], solvers=solvers, out=tmp_path / name, name=name, **OPTIONS)
+        for name, solvers in (("published", PUBLISHED), ("own", None), ("again", None))
+    )
+    assert not compare(own, again).rejected
+    with pytest.raises(FrontierError, match="its own settings: expected the same solvers in both"):
+        compare(published, own)
+    with pytest.raises(FrontierError, match="expected the same solvers in both"):
+        rank([own, again, published])

@@ -18,9 +18,10 @@ from advfrontier.frontier import comparison, ranking
 from advfrontier.frontier.comparison import Comparison
 from advfrontier.frontier.confidence import RESAMPLES
 from advfrontier.frontier.defence import ReferencePool
-from advfrontier.frontier.measure import Evaluated
+from advfrontier.frontier.measure import Evaluated, check_same_settings
 from advfrontier.frontier.ranking import Ranking
 from advfrontier.pool import FAMILIES, tier_label
+from advfrontier.record.identity import settings
 from advfrontier.threat.names import NORMS
 
 if TYPE_CHECKING:
@@ -65,6 +66,12 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
             f"{other.ensemble.name}: expected one kind of ensemble for all, because they do not find the same "
             f"distances; evaluate one of them again in a new folder with --ensemble {one.ensemble.name}"
         )
+    solvers = [evaluation.record.header.solvers for evaluation in evaluations]
+    for evaluation, own in zip(evaluations[1:], solvers[1:], strict=True):
+        check_same_settings(
+            settings(solvers[0]), settings(own), names=(evaluations[0].place, evaluation.place),
+            attacks=solvers[0].keys() & own.keys(),
+        )  # fmt: skip
 
 
 def reached(evaluation: Evaluation) -> int:
