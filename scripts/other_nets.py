@@ -8,7 +8,8 @@ The networks lie in a folder beside the repository and are not part of it: MNIST
 authors, with the first test images. A record of the race of 8k queries is kept for each in build/other-nets, and 4k is
 read off it; AutoAttack is run at two radii. Where ../shared/reference has the distances of adv-lib and the samples that
 the original AutoAttack left, its radii are taken and both are compared; elsewhere the radii are the 35 % and 70 %
-quantiles of the distances that 4k found. The table goes to docs/results/other_nets.md and .json.
+quantiles of the distances that 4k found. The table goes to docs/other_nets.md, and
+all figures to docs/results/other_nets.json.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +40,18 @@ SAMPLES = 64
 TIERS = (4000, 8000)
 QUANTILES = ("0.35", "0.7")
 WORK = HERE / "build" / "other-nets"
-PAGE = HERE / "docs" / "results" / "other_nets.md"
+DOCS = HERE / "docs"
+
+
+OPENING = """
+The tiers that come with the package beside AutoAttack, on networks that others have trained on MNIST and CIFAR-10.
+`mnist_cnn_a_adv`, `cifar_cnn_a_adv` and `mnist_small_fgsm` are among those that the races were learned on (24 images);
+the others are not. The networks are not part of the repository: `python scripts/other_nets.py` writes this page where
+they lie in a folder `../shared/nets` beside it. All figures are in [one file](results/other_nets.json), too.
+
+AutoAttack is the package `pyautoattack`, which draws other random numbers than the original: where that was recorded,
+the columns *original* and *differing* say how far two runs of AutoAttack agree.
+""".strip()
 
 
 def measure(name: str, norm: str) -> dict[str, Any]:
@@ -146,9 +158,12 @@ def main() -> None:
                 path.write_text(content + "\n", encoding="utf-8")
                 print_tables(table([json.loads(content)]))
     measured = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(WORK.glob("*.json"))]
-    PAGE.write_text(f"# Networks of others\n\n{as_markdown(table(measured))}\n", encoding="utf-8")
-    Path(PAGE).with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
-    print(f"{PAGE}: {len(measured)} networks and norms")
+    shown = table(measured)
+    page = f"# {shown.title}\n\n{OPENING}\n\n{as_markdown(replace(shown, title=''))}\n"
+    (DOCS / "other_nets.md").write_text(page, encoding="utf-8")
+    content = json.dumps(measured, indent=1) + "\n"
+    (DOCS / "results" / "other_nets.json").write_text(content, encoding="utf-8")
+    print(f"docs/other_nets.md: {len(measured)} networks and norms")
 
 
 if __name__ == "__main__":
