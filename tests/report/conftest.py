@@ -63,7 +63,7 @@ def pages(summaries, references, tmp_path_factory):
     pairs = list(zip(own, others, strict=True))
     compared = [(compare(*map(evaluated, pair)), *pair) for pair in pairs]
     ranking = rank([record(norm=norm) for norm in SCALES], reference=references)
-    write_report(folder / "report.html", own, others=others)
+    write_report(folder / "report.html", [*own, *others])
     write_comparison(folder / "comparison.html", compared)
     write_leaderboard(folder / "leaderboard.html", ranking)
     return folder

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from advfrontier.evaluation.rank import rank
 from report_browser import SIZES, click, quiet, traces
 from support.browser import open_page, page_width
 from support.records import SCALES, record
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.compare import rank
 from advfrontier.report import write_leaderboard
 
 

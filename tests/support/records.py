@@ -45,6 +45,7 @@ class Record:
     versions: dict[str, str] = field(default_factory=lambda: {"advfrontier": "0.1.0", "torch": "2.13.0"})
     commands: tuple = ("advfrontier evaluate zoo:F3 --data fashion-mnist --norm Linf --tier 12k --out runs/mine",)
     seconds: float = 12.5
+    solver_words: dict[str, str] = field(default_factory=dict)
     class_names: tuple[str, ...] | None = None
     certified: np.ndarray | None = None
     shares: np.ndarray | None = None

@@ -66,11 +66,11 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
             f"{other.ensemble.name}: expected one kind of ensemble for all, because they do not find the same "
             f"distances; evaluate one of them again in a new folder with --ensemble {one.ensemble.name}"
         )
-    solvers = [evaluation.record.header.solvers for evaluation in evaluations]
-    for evaluation, own in zip(evaluations[1:], solvers[1:], strict=True):
+    for other in evaluations[1:]:
+        first = evaluations[0]
         check_same_settings(
-            settings(solvers[0]), settings(own), names=(evaluations[0].place, evaluation.place),
-            attacks=solvers[0].keys() & own.keys(),
+            settings(first.solver_words), settings(other.solver_words), names=(first.model, other.model),
+            attacks=first.solver_words.keys() & other.solver_words.keys(),
         )  # fmt: skip
 
 

@@ -48,6 +48,7 @@ class Evaluation(ShownEvaluation):
         self.eot = header.terms.eot  # passes through the model that each query is the mean of
         self.versions = header.versions.model_dump()  # of what the record was made with
         self.commands = header.commands  # all that was typed to make the record, in order
+        self.solver_words = header.solvers  # attack → its solver with its parameters
         self.worked_with = None if job is None else job.model  # the model that this evaluation was just made with
         self._job = job
         self.solvers: Mapping[str, Solver] = stand_ins(header.solvers) if job is None else job.solvers
