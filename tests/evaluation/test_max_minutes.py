@@ -66,7 +66,8 @@ def test_units_without_a_state_are_finished(tmp_path):
     [
         {"workers": 2},
         pytest.param(
-            {"ray": "local", "workers": 1}, marks=pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
+            {"ray": "local", "workers": 1},
+            marks=[pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")],
         ),
     ],
     ids=["workers", "ray"],

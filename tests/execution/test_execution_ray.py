@@ -58,6 +58,7 @@ def test_many_tasks_errors_and_dead_workers(tmp_path, capfd):
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_the_overhead_is_small():
     tasks = range(200)
     results, times = [], []
