@@ -145,8 +145,24 @@ def test_polishing_that_fits_no_slices_is_refused(queries, every):
         Polish("fmn", queries, every)
 
 
-def test_polishing_needs_gradients_and_a_solver_of_the_norm():
-    assert small_race("L2", black_box=True, polish=True).without_gradients().polish is None
+def test_without_gradients_one_black_box_run_goes_on_from_what_it_has_found():
+    alone = small_race("L2", black_box=True, polish=True).without_gradients()
+    assert alone.runs == ("square_min",)
+    assert alone.names == ("square_min", "square_min:polish")
+    spent, found = np.array([[1000, 0]]), np.array([[1.0, np.inf]])
+    for queries, (name, begun) in {
+        0: ("square_min", 0),
+        1000: ("square_min:polish", 0),
+        2700: ("square_min:polish", 700),
+    }.items():
+        place, before = alone.choice(queries, np.zeros_like(spent) if queries == 0 else spent, found)
+        assert (alone.names[place[0]], before[0]) == (name, begun)
+    assert replace(alone, total=40_000).most == np.inf
+    assert Race.from_toml(alone.to_toml()) == alone
+    assert small_race("L2").without_gradients() is None
+
+
+def test_polishing_needs_a_solver_of_the_norm():
     with pytest.raises(FrontierError, match="ddn does not run in L1"):
         replace(small_race("L1"), polish=Polish("ddn", 200, 800)).check()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from advfrontier.engine.unit import Unit, from_points, step
+from advfrontier.engine.unit import Unit, polishing, step
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Race
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class RaceUnit:
         again = (self.nearest == self.polished).to(self.best_point.device)[:, None]
         starts = torch.where(again, self.best_point, self.nearest_point)
         self.polished = self.nearest.clone()
-        return from_points(self.begin(polish.attack), starts, polish.queries)
+        return polishing(self.begin(polish.attack), starts, polish.queries, seed=self.queries)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything needed to go on later, as a flat dictionary of tensors of its own."""

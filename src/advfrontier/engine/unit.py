@@ -168,9 +168,15 @@ def start_unit(
     )
 
 
-def from_points(unit: Unit, starts: Tensor, horizon: int) -> Unit:
-    """The same run as one of so many queries that starts at these points."""
-    problem = replace(unit.problem, starts=starts, steps=horizon // unit.solver.facts.step_queries)
+def polishing(unit: Unit, starts: Tensor, horizon: int, *, seed: int) -> Unit:
+    """The same run as one of so many queries that improves on these points; `seed` is added to the run's own."""
+    problem = replace(
+        unit.problem,
+        starts=starts,
+        steps=horizon // unit.solver.facts.step_queries,
+        seeds=unit.problem.seeds + seed,
+        polishes=True,
+    )
     trajectory = unit.trajectory.new_full((horizon // CHECKPOINT, unit.rows), torch.inf)
     return replace(unit, problem=problem, state=unit.solver.start(problem), trajectory=trajectory)
 

@@ -10,6 +10,7 @@ and every smaller budget is a prefix of a larger one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -46,12 +47,15 @@ class Polish:
     attack: str
     queries: int
     every: int
+    first: int = 0  # queries of the race before the counting begins
 
     def __post_init__(self) -> None:
-        if self.queries % SLICE or self.every % SLICE or not 0 < self.queries < min(self.every, MAX_QUERIES + 1):
+        whole = not any(count % SLICE for count in (self.queries, self.every, self.first))
+        rest = self.first + self.every - self.queries  # what the runs have before the first polishing
+        if not (whole and 0 < self.queries <= min(self.every, MAX_QUERIES) and self.first >= 0 and rest > 0):
             raise FrontierError(
-                f"a race polishes for {self.queries} of every {self.every} queries: expected multiples of {SLICE}, "
-                f"less than all, and {MAX_QUERIES} at most"
+                f"a race polishes for {self.queries} of every {self.every} queries after the first {self.first}: "
+                f"expected multiples of {SLICE}, {MAX_QUERIES} at most, and some queries before the first polishing"
             )
 
     @property
@@ -61,8 +65,8 @@ class Polish:
 
     def begun(self, queries: int) -> int | None:
         """The queries that it has spent after so many of the race, if its turn is next; None if it is not."""
-        before = queries % self.every - (self.every - self.queries)
-        return before if before >= 0 else None
+        before = (queries - self.first) % self.every - (self.every - self.queries)
+        return before if before >= 0 and queries >= self.first else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,9 +120,10 @@ class Race(Shown):
         return self.runs if self.polish is None else (*self.runs, self.polish.run)
 
     @property
-    def most(self) -> int:
-        """Queries per sample that its runs can spend."""
-        return MAX_QUERIES * len(self.runs)
+    def most(self) -> float:
+        """Queries per sample that its runs can spend; inf if they polish without end."""
+        endless = self.polish is not None and self.polish.queries == self.polish.every
+        return math.inf if endless else MAX_QUERIES * len(self.runs)
 
     # What it shares with an ensemble
 
@@ -145,12 +150,17 @@ class Race(Shown):
         return replace(self, order=kept, total=min(self.total, MAX_QUERIES * len({run for run, _ in kept})))
 
     def without_gradients(self) -> Race | None:
-        """The runs that need no gradient, which share the queries of all; None if there is no such run."""
-        kept = tuple(move for move in self.order if check_run(Run.parse(move[0]), self.norm).step_queries == 1)
-        if not kept:
+        """A race of its first black-box attack, whose base run goes on from what it has found; None if it has none.
+
+        Where there is nothing but black-box runs to go by, four restarts of 1000 queries end farther than one search
+        of 4000: by a third in ℓ2 and a tenth in ℓ∞ on the zoo's F16.
+        """
+        attacks = (Run.parse(run).base for run in self.runs)
+        base = next((str(run) for run in attacks if check_run(run, self.norm).step_queries == 1), None)
+        if base is None:
             return None
-        total = min(self.total, MAX_QUERIES * len({run for run, _ in kept}))
-        return replace(self, order=kept, total=total, polish=None)
+        order, polish = ((base, MAX_QUERIES),), Polish(base, MAX_QUERIES, MAX_QUERIES, first=MAX_QUERIES)
+        return replace(self, order=order, hopes={base: self.hopes[base]}, polish=polish)
 
     def check(self, *, classes: int = TARGETS + 1) -> None:
         """Refuse runs that do not exist in this norm."""
@@ -234,7 +244,8 @@ class Race(Shown):
         lines += solvers_lines(self.solvers)
         if (polish := self.polish) is not None:
             words = f"attack = {toml_text(polish.attack)}, queries = {polish.queries}, every = {polish.every}"
-            lines.append(f"polish = {{ {words} }}")
+            later = f", first = {polish.first}" if polish.first else ""
+            lines.append(f"polish = {{ {words}{later} }}")
         moves = (f"    {{ run = {toml_text(run)}, queries = {queries} }}," for run, queries in self.order)
         lines += ["order = [", *moves, "]", "", "[hopes]"]
         lines += [f"{toml_text(attack)} = [{', '.join(map(repr, hopes))}]" for attack, hopes in self.hopes.items()]
@@ -270,6 +281,7 @@ class _Polish(TomlTable):
     attack: str
     queries: Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES)]
     every: Annotated[int, Field(strict=True, gt=0, lt=2**31)]
+    first: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
 
 
 class RaceFile(TomlTable):

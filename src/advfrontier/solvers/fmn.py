@@ -52,8 +52,13 @@ class Fmn:
         """Adapt the radius, take the step, project."""
         norm = problem.norm
         alpha = self.alpha if self.alpha is not None else 10.0 if norm.name == "Linf" else 1.0
+        gamma, gamma_final = self.gamma, self.gamma_final
+        if problem.polishes and norm.name != "L0":  # the boundary is near: finer in the end, and in ℓ∞ all along
+            gamma_final /= 10
+            if norm.name == "Linf":
+                alpha, gamma = alpha / 4, gamma / 2.5
         α = cosine(alpha, alpha / 100, i, problem.steps)
-        γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
+        γ = cosine(gamma, gamma_final, i, problem.steps)
         rule = self._features if norm.name == "L0" else self._radius
         state.radius = torch.minimum(rule(problem, state, answer, γ), problem.largest)
         step = answer.gradient.mul_((α / answer.length)[:, None])

@@ -37,13 +37,14 @@ class Problem:
     targets: Tensor | None  # (n,), None for an untargeted run
     norm: Norm
     steps: int  # the horizon in steps: schedules end here, wherever the run is stopped
-    starts: Tensor  # (n, d) in [0, 1]: the inputs themselves, or a random point of a restart
+    starts: Tensor  # (n, d) in [0, 1]: the inputs themselves, a random point of a restart, or what is to be improved on
     margin: Tensor  # (n,): at the inputs; of a targeted run, towards its target
     boundary: Tensor  # (n,): first-order estimate of the distance
     largest: Tensor  # (n,): the largest distance the box allows
     shape: tuple[int, ...]  # of one sample, before flattening
     seeds: NDArray[np.int64]  # (n,): of the random numbers; rows of several restarts may share a batch
     ids: NDArray[np.uint64]
+    polishes: bool = False  # whether the run improves on its starts, which are misclassified and near already
 
     def loss(self, name: str, logits: Tensor) -> Tensor:
         """The loss of each row, by its name in `threat.losses`."""

@@ -42,8 +42,14 @@ class SparseMin:
     share_final: float = 0.01
 
     def start(self, problem: Problem) -> SparseMinState:
-        """Random features at random ends of the box: as many as first order says, but half of all at most."""
+        """Random features at random ends of the box: as many as first order says, but half of all at most.
+
+        A run that polishes begins with the features of its start, and tries to do with fewer.
+        """
         x = problem.inputs
+        if problem.polishes:
+            point, features = problem.starts.clone(), (problem.norm.distance(problem.starts, x) - 1).clamp_(min=1)
+            return SparseMinState(point, features, point.clone(), torch.full_like(features, torch.inf))
         features = torch.minimum(problem.boundary, problem.largest / 2).ceil()
         order, ends = _draws(problem, "start")
         point = torch.where(_lowest(order, features), ends, x)
@@ -72,7 +78,7 @@ class SparseMin:
         state.point = torch.where(added, ends, torch.where(dropped, x, state.kept))
 
     def _fewer(self, problem: Problem, i: int, answer: Answer) -> Tensor:
-        γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
+        γ = cosine(self.gamma / 6 if problem.polishes else self.gamma, self.gamma_final, i, problem.steps)
         return torch.minimum(answer.best_distance - 1, ((1 - γ) * answer.best_distance).floor()).clamp_(min=1)
 
     def _more(self, problem: Problem, state: SparseMinState, answer: Answer) -> Tensor:

@@ -28,6 +28,8 @@ _HALVINGS: dict[str, tuple[int, ...]] = {
     "L2": (100, 500, 2000, 5000),
     "L1": (100, 500, 2000, 5000),
 }
+# A run that polishes begins where the area has been halved so often, and halves it three times more.
+_HALVED = {"Linf": 6, "L2": 5, "L1": 3}
 
 
 @dataclass
@@ -54,18 +56,21 @@ class SquareMin:
     area: float = 0.8
 
     def start(self, problem: Problem) -> SquareMinState:
-        """Stripes (ℓ∞) or tiles of random sign, at most half as far as the box goes."""
+        """Stripes (ℓ∞) or tiles of random sign, at most half as far as the box goes; or what is to be improved on."""
         channels, height, width = shape = _image(problem.shape)
-        if problem.norm.name == "Linf":
+        numbers = channels + (2 if problem.norm.name == "Linf" else DRAWS)
+        if problem.polishes:
+            radius = problem.norm.distance(problem.starts, problem.inputs)
+            kept = (problem.starts - problem.inputs).div_(radius.clamp(min=TINY)[:, None])
+            radius = (1 - self._gamma(problem, 0)) * radius
+        elif problem.norm.name == "Linf":
             stripes = _draws(problem, "stripes", channels * width).sub_(0.5).sign_().view(-1, channels, 1, width)
             kept = stripes.expand(-1, channels, height, width).flatten(1).contiguous()
             radius = ((self.reach or 2.0) * problem.boundary).clamp_(max=0.5)
-            numbers = 2 + channels
         else:
             kept = tiles(shape, _draws(problem, "tiles", channels * height * width))
             kept = kept.div_(problem.norm.size(kept)[:, None])
             radius = torch.minimum((self.reach or 1.0) * problem.boundary, problem.largest / 2)
-            numbers = DRAWS + channels
         point = torch.addcmul(problem.inputs, kept, radius[:, None]).clamp_(0, 1)
         draws = _draws(problem, "patches", problem.steps * numbers).view(-1, problem.steps, numbers)
         return SquareMinState(point, radius, kept, torch.full_like(radius, torch.inf), kept.clone(), draws)
@@ -84,7 +89,7 @@ class SquareMin:
         margin = margin_found(answer)
         rows = (margin < state.margin).nonzero().squeeze(1)
         state.kept.index_copy_(0, rows, tried.index_select(0, rows))
-        γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
+        γ = self._gamma(problem, i)
         # Without any success yet the radius grows; after one, failing at this radius only means to go on searching.
         grown = torch.where(answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest))
         state.radius = torch.where(success, (1 - γ) * answer.best_distance, grown)
@@ -107,9 +112,16 @@ class SquareMin:
         places = (top * width + left) + corner(shape, rows, columns).to(draw.device)
         return state.kept.scatter(1, places, (draw[:, 2:] - 0.5).sign().repeat_interleave(rows * columns, dim=1))
 
+    def _gamma(self, problem: Problem, i: int) -> float:
+        γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
+        return γ / 4 if problem.polishes else γ
+
     def _side(self, problem: Problem, i: int, pixels: int) -> int:
-        progress = 10_000 * i / problem.steps
-        share = self.area / 2 ** sum(progress > limit for limit in _HALVINGS[problem.norm.name])
+        if problem.polishes:
+            halvings = _HALVED[problem.norm.name] + 4 * i // problem.steps
+        else:
+            halvings = sum(10_000 * i / problem.steps > limit for limit in _HALVINGS[problem.norm.name])
+        share = self.area / 2**halvings
         return max(round(math.sqrt(share * pixels)), 1)
 
 
