@@ -149,11 +149,11 @@ def test_without_gradients_one_black_box_run_goes_on_from_what_it_has_found():
     alone = small_race("L2", black_box=True, polish=True).without_gradients()
     assert alone.runs == ("square_min",)
     assert alone.names == ("square_min", "square_min:polish")
-    spent, found = np.array([[1000, 0]]), np.array([[1.0, np.inf]])
+    spent, found = np.array([[500, 0]]), np.array([[1.0, np.inf]])
     for queries, (name, begun) in {
         0: ("square_min", 0),
-        1000: ("square_min:polish", 0),
-        2700: ("square_min:polish", 700),
+        500: ("square_min:polish", 0),
+        2700: ("square_min:polish", 200),
     }.items():
         place, before = alone.choice(queries, np.zeros_like(spent) if queries == 0 else spent, found)
         assert (alone.names[place[0]], before[0]) == (name, begun)
