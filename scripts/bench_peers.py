@@ -18,26 +18,20 @@ import sys
 import time
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from bench_nets import HERE, NOISE, nets, one_thread, report
+from bench_nets import HERE, NOISE, Net, attacked, nets, one_thread, report
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from advfrontier.engine import Oracle, advance, clean_pass, start_unit
-from advfrontier.pool import Run
+from advfrontier.engine import advance
 from advfrontier.sources.extras import fit_torchvision
 from advfrontier.table import Column, Table
 from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bench_nets import Net
-    from numpy.typing import NDArray
 
 NETS = (("zoo:F3", 64), ("cifar_cnn_a_adv", 64))
 ORDER = {"L0": 0, "L1": 1, "L2": 2, "Linf": math.inf}
@@ -57,13 +51,13 @@ class Counted(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Pass on, and count."""
-        self.rows += len(x)
+        self._count(len(x))
         logits: Tensor = self.model(x)
         if logits.requires_grad:
-            logits.register_hook(lambda _: self._returned(len(x)))  # type: ignore[no-untyped-call]
+            logits.register_hook(lambda _: self._count(len(x)))  # type: ignore[no-untyped-call]
         return logits
 
-    def _returned(self, rows: int) -> None:
+    def _count(self, rows: int) -> None:
         self.rows += rows
 
 
@@ -138,13 +132,11 @@ def find_peers(steps: int) -> Peers:
     return peers
 
 
-def ours(net: Net, run: str, norm_name: str, steps: int) -> NDArray[np.float64]:
+def ours(net: Net, run: str, norm: str, steps: int) -> NDArray[np.float64]:
     """What our solver finds, from the clean pass on."""
-    norm = get_norm(norm_name)
-    with Oracle(net.model) as oracle:
-        clean = clean_pass(oracle, net.images, net.labels, norm, batch_size=len(net.images))
-        unit = start_unit(oracle, Run.parse(run), net.images, clean, norm=norm, seed=42, horizon=2 * steps)
-        advance(oracle, [unit], [2 * steps])
+    with attacked(net, norm) as subject:
+        unit = subject.unit(run, horizon=2 * steps)
+        advance(subject.oracle, [unit], [2 * steps])
     return unit.distances().numpy()
 
 

@@ -2,56 +2,39 @@
 
 The reference folder holds, for the first 64 test images of four nets, the distances that adv-lib's solvers reach with
 1000 queries and the samples that AutoAttack leaves robust at two radii. Without options this prints the ratio of mean
-distances for every solver that adv-lib has, and how APGD_min compares with the best of them. With --pool it traces the
-whole extended pool on two nets (half an hour on one core, continued where it was stopped) and compares what is left.
-With --published the solvers are those of their papers: what the departures are worth is the ratio of the two tables.
-With --autoattack fab_min is compared with FAB-T at equal iterations, and square_min with Square at 1000 queries.
+distances for every solver that adv-lib has, and how APGD_min compares with the best of them. With --published the
+solvers are those of their papers: what the departures are worth is the ratio of the two tables. With --autoattack
+fab_min is compared with FAB-T at equal iterations, and square_min with Square at 1000 queries. What whole tiers leave
+beside AutoAttack is told by other_nets.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
+from bench_nets import SHARED, one_thread, references, shared_net
+from numpy.typing import NDArray
 
 from advfrontier import Machine, trace
 from advfrontier.pool import pool
 from advfrontier.solvers import PUBLISHED
 from advfrontier.threat.names import NORMS
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-HERE = Path(__file__).resolve().parents[1]
 IMAGES = 64
 NOISY = {("alma", "L1"), ("alma", "L2"), ("pdpgd", "L0")}  # adv-lib's own figure moves by as much between batch sizes
-POOL_NETS = ("cifar_cnn_a_adv", "mnist_cnn_a_adv")
+
+References = Mapping[str, Mapping[str, NDArray[Any]]]  # by net
 
 
-def load_nets(shared: Path) -> Any:
-    """The module that builds the shared nets."""
-    spec = importlib.util.spec_from_file_location("nets", shared / "nets" / "nets.py")
-    if spec is None or spec.loader is None:
-        sys.exit(f"no nets in {shared}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def distances(
-    nets: Any, net: str, norm: str, runs: list[str], *, published: bool = False
-) -> dict[str, NDArray[np.float64]]:
+def distances(net: str, norm: str, runs: list[str], *, published: bool) -> dict[str, NDArray[np.float64]]:
     """Distance per image after 1000 queries, by run."""
-    images, labels = nets.images(nets.NETS[net][0], IMAGES)
     traces = trace(
-        nets.load(net), images, labels, norm=norm, runs=runs, batch_size=IMAGES, machine=Machine(progress=True),
+        *shared_net(net, IMAGES), norm=norm, runs=runs, batch_size=IMAGES, machine=Machine(progress=True),
         solvers=PUBLISHED if published else None,
     )  # fmt: skip
     for flag in traces.flags:
@@ -64,9 +47,7 @@ def mean(distance: NDArray[np.float64], correct: NDArray[np.bool_], worst: float
     return float(np.where(np.isinf(distance), worst, distance)[correct].mean())
 
 
-def base_table(
-    nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any]]], only: list[str] | None, *, published: bool
-) -> bool:
+def base_table(reference: References, only: list[str] | None, *, published: bool) -> bool:
     """Print ratios of mean distances for the base runs (or for these only); return whether every bar holds."""
     ratios, held = [], True
     apgd: dict[str, list[float]] = {"L1": [], "L2": [], "Linf": []}
@@ -81,7 +62,7 @@ def base_table(
             runs = [run for run in runs if only is None or run in only]
             if not runs:
                 continue
-            ours = distances(nets, net, norm, runs, published=published)
+            ours = distances(net, norm, runs, published=published)
             worst = max(d[np.isfinite(d)].max() for d in (*peers.values(), *ours.values()))
             for run, distance in ours.items():
                 value = mean(distance, correct, worst)
@@ -109,38 +90,6 @@ def base_table(
     return held
 
 
-def pool_table(nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any]]], cache: Path) -> bool:
-    """Trace the extended pool, print what it and AutoAttack leave robust, and what each attack contributes."""
-    held = True
-    cache.mkdir(parents=True, exist_ok=True)
-    for net in POOL_NETS:
-        for norm in ("L1", "L2", "Linf"):
-            runs = [str(run) for run in pool(norm, name="extended")]
-            file = cache / f"{net}_{norm}.npz"
-            done = dict(np.load(file)) if file.exists() else {}
-            for run in runs:
-                if run not in done:
-                    done |= distances(nets, net, norm, [run])
-                    np.savez(file.with_suffix(".part.npz"), **done)
-                    file.with_suffix(".part.npz").replace(file)
-            found = np.stack([done[run] for run in runs])
-            attacks = np.array([run.split(":")[0] for run in runs])
-            for quantile in ("0.35", "0.7"):
-                key = f"AA/{norm}/{quantile}"
-                radius, theirs = float(reference[net][f"{key}/eps"]), reference[net][f"{key}/robust"].sum()
-                ours = (found.min(0) > radius).sum()
-                held &= bool(ours <= theirs)
-                print(f"{net} {norm} at {radius:.4g}: AutoAttack leaves {theirs} of {IMAGES} robust, the pool {ours}")
-                for attack in dict.fromkeys(attacks):
-                    own, others = found[attacks == attack], found[attacks != attack]
-                    print(
-                        f"    {attack:13s} leaves {(own.min(0) > radius).sum():2d} "
-                        f"(base run {(own[0] > radius).sum():2d}); "
-                        f"without it the pool leaves {(others.min(0) > radius).sum():2d}"
-                    )
-    return held
-
-
 def fab_t(model: Any, images: torch.Tensor, labels: torch.Tensor, norm: str, steps: int) -> NDArray[np.float64]:
     """The distances that AutoAttack's FAB-T reaches with all nine targets, from the input."""
     from pyautoattack.fab_pt import FABAttack_PT  # noqa: PLC0415  # an extra
@@ -160,14 +109,14 @@ def fab_t(model: Any, images: torch.Tensor, labels: torch.Tensor, norm: str, ste
     return best.numpy()
 
 
-def autoattack_table(nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any]]], count: int, steps: int) -> bool:
+def autoattack_table(reference: References, count: int, steps: int) -> bool:
     """Print fab_min over FAB-T, and what square_min and Square leave robust; return whether every bar holds."""
     from pyautoattack.square import SquareAttack  # noqa: PLC0415
 
     held = True
     targets = [f"fab_min:target{k}" for k in range(1, 10)]
     for net, recorded in reference.items():
-        model, (images, labels) = nets.load(net), nets.images(nets.NETS[net][0], count)
+        model, images, labels = shared_net(net, count)
         correct = recorded["clean"][:count]
         for norm in ("L1", "L2", "Linf"):
             ours = (
@@ -196,28 +145,21 @@ def autoattack_table(nets: Any, reference: Mapping[str, Mapping[str, NDArray[Any
 def main() -> int:
     """Print the tables; exit with 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shared", type=Path, default=HERE.parent / "shared", help="folder with nets/ and reference/")
-    parser.add_argument("--pool", action="store_true", help="the extended pool against AutoAttack")
-    parser.add_argument("--published", action="store_true", help="the solvers of their papers; without --pool")
+    parser.add_argument("--published", action="store_true", help="the solvers of their papers")
     parser.add_argument("--autoattack", action="store_true", help="FAB and Square against AutoAttack's")
     parser.add_argument("--images", type=int, default=24, help="with --autoattack")
     parser.add_argument("--steps", type=int, default=100, help="of FAB, with --autoattack")
-    parser.add_argument("--only", nargs="+", help="base runs to compare, such as fmn; without --pool")
+    parser.add_argument("--only", nargs="+", help="base runs to compare, such as fmn")
     parser.add_argument("--nets", nargs="+", help="nets to compare on, of those in the reference")
-    parser.add_argument("--cache", type=Path, default=HERE / "build" / "parity", help="where --pool keeps what is done")
     options = parser.parse_args()
-    if not (options.shared / "reference").is_dir():
-        print(f"nothing to compare with: {options.shared} has no reference/; say where with --shared", file=sys.stderr)
+    one_thread()
+    reference = {net: known for net, known in references().items() if options.nets is None or net in options.nets}
+    if not reference:
+        print(f"nothing to compare with in {SHARED.parent / 'reference'}; SHARED=FOLDER names another", file=sys.stderr)
         return 2
-    torch.set_num_threads(1)
-    nets = load_nets(options.shared)
-    reference = {file.stem: dict(np.load(file)) for file in sorted((options.shared / "reference").glob("*.npz"))}
-    if options.pool:
-        return 0 if pool_table(nets, reference, options.cache) else 1
-    reference = {net: recorded for net, recorded in reference.items() if options.nets is None or net in options.nets}
     if options.autoattack:
-        return 0 if autoattack_table(nets, reference, options.images, options.steps) else 1
-    return 0 if base_table(nets, reference, options.only, published=options.published) else 1
+        return 0 if autoattack_table(reference, options.images, options.steps) else 1
+    return 0 if base_table(reference, options.only, published=options.published) else 1
 
 
 if __name__ == "__main__":
