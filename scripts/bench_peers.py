@@ -28,6 +28,7 @@ from bench_nets import HERE, NOISE, Net, attacked, nets, one_thread, report
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from advfrontier.attacks.autoattack import Ledger
 from advfrontier.engine import advance
 from advfrontier.sources.extras import fit_torchvision
 from advfrontier.table import Column, Table
@@ -40,25 +41,6 @@ BISECTIONS = 10
 
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Peers = dict[tuple[str, str, str], Attack]  # by run, norm and library
-
-
-class Counted(nn.Module):
-    """A model that counts the rows that pass through it, forwards and backwards."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model, self.rows = model, 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Pass on, and count."""
-        self._count(len(x))
-        logits: Tensor = self.model(x)
-        if logits.requires_grad:
-            logits.register_hook(lambda _: self._count(len(x)))  # type: ignore[no-untyped-call]
-        return logits
-
-    def _count(self, rows: int) -> None:
-        self.rows += rows
 
 
 def adv_lib_attacks(steps: int) -> Peers:
@@ -142,7 +124,7 @@ def ours(net: Net, run: str, norm: str, steps: int) -> NDArray[np.float64]:
 
 def theirs(net: Net, attack: Attack, norm: str) -> tuple[NDArray[np.float64], float, float]:
     """What a peer finds, the queries per sample it made, and its seconds."""
-    counted = Counted(net.model).eval()
+    counted = Ledger(net.model).eval()
     started = time.process_time()
     points = attack(counted, net.images.clone(), net.labels).detach()
     seconds = time.process_time() - started
@@ -150,7 +132,7 @@ def theirs(net: Net, attack: Attack, norm: str) -> tuple[NDArray[np.float64], fl
         wrong = net.model(points).argmax(1) != net.labels
     inside = (points >= -1e-6).flatten(1).all(1) & (points <= 1 + 1e-6).flatten(1).all(1)
     distance = get_norm(norm).distance(points.flatten(1).double(), net.images.flatten(1).double())
-    return torch.where(wrong & inside, distance, torch.inf).numpy(), counted.rows / len(points), seconds
+    return torch.where(wrong & inside, distance, torch.inf).numpy(), counted.counts.total() / len(points), seconds
 
 
 def compare(net: Net, peers: Peers, options: argparse.Namespace) -> Iterator[tuple[Any, ...]]:

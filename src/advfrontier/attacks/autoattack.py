@@ -90,7 +90,7 @@ def attack_at(
         raise FrontierError(f"a radius of {radius}: expected one that is finite and above 0")
     began, attack = time.monotonic(), _autoattack()
     with Oracle(model, device=device) as oracle:
-        ledger, images, labels = _Ledger(oracle.answer), images.float(), labels.long()
+        ledger, images, labels = Ledger(oracle.answer), images.float(), labels.long()
         with torch.no_grad():
             classes = ledger(images[:1].to(oracle.device)).shape[1]
         if classes < _LEAST_CLASSES:
@@ -151,7 +151,7 @@ def _apart(device: torch.device) -> Iterator[list[str]]:
         said[:0] = warned.values()
 
 
-class _Ledger(nn.Module):
+class Ledger(nn.Module):
     """The model as AutoAttack sees it. Rows that pass are counted, those of attacks apart from those of checks."""
 
     def __init__(self, model: Callable[[Tensor], Tensor]) -> None:
