@@ -9,17 +9,8 @@ from frontier_instances import COLUMNS, E, model, simulated
 from scipy import stats
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier import (
-    aoi,
-    aoi_interval,
-    aurec,
-    aurec_difference_interval,
-    aurec_interval,
-    curve_margin,
-    robust_accuracy_interval,
-    wilson,
-)
-from advfrontier.frontier.confidence import ratio_intervals
+from advfrontier.frontier import aoi, aoi_interval, aurec, aurec_interval, curve_margin, wilson
+from advfrontier.frontier.confidence import aurec_difference_interval, ratio_intervals, robust_accuracy_interval
 
 DRAWS = 1000
 

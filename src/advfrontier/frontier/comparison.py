@@ -82,7 +82,13 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> C
     unknown = [model.model for model in (first, second) if never_broken(model.distances)]
     order = None if unknown else _order(first, second, crossed, difference)
     run_next = _next(first, second, order)
-    state = f"no run broke any sample of {' or of '.join(unknown)}" if unknown else None
+    if order:
+        verdict = order.verdict
+    else:
+        why = f"no run broke any sample of {' or of '.join(unknown)}" if unknown else None
+        todo = " and ".join(f"{name} to {tier_label(queries)} queries" for name, queries in run_next.items())
+        todo = f"extend {todo}" if run_next else "no further tier is left to run"
+        verdict = f"undecided: {why or _state(first, second, crossed, difference)}; {todo}"
     return Comparison(
         names=(first.model, second.model),
         E=limit,
@@ -92,9 +98,7 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> C
         rejected=order.below.model if order and order.sound else None,
         crossings=crossed,
         run_next=run_next,
-        verdict=order.verdict
-        if order
-        else f"undecided: {state or _state(first, second, crossed, difference)}; {_todo(run_next)}",
+        verdict=verdict,
         flags=_flags(first, second, order),
     )
 
@@ -153,12 +157,6 @@ def _state(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], diff
         f"the curves cross ({_places(crossed)}); the area of {larger.model} is larger than that of {smaller.model} "
         f"by {abs(difference.estimate):.4g}, within what other samples might change"
     )
-
-
-def _todo(run_next: dict[str, int]) -> str:
-    if not run_next:
-        return "no further tier is left to run"
-    return "extend " + " and ".join(f"{name} to {tier_label(queries)} queries" for name, queries in run_next.items())
 
 
 def _spent(model: Evaluated) -> str:

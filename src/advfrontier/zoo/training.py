@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -86,21 +85,16 @@ def _loss(recipe: Recipe, model: nn.Module, batch: tuple[Tensor, Tensor], step: 
     radius = recipe.radii[norm] * strength
     if recipe.method == "trades":
         clean = model(x)
-        near = pgd(model, x, y, norm, radius, steps=recipe.steps, generator=generator, loss=_agreement(clean.detach()))
+        wanted = clean.detach().log_softmax(1)
+
+        def agreement(logits: Tensor, _labels: Tensor) -> Tensor:
+            return -kl_div(logits.log_softmax(1), wanted, reduction="none", log_target=True).sum(1)
+
+        near = pgd(model, x, y, norm, radius, steps=recipe.steps, generator=generator, loss=agreement)
         apart = kl_div(model(near).log_softmax(1), clean.log_softmax(1), reduction="batchmean", log_target=True)
         return cross_entropy(clean, y) + recipe.beta * apart
     steps, reach = (1, 1.25) if recipe.method == "fast" else (recipe.steps, REACH)
     return cross_entropy(model(pgd(model, x, y, norm, radius, steps=steps, generator=generator, reach=reach)), y)
-
-
-def _agreement(clean: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """Minus the divergence of the answers from those on clean images: the loss that TRADES attacks."""
-    wanted = clean.log_softmax(1)
-
-    def loss(logits: Tensor, _labels: Tensor) -> Tensor:
-        return -kl_div(logits.log_softmax(1), wanted, reduction="none", log_target=True).sum(1)
-
-    return loss
 
 
 def _rate(share: float) -> float:
