@@ -125,7 +125,7 @@ def test_tiers_are_nested_with_ordered_restarts():
         ensemble.check(ordered_restarts=True)
 
 
-@pytest.fixture(scope="module", params=[50, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[25, pytest.param(200, marks=pytest.mark.slow)])
 def solved(request):
     """Small instances with their greedy, swapped and exact allocations and the certificates."""
     return [frontier_instances.solved(seed, BUDGET) for seed in range(request.param)]
@@ -141,7 +141,7 @@ def test_greedy_comes_close_to_the_exact_optimum(solved):
 def test_swaps_never_end_worse_and_help_somewhere(solved):
     gains = np.array([p.aoi(better) - p.aoi(first) for p, first, better, _, _, _ in solved])
     assert (gains >= 0).all()
-    assert (gains > 1e-6).sum() > 20
+    assert np.mean(gains > 1e-6) > 0.3
     for p, _, better, _, _, _ in solved:
         assert p.cost(better) <= BUDGET
         assert p.feasible(better)
