@@ -48,27 +48,23 @@ def one_thread() -> None:
     torch.manual_seed(0)
 
 
-def find_net(name: str, count: int) -> Net | None:
-    """A model of the zoo, or a net of the shared folder; None, with a line that says so, where that is missing."""
-    if name.startswith("zoo:"):
-        model = load(name.removeprefix("zoo:"))
-        images, labels = images_and_labels()
-    elif (SHARED / f"{name}.safetensors").exists():
-        model, images, labels = shared_net(name, 4 * count)
-    else:
-        print(f"{name} is left out: not in {SHARED}; SHARED=FOLDER make … names another folder", file=sys.stderr)
-        return None
-    with torch.no_grad():
-        correct = torch.cat([model(part).argmax(1) for part in images[: 4 * count].split(100)]) == labels[: 4 * count]
-    rows = correct.nonzero().squeeze(1)[:count]
-    return Net(name, model, images[rows].contiguous(), labels[rows])
-
-
-def nets(names: Sequence[tuple[str, int]]) -> Iterator[Net]:
-    """Those of the nets that are there, each with so many images."""
+def nets(names: Sequence[tuple[str, int]], only: Sequence[str] | None = None) -> Iterator[Net]:
+    """Models of the zoo and nets of the shared folder, each with so many images; a line says which are missing."""
     for name, count in names:
-        if (net := find_net(name, count)) is not None:
-            yield net
+        if only and name not in only:
+            continue
+        if name.startswith("zoo:"):
+            model, (images, labels) = load(name.removeprefix("zoo:")), images_and_labels()
+        elif (SHARED / f"{name}.safetensors").exists():
+            model, images, labels = shared_net(name, 4 * count)
+        else:
+            print(f"{name} is left out: not in {SHARED}; SHARED=FOLDER make … names another folder", file=sys.stderr)
+            continue
+        images, labels = images[: 4 * count], labels[: 4 * count]
+        with torch.no_grad():
+            correct = torch.cat([model(part).argmax(1) for part in images.split(100)]) == labels
+        rows = correct.nonzero().squeeze(1)[:count]
+        yield Net(name, model, images[rows].contiguous(), labels[rows])
 
 
 @dataclass(frozen=True)

@@ -118,9 +118,8 @@ def main() -> int:
     parser.add_argument("--nets", nargs="*", help="of " + ", ".join(name for name, _ in NETS))
     options = parser.parse_args()
     one_thread()
-    wanted = [pair for pair in NETS if not options.nets or pair[0] in options.nets]
     rows = []
-    for net in nets(wanted):
+    for net in nets(NETS, options.nets):
         for line in measure(net, options.only, options.repeats):
             print(" ", *line, file=sys.stderr, flush=True)
             rows.append(line)

@@ -169,8 +169,7 @@ def main() -> int:
     one_thread()
     if not (peers := find_peers(options.steps)):
         return 0
-    wanted = [pair for pair in NETS if not options.nets or pair[0] in options.nets]
-    rows = [row for net in nets(wanted) for row in compare(net, peers, options)]
+    rows = [row for net in nets(NETS, options.nets) for row in compare(net, peers, options)]
     columns = (
         Column("net"), Column("norm", "norm"), Column("run", "code"), Column("peer"), Column("time", "number"),
         Column("distance", "number"), Column("unbroken by us", "integer"), Column("by them", "integer"),

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 import numpy as np
-from bench_nets import Net, attacked, find_net, one_thread, report
+from bench_nets import Net, attacked, nets, one_thread, report
 from numpy.typing import NDArray
 
 from advfrontier.attacks.autoattack import NORMS, attack_at
@@ -84,9 +84,7 @@ def main() -> int:
     parser.add_argument("--norms", nargs="*", default=list(NORMS))
     options = parser.parse_args()
     one_thread()
-    net = find_net(f"zoo:{options.model}", options.images)
-    if net is None:
-        return 2
+    (net,) = nets([(f"zoo:{options.model}", options.images)])
     rows = [compare(net, norm, options) for norm in options.norms]
     columns = (
         Column("norm", "norm"), Column("AutoAttack's AOI", "number"), Column("at most", "number", key="AOI at most"),

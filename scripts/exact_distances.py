@@ -27,7 +27,6 @@ from advfrontier import evaluate, zoo
 from advfrontier.zoo.architectures import MEAN, SPREAD
 
 MODEL = "F17"
-NORMS = ("L1", "Linf")
 SIDE = 4  # of the squares whose means the network takes
 SIZES = {"L1": lambda move: np.abs(move).sum(), "Linf": lambda move: np.abs(move).max()}
 TIE = 1e-5  # in logits and in distance: HiGHS takes for feasible what is off by 1e-7 in each of its rows
@@ -45,17 +44,17 @@ def main() -> None:
     network = as_network(zoo.load(MODEL))
     images, labels = (tensor[: asked.samples] for tensor in zoo.images_and_labels())
     table = {}
-    for norm in NORMS:
-        record = evaluate(
-            f"zoo:{MODEL}", images, labels, norm=norm, ensemble="paper-12k", out=asked.folder / MODEL / norm
-        )
+    for norm in SIZES:
+        place = asked.folder / MODEL / norm
+        record = evaluate(f"zoo:{MODEL}", images, labels, norm=norm, ensemble="paper-12k", out=place)
         rows = []
         for sample in np.flatnonzero(record.distances > 0).tolist():
             path = asked.folder / "solved" / norm / f"{sample:04}.json"
             if not path.exists():
                 started, found = time.monotonic(), float(record.distances[sample])
-                ball = Ball(norm, as_pixels(images[sample]), found)
-                distance, bound, wrong = solve(network, ball, int(labels[sample]), asked.limit)
+                # One row for the pixels of every mean that the network takes.
+                pixels = nn.functional.unfold(images[sample].double()[None], SIDE, stride=SIDE)[0].T.numpy()
+                distance, bound, wrong = solve(network, Ball(norm, pixels, found), int(labels[sample]), asked.limit)
                 seconds = round(time.monotonic() - started, 2)
                 truth = {"sample": sample, "distance": distance, "bound": bound, "found": found}
                 truth |= {"wrong_class": wrong, "seconds": seconds}
@@ -78,11 +77,6 @@ def as_network(model: nn.Module) -> Network:
     pairs = [(m.weight.double().numpy(), m.bias.double().numpy()) for m in model.modules() if isinstance(m, nn.Linear)]
     weight, bias = pairs[0]
     return (weight / (SPREAD * SIDE**2), bias - weight.sum(1) * (MEAN / SPREAD)), *pairs[1:]
-
-
-def as_pixels(image: torch.Tensor) -> np.ndarray:
-    """The pixels of every mean that the network takes, one row for each."""
-    return nn.functional.unfold(image.double()[None], SIDE, stride=SIDE)[0].T.numpy()
 
 
 def solve(network: Network, start: Ball, label: int, limit: float) -> tuple[float, float, int]:

@@ -57,8 +57,8 @@ def main() -> int:
     parser.add_argument("--images", type=int, default=24)
     options = parser.parse_args()
     one_thread()
-    named = (("zoo:F3", options.images), ("cifar_resnet2b", options.images))
-    found = {name: value for net in nets(named) for name, value in digests(net, options.queries)}
+    named = [(name, options.images) for name in ("zoo:F3", "cifar_resnet2b")]
+    found = dict(pair for net in nets(named) for pair in digests(net, options.queries))
     if options.out:
         options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
     if not options.against:

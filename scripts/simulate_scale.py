@@ -61,7 +61,6 @@ class Outcome:
     useful: float  # seconds of all GPUs spent on passes that counted
     lost: float  # … on passes that a crash threw away
     crashes: int
-    units: int
 
 
 def simulate(units: list[Unit], world: World, *, seed: int = 0) -> Outcome:
@@ -93,7 +92,7 @@ def simulate(units: list[Unit], world: World, *, seed: int = 0) -> Outcome:
             ends.append(begin + length + world.store)
             heapq.heappush(workers, (ends[-1], worker))
         start = max(ends)
-    return Outcome(start, useful, lost, crashes, len(units))
+    return Outcome(start, useful, lost, crashes)
 
 
 def experiment(*, samples: int, shard: int, apart: bool) -> list[Unit]:
@@ -111,10 +110,11 @@ def experiment(*, samples: int, shard: int, apart: bool) -> list[Unit]:
 
 def row(label: str, samples: int, shard: int, world: World, *, apart: bool) -> str:
     """One line of a table."""
-    found = simulate(experiment(samples=samples, shard=shard, apart=apart), world)
+    units = experiment(samples=samples, shard=shard, apart=apart)
+    found = simulate(units, world)
     each = f"{found.lost / found.crashes / 60:.1f} min" if found.crashes else "–"
     return (
-        f"| {label} | {world.gpus} | {found.units:,} | {found.makespan / DAY:.2f} d "
+        f"| {label} | {world.gpus} | {len(units):,} | {found.makespan / DAY:.2f} d "
         f"| {found.useful / (found.makespan * world.gpus):.2%} | {found.crashes} | {each} |"
     )
 

@@ -162,8 +162,9 @@ class _Reader:
             self._read(node)
 
     def _read(self, node: Node) -> None:
+        step = None
         if node.op == "placeholder":
-            self._add(node, Step((), node.meta["val"].shape))
+            step = Step((), node.meta["val"].shape)
         elif node.op == "get_attr":
             self.constants[node] = operator.attrgetter(str(node.target))(self.traced).detach()
         elif node.op == "output":
@@ -177,11 +178,10 @@ class _Reader:
         elif node.target is operator.getitem and node.args[1] == 0:
             self.places[node] = self.places[inputs[0]]  # the values of a normalisation, beside its statistics
         else:
-            self._add(node, self._step(node, inputs))
-
-    def _add(self, node: Node, step: Step) -> None:
-        self.places[node] = len(self.steps)
-        self.steps.append(step)
+            step = self._step(node, inputs)
+        if step is not None:
+            self.places[node] = len(self.steps)
+            self.steps.append(step)
 
     def _step(self, node: Node, inputs: list[Node]) -> Step:
         name = getattr(getattr(node.target, "overloadpacket", None), "__name__", str(node.target))
