@@ -12,19 +12,15 @@ is told apart: it goes into handing out memory, from nothing to 1.6 s per GB her
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
-import subprocess
-import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 
 from advfrontier.frontier import Trajectories, allocate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MODELS = 17
 ATTACKS = ("pdpgd", "pdgd", "fmn", "apgd_ce", "apgd_dlr", "alma", "ddn")
@@ -75,7 +71,7 @@ def enlarged(traces: Trajectories, *, samples: int, runs: int, levels: int) -> T
     )
 
 
-def measure(axis: str, factor: int) -> dict[str, object]:
+def measure(axis: str, factor: int) -> dict[str, Any]:
     """Allocate once and report."""
     factors = {"samples": 1, "runs": 1, "levels": 1} | {axis: factor}
     traces = [enlarged(t, **factors) for t in trajectories(run_names(0), list(range(100, 1001, 100)), 1000)]
@@ -91,19 +87,12 @@ def measure(axis: str, factor: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Measure everything, or one size when called for it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--one", nargs=2, metavar=("AXIS", "FACTOR"))
-    one = parser.parse_args().one
-    if one:
-        print(json.dumps(measure(one[0], int(one[1]))))
-        return
+    """Measure everything."""
     sizes = [("samples", 1), *((axis, factor) for axis in ("samples", "runs", "levels") for factor in (2, 4))]
     first = 0.0
+    apart = ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1)
     for axis, factor in sizes:
-        command = [sys.executable, __file__, "--one", axis, str(factor)]
-        answers = [subprocess.run(command, check=True, capture_output=True).stdout for _ in range(3)]  # noqa: S603
-        found = min((json.loads(answer) for answer in answers), key=lambda one: float(one["seconds"]))
+        found = min((apart.submit(measure, axis, factor).result() for _ in range(3)), key=lambda one: one["seconds"])
         first = first or found["seconds"]
         print(
             f"{axis:8} {factor}×  {found['seconds']:5.2f} s ({found['seconds'] / first:.2f}×), of which system "

@@ -15,25 +15,17 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
 import torch
-from bench_nets import NOISE, nets, one_thread, report
+from bench_nets import NOISE, Attacked, Net, attacked, nets, one_thread, report
 
-from advfrontier.engine import Oracle, advance, advance_race, clean_pass, start_race, start_unit
-from advfrontier.pool import CATALOGUE, MAX_QUERIES, SLICE, Race, Run, find_ensemble
+from advfrontier.engine import Unit, advance, advance_race
+from advfrontier.pool import CATALOGUE, MAX_QUERIES, SLICE, Run
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import NORMS
-from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from bench_nets import Net
-
-    from advfrontier.engine import CleanPass, Unit
-    from advfrontier.threat.norms import Norm
 
 NETS = (("zoo:F3", 100), ("cifar_resnet2b", 64))
 BARS = {"zoo:F3": 1.2, "cifar_resnet2b": 1.1}
@@ -80,49 +72,35 @@ def timed(net: Net, stretch: Stretch) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-def runs(oracle: Oracle, net: Net, clean: CleanPass, norm: Norm, repeats: int) -> Iterator[tuple[str, Stretch]]:
+def runs(subject: Attacked, repeats: int) -> Iterator[tuple[str, Stretch]]:
     """The base run of every solver that has this norm."""
 
     def stretch(unit: Unit) -> Stretch:
         queries = MAX_QUERIES // 10
         black_box = unit.solver.facts.step_queries == 1
-        return Stretch(lambda stop: advance(oracle, [unit], [stop]), queries, repeats * queries, black_box)
+        return Stretch(lambda stop: advance(subject.oracle, [unit], [stop]), queries, repeats * queries, black_box)
 
     for facts in CATALOGUE.values():
-        for loss in facts.losses if norm.name in facts.norms else ():
-            run = Run(facts.name, loss)
-            yield str(run), stretch(start_unit(oracle, run, net.images, clean, norm=norm, seed=42))
-
-
-def race(oracle: Oracle, net: Net, clean: CleanPass, norm: Norm) -> Stretch | None:
-    """The race of 4k queries; None where the tier is an ensemble."""
-    found = find_ensemble(RACE_QUERIES, norm.name, clean.classes)
-    if not isinstance(found, Race):
-        return None
-
-    def begin(name: str) -> Unit:
-        return start_unit(oracle, Run.parse(name), net.images, clean, norm=norm, seed=42)
-
-    unit = start_race(found, begin)
-    return Stretch(lambda stop: advance_race(oracle, unit, stop), SLICE, RACE_QUERIES)
+        for loss in facts.losses if subject.norm in facts.norms else ():
+            run = str(Run(facts.name, loss))
+            yield run, stretch(subject.unit(run))
 
 
 def measure(net: Net, only: list[str] | None, repeats: int) -> Iterator[Row]:
     """The rows of one net, norm by norm."""
-    with Oracle(net.model) as oracle:
-        for name in NORMS:
-            norm = get_norm(name)
-            clean = clean_pass(oracle, net.images, net.labels, norm, batch_size=len(net.images))
-            for run, stretch in runs(oracle, net, clean, norm, repeats):
+    for norm in NORMS:
+        with attacked(net, norm) as subject:
+            for run, stretch in runs(subject, repeats):
                 if not only or run in only:
                     for kind, found in timed(net, stretch).items():
                         bar = BARS[net.name] if kind == "both" else None
-                        yield (net.name, name, run, kind, *summary([spent / bare for spent, bare in found], bar))
-            if (not only or "race" in only) and (whole := race(oracle, net, clean, norm)) is not None:
-                found = timed(net, whole)["both"]
+                        yield (net.name, norm, run, kind, *summary([spent / bare for spent, bare in found], bar))
+            if (not only or "race" in only) and (race := subject.race(RACE_QUERIES)) is not None:
+                advanced = partial(advance_race, subject.oracle, race)
+                found = timed(net, Stretch(advanced, SLICE, RACE_QUERIES))["both"]
                 value = sum(spent for spent, _ in found) / sum(bare for _, bare in found)
                 slices = [spent / bare for spent, bare in found]
-                yield (net.name, name, "race", "both", *summary(slices, RACE_BARS[net.name], value))
+                yield (net.name, norm, "race", "both", *summary(slices, RACE_BARS[net.name], value))
 
 
 def summary(found: list[float], bar: float | None, value: float | None = None) -> tuple[float | str | None, ...]:
@@ -140,11 +118,11 @@ def main() -> int:
     parser.add_argument("--nets", nargs="*", help="of " + ", ".join(name for name, _ in NETS))
     options = parser.parse_args()
     one_thread()
-    wanted = [pair for pair in NETS if not options.nets or pair[0] in options.nets]
     rows = []
-    for line in (line for net in nets(wanted) for line in measure(net, options.only, options.repeats)):
-        print("  " + " ".join(str(cell) for cell in line), file=sys.stderr, flush=True)
-        rows.append(line)
+    for net in nets(NETS, options.nets):
+        for line in measure(net, options.only, options.repeats):
+            print(" ", *line, file=sys.stderr, flush=True)
+            rows.append(line)
     columns = (
         Column("net"), Column("norm", "norm"), Column("run", "code"), Column("passes"), Column("ratio", "number"),
         Column("least", "number"), Column("most", "number"), Column("bar", "number"), Column("", key="missed"),

@@ -18,26 +18,21 @@ import sys
 import time
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from bench_nets import HERE, NOISE, nets, one_thread, report
+from bench_nets import HERE, NOISE, Net, attacked, nets, one_thread, report
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from advfrontier.engine import Oracle, advance, clean_pass, start_unit
-from advfrontier.pool import Run
+from advfrontier.attacks.autoattack import Ledger
+from advfrontier.engine import advance
 from advfrontier.sources.extras import fit_torchvision
 from advfrontier.table import Column, Table
 from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bench_nets import Net
-    from numpy.typing import NDArray
 
 NETS = (("zoo:F3", 64), ("cifar_cnn_a_adv", 64))
 ORDER = {"L0": 0, "L1": 1, "L2": 2, "Linf": math.inf}
@@ -46,25 +41,6 @@ BISECTIONS = 10
 
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Peers = dict[tuple[str, str, str], Attack]  # by run, norm and library
-
-
-class Counted(nn.Module):
-    """A model that counts the rows that pass through it, forwards and backwards."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model, self.rows = model, 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Pass on, and count."""
-        self.rows += len(x)
-        logits: Tensor = self.model(x)
-        if logits.requires_grad:
-            logits.register_hook(lambda _: self._returned(len(x)))  # type: ignore[no-untyped-call]
-        return logits
-
-    def _returned(self, rows: int) -> None:
-        self.rows += rows
 
 
 def adv_lib_attacks(steps: int) -> Peers:
@@ -138,19 +114,17 @@ def find_peers(steps: int) -> Peers:
     return peers
 
 
-def ours(net: Net, run: str, norm_name: str, steps: int) -> NDArray[np.float64]:
+def ours(net: Net, run: str, norm: str, steps: int) -> NDArray[np.float64]:
     """What our solver finds, from the clean pass on."""
-    norm = get_norm(norm_name)
-    with Oracle(net.model) as oracle:
-        clean = clean_pass(oracle, net.images, net.labels, norm, batch_size=len(net.images))
-        unit = start_unit(oracle, Run.parse(run), net.images, clean, norm=norm, seed=42, horizon=2 * steps)
-        advance(oracle, [unit], [2 * steps])
+    with attacked(net, norm) as subject:
+        unit = subject.unit(run, horizon=2 * steps)
+        advance(subject.oracle, [unit], [2 * steps])
     return unit.distances().numpy()
 
 
 def theirs(net: Net, attack: Attack, norm: str) -> tuple[NDArray[np.float64], float, float]:
     """What a peer finds, the queries per sample it made, and its seconds."""
-    counted = Counted(net.model).eval()
+    counted = Ledger(net.model).eval()
     started = time.process_time()
     points = attack(counted, net.images.clone(), net.labels).detach()
     seconds = time.process_time() - started
@@ -158,7 +132,7 @@ def theirs(net: Net, attack: Attack, norm: str) -> tuple[NDArray[np.float64], fl
         wrong = net.model(points).argmax(1) != net.labels
     inside = (points >= -1e-6).flatten(1).all(1) & (points <= 1 + 1e-6).flatten(1).all(1)
     distance = get_norm(norm).distance(points.flatten(1).double(), net.images.flatten(1).double())
-    return torch.where(wrong & inside, distance, torch.inf).numpy(), counted.rows / len(points), seconds
+    return torch.where(wrong & inside, distance, torch.inf).numpy(), counted.counts.total() / len(points), seconds
 
 
 def compare(net: Net, peers: Peers, options: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
@@ -195,8 +169,7 @@ def main() -> int:
     one_thread()
     if not (peers := find_peers(options.steps)):
         return 0
-    wanted = [pair for pair in NETS if not options.nets or pair[0] in options.nets]
-    rows = [row for net in nets(wanted) for row in compare(net, peers, options)]
+    rows = [row for net in nets(NETS, options.nets) for row in compare(net, peers, options)]
     columns = (
         Column("net"), Column("norm", "norm"), Column("run", "code"), Column("peer"), Column("time", "number"),
         Column("distance", "number"), Column("unbroken by us", "integer"), Column("by them", "integer"),

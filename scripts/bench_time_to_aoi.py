@@ -14,57 +14,35 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from bench_nets import find_net, one_thread, report
+from bench_nets import Net, attacked, nets, one_thread, report
+from numpy.typing import NDArray
 
 from advfrontier.attacks.autoattack import NORMS, attack_at
-from advfrontier.engine import Oracle, advance_race, clean_pass, start_race, start_unit
+from advfrontier.engine import advance_race
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
 from advfrontier.frontier.optimality import aoi
-from advfrontier.pool import CHECKPOINT, SLICE, Race, Run, find_ensemble
+from advfrontier.pool import CHECKPOINT, SLICE
 from advfrontier.table import Column, Table
-from advfrontier.threat.norms import get_norm
 from advfrontier.zoo import REFERENCE_RADII
-
-if TYPE_CHECKING:
-    from bench_nets import Net
-    from numpy.typing import NDArray
-
-    from advfrontier.engine import Unit
 
 SETUP = 2  # queries of the clean pass
 BAR = 0.2
 
 
-@dataclass(frozen=True)
-class RaceCurve:
-    """What a race has found after every slice, and the seconds it had taken by then."""
-
-    distances: NDArray[np.float64]  # (slices, samples)
-    seconds: NDArray[np.float64]
-
-
-def run_race(net: Net, norm_name: str, queries: int) -> RaceCurve:
-    """A race slice by slice, the clean pass included."""
-    norm, started = get_norm(norm_name), time.process_time()
-    with Oracle(net.model) as oracle:
-        clean = clean_pass(oracle, net.images, net.labels, norm, batch_size=len(net.images))
-
-        def begin(name: str) -> Unit:
-            return start_unit(oracle, Run.parse(name), net.images, clean, norm=norm, seed=42)
-
-        race = find_ensemble(queries, norm_name, clean.classes)
-        if not isinstance(race, Race):
-            sys.exit(f"{queries} queries in {norm_name} are not a race")
-        unit, seconds = start_race(race, begin), []
+def run_race(net: Net, norm: str, queries: int) -> tuple[NDArray[np.float64], list[float]]:
+    """A race's distances after every slice, and the seconds it had taken by then, the clean pass included."""
+    started, seconds = time.process_time(), []
+    with attacked(net, norm) as subject:
+        if (race := subject.race(queries)) is None:
+            sys.exit(f"{queries} queries in {norm} are not a race")
         for stop in range(SLICE, queries + 1, SLICE):
-            advance_race(oracle, unit, stop)
+            advance_race(subject.oracle, race, stop)
             seconds.append(time.process_time() - started)
     every = SLICE // CHECKPOINT
-    return RaceCurve(unit.trajectory[every - 1 :: every].numpy(), np.array(seconds))
+    return race.trajectory[every - 1 :: every].numpy(), seconds
 
 
 def run_autoattack(net: Net, norm: str, frontier: NDArray[np.float64]) -> tuple[BaselineAOI, float, float]:
@@ -78,25 +56,20 @@ def run_autoattack(net: Net, norm: str, frontier: NDArray[np.float64]) -> tuple[
     return baseline_aoi(radii, accuracies, frontier), queries / len(frontier), time.process_time() - started
 
 
-def first(scores: list[float], wanted: float) -> int | None:
-    """The slice after which the score is no less than this."""
-    return next((k for k, score in enumerate(scores) if score >= wanted), None)
-
-
 def compare(net: Net, norm: str, options: argparse.Namespace) -> tuple[Any, ...]:
     """A row: what AutoAttack reaches, and when the race has reached the same."""
-    curve = run_race(net, norm, options.frontier)
-    frontier = curve.distances[-1]
+    distances, taken = run_race(net, norm, options.frontier)
+    frontier = distances[-1]
     theirs, queries, seconds = run_autoattack(net, norm, frontier)
-    scores = [aoi(found, frontier).value for found in curve.distances]
+    scores = [aoi(found, frontier).value for found in distances]
     cells: list[Any] = [norm, round(theirs.value, 4), round(theirs.high, 4), round(queries)]
     for wanted in (theirs.value, min(theirs.high, 1.0)):
-        k = first(scores, wanted)
-        if k is None:
+        reached = next((k for k, score in enumerate(scores) if score >= wanted), None)
+        if reached is None:
             cells += [None, None, None]
-            continue
-        spent = SETUP + (k + 1) * SLICE
-        cells += [spent, round(spent / queries, 4), round(float(curve.seconds[k]) / seconds, 4)]
+        else:
+            spent = SETUP + (reached + 1) * SLICE
+            cells += [spent, round(spent / queries, 4), round(taken[reached] / seconds, 4)]
     missed = cells[5] is None or cells[5] > BAR or cells[6] > BAR
     print(f"  {norm}: {cells}", file=sys.stderr, flush=True)
     return (*cells, "above" if missed else "")
@@ -111,9 +84,7 @@ def main() -> int:
     parser.add_argument("--norms", nargs="*", default=list(NORMS))
     options = parser.parse_args()
     one_thread()
-    net = find_net(f"zoo:{options.model}", options.images)
-    if net is None:
-        return 2
+    (net,) = nets([(f"zoo:{options.model}", options.images)])
     rows = [compare(net, norm, options) for norm in options.norms]
     columns = (
         Column("norm", "norm"), Column("AutoAttack's AOI", "number"), Column("at most", "number", key="AOI at most"),

@@ -11,15 +11,9 @@ from advfrontier import Machine, Traces, trace
 from advfrontier.sources import load_data
 
 RUNS = [
-    "fmn",
-    "apgd_min-ce",
-    "apgd_min-dlr",
-    "pdpgd",
-    "fmn:restart1",
-    "fmn:restart2",
-    "apgd_min-ce:restart1",
-    "fmn:target1",
-]
+    "fmn", "apgd_min-ce", "apgd_min-dlr", "pdpgd",
+    "fmn:restart1", "fmn:restart2", "apgd_min-ce:restart1", "fmn:target1",
+]  # fmt: skip
 
 
 def traced(workers: int, ray: str | None) -> tuple[float, Traces]:

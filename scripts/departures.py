@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,16 +23,10 @@ import torch
 from advfrontier import Machine, trace
 from advfrontier.pool import Run
 from advfrontier.record.identity import solver_words
-from advfrontier.solvers import DEPARTURES, PUBLISHED, solver_of
-from advfrontier.sources import load_data
+from advfrontier.solvers import DEPARTURES, PUBLISHED, Solver, solver_of
+from advfrontier.sources import Samples, load_data
 from advfrontier.threat.names import NORMS, SYMBOLS
 from advfrontier.zoo import MODELS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from advfrontier.solvers import Solver
-    from advfrontier.sources import Samples
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "solvers.md"

@@ -7,12 +7,12 @@ choice and no binary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array, hstack, vstack
+from scipy.sparse import csr_array
 
 Network = tuple[tuple[np.ndarray, np.ndarray], ...]  # weight and bias of each layer, from sums of pixels, ReLU between
 Interval = tuple[np.ndarray, np.ndarray]
@@ -81,9 +81,7 @@ class Program:
     low: np.ndarray
     high: np.ndarray
     binary: np.ndarray
-    rows: list[csr_array] = field(default_factory=list)
-    row_low: list[np.ndarray] = field(default_factory=list)
-    row_high: list[np.ndarray] = field(default_factory=list)
+    rows: list[tuple[Sum, np.ndarray | float, np.ndarray | float]] = field(default_factory=list)
 
     def add_variables(self, low: np.ndarray, high: np.ndarray, *, binary: bool = False) -> slice:
         """More variables; returns their places."""
@@ -94,26 +92,23 @@ class Program:
 
     def add_rows(self, parts: Sum, low: np.ndarray | float, high: np.ndarray | float) -> None:
         """Rows low ≤ Σ part·variables ≤ high."""
-        if not (count := len(parts[0][1])):
-            return
-        row = np.zeros((count, len(self.low)))
+        if len(parts[0][1]):
+            self.rows.append((parts, low, high))
+
+    def _constraint(self, parts: Sum, low: np.ndarray | float, high: np.ndarray | float) -> LinearConstraint:
+        row = np.zeros((len(parts[0][1]), len(self.low)))
         for where, part in parts:
             row[:, where] += part
-        self.rows.append(csr_array(row))
-        self.row_low.append(np.broadcast_to(low, count))
-        self.row_high.append(np.broadcast_to(high, count))
+        return LinearConstraint(csr_array(row), low, high)
 
     def solve(self, cost: np.ndarray, *, relaxed: bool, limit: float = 60.0) -> tuple[float, float, np.ndarray | None]:
         """The least cost that was found, the bound that was proven, and the point; ∞ where there is none."""
         relaxed = relaxed or not self.binary.any()  # a program without any choice is a linear one
-        width = len(self.low)
-        wide = [hstack([row, csr_array((row.shape[0], width - row.shape[1]))]) for row in self.rows]
-        rows = LinearConstraint(vstack(wide, format="csr"), np.concatenate(self.row_low), np.concatenate(self.row_high))
         answer = milp(
             cost,
             integrality=None if relaxed else self.binary.astype(int),
             bounds=Bounds(self.low, self.high),
-            constraints=rows,
+            constraints=[self._constraint(*row) for row in self.rows],
             options={"mip_rel_gap": GAP, "time_limit": limit},
         )
         if answer.status == _INFEASIBLE:
@@ -221,6 +216,5 @@ def _polish(program: Program, cost: np.ndarray, point: np.ndarray) -> tuple[floa
     low, high = program.low.copy(), program.high.copy()
     chosen = np.round(point[program.binary])
     low[program.binary] = high[program.binary] = chosen
-    held = Program(low, high, program.binary, program.rows, program.row_low, program.row_high)
-    least, _, nearest_point = held.solve(cost, relaxed=True)
+    least, _, nearest_point = replace(program, low=low, high=high).solve(cost, relaxed=True)
     return (least, nearest_point) if nearest_point is not None else (float(cost @ point), point)

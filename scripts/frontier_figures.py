@@ -13,12 +13,11 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from advfrontier.frontier import certify, curve_margin, exact_optimum, greedy, improve, wilson
+from advfrontier.frontier import curve_margin, wilson
 from advfrontier.frontier.confidence import ratio_intervals
-from advfrontier.frontier.construction import applied
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "frontier"))
-from frontier_instances import COLUMNS, problem, simulated
+from frontier_instances import COLUMNS, simulated, solved
 
 BUDGET = 4000
 DRAWS = 4000
@@ -29,12 +28,8 @@ def allocation_figures() -> None:
     """Greedy, swaps and certificates against the exact optimum."""
     rows = []
     for seed in range(200):
-        p = problem(1000 + seed, samples=18)
-        first = applied(p.none, greedy(p, p.none, BUDGET))
-        better = improve(p, first, BUDGET, floor=p.none)
-        optimum = p.aoi(exact_optimum(p, BUDGET))
-        bounds = [certify(p, {BUDGET: better}, steps=steps)[BUDGET] for steps in (30, 0)]
-        rows.append([value / optimum for value in (p.aoi(first), p.aoi(better), *bounds)])
+        p, first, better, best, loose, tight = solved(seed, BUDGET)
+        rows.append([value / p.aoi(best) for value in (p.aoi(first), p.aoi(better), tight, loose)])
     names = ("greedy", "greedy with swaps", "certificate", "certificate without steps")
     for name, ratios in zip(names, np.array(rows).T, strict=True):
         print(f"{name:26} mean {ratios.mean():.4f}  least {ratios.min():.4f}  most {ratios.max():.4f}")

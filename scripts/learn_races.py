@@ -23,6 +23,8 @@ from advfrontier.pool import TIERS, Ensemble, Race, paper_ensemble
 from advfrontier.record import find_records
 from advfrontier.threat.names import NORMS
 
+KINDS = ("paper", "greedy", "race")
+
 
 def main() -> None:
     """Learn norm by norm, and print a Markdown table."""
@@ -42,16 +44,11 @@ def main() -> None:
             rows = {name: row(traces[name], greedy, race) for name in names if name in traces}
             rows[f"{group}, mean"] = np.mean(list(rows.values()), axis=0).tolist()
             for name, figures in rows.items():
-                print(
-                    f"| {norm} | {name} | " + " | ".join(f"{100 * figure:.2f}" for figure in figures) + " |", flush=True
-                )
+                print(f"| {norm} | {name} |", " | ".join(f"{100 * figure:.2f}" for figure in figures), "|", flush=True)
         if options.write:
             place = Path(str(files("advfrontier.pool"))) / "learned"
             race.save(place / f"race-{norm}.toml")
             greedy[-1].save(place / f"greedy-{norm}.toml")
-
-
-KINDS = ("paper", "greedy", "race")
 
 
 def traces_of(folder: str, norm: str) -> dict[str, Traces]:

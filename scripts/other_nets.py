@@ -17,11 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from bench_nets import HERE, SHARED, one_thread, shared_net
+from bench_nets import HERE, SHARED, one_thread, references, shared_net
+from numpy.typing import NDArray
 
 from advfrontier import Machine, evaluate
 from advfrontier.attacks.autoattack import NORMS as AUTOATTACKS
@@ -30,11 +32,6 @@ from advfrontier.jsonable import jsonable
 from advfrontier.report.render import as_markdown, print_tables
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import NORMS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
 
 SAMPLES = 64
 TIERS = (4000, 8000)
@@ -62,7 +59,7 @@ def measure(name: str, norm: str) -> dict[str, Any]:
         out=WORK / "records" / name / norm, machine=Machine(progress=True),
     )  # fmt: skip
     tiers = {tier: found.distances_at(tier) for tier in TIERS}
-    recorded = reference(name)
+    recorded = references().get(name, {})
     measured = {
         "net": name,
         "norm": norm,
@@ -86,12 +83,6 @@ def measure(name: str, norm: str) -> dict[str, Any]:
             }
         )
     return measured
-
-
-def reference(name: str) -> Mapping[str, NDArray[Any]]:
-    """What other implementations were recorded to reach on this network; nothing for most."""
-    path = SHARED.parent / "reference" / f"{name}.npz"
-    return dict(np.load(path)) if path.exists() else {}
 
 
 def mean_ratio(distances: NDArray[np.float64], recorded: Mapping[str, NDArray[Any]], norm: str) -> float | None:

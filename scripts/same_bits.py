@@ -14,21 +14,15 @@ import argparse
 import hashlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from bench_nets import nets, one_thread
+from bench_nets import Net, attacked, nets, one_thread
+from torch import Tensor
 
-from advfrontier.engine import Oracle, advance, advance_race, clean_pass, start_race, start_unit
-from advfrontier.pool import Race, Run, find_ensemble, pool
+from advfrontier.engine import advance, advance_race
+from advfrontier.pool import pool
 from advfrontier.threat.names import NORMS
-from advfrontier.threat.norms import get_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bench_nets import Net
-    from torch import Tensor
 
 VARIANTS = ("base", "restart1", "target1")
 RACE_QUERIES = 1000
@@ -41,25 +35,17 @@ def digest(*tensors: Tensor) -> str:
 
 def digests(net: Net, queries: int) -> Iterator[tuple[str, str]]:
     """Name and digest of every run, and of a race, on one net."""
-    with Oracle(net.model) as oracle:
-        for name in NORMS:
-            norm = get_norm(name)
-            clean = clean_pass(oracle, net.images, net.labels, norm, batch_size=len(net.images))
-
-            def begin(run: str, norm=norm, clean=clean):  # type: ignore[no-untyped-def]
-                return start_unit(oracle, Run.parse(run), net.images, clean, norm=norm, seed=42)
-
-            for run in pool(name, name="extended"):
+    for norm in NORMS:
+        with attacked(net, norm) as subject:
+            for run in pool(norm, name="extended"):
                 if run.variant != "base" and f"{run.variant}{run.index}" not in VARIANTS:
                     continue
-                unit = begin(str(run))
-                advance(oracle, [unit], [queries])
-                yield f"{net.name} {name} {run}", digest(unit.trajectory, unit.best_point, unit.state.point)
-            race = find_ensemble(RACE_QUERIES, name, clean.classes)
-            if isinstance(race, Race):
-                whole = start_race(race, begin)
-                advance_race(oracle, whole, RACE_QUERIES)
-                yield f"{net.name} {name} race", digest(whole.trajectory, whole.best_point)
+                unit = subject.unit(str(run))
+                advance(subject.oracle, [unit], [queries])
+                yield f"{net.name} {norm} {run}", digest(unit.trajectory, unit.best_point, unit.state.point)
+            if (race := subject.race(RACE_QUERIES)) is not None:
+                advance_race(subject.oracle, race, RACE_QUERIES)
+                yield f"{net.name} {norm} race", digest(race.trajectory, race.best_point)
 
 
 def main() -> int:
@@ -71,8 +57,8 @@ def main() -> int:
     parser.add_argument("--images", type=int, default=24)
     options = parser.parse_args()
     one_thread()
-    named = (("zoo:F3", options.images), ("cifar_resnet2b", options.images))
-    found = {name: value for net in nets(named) for name, value in digests(net, options.queries)}
+    named = [(name, options.images) for name in ("zoo:F3", "cifar_resnet2b")]
+    found = dict(pair for net in nets(named) for pair in digests(net, options.queries))
     if options.out:
         options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
     if not options.against:

@@ -12,7 +12,7 @@ import heapq
 import random
 from collections import deque
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, product
 
 # Forward passes in multiply-adds per CIFAR-10 image; a backward pass to the image costs as much again. Two operations
 # each. The counts make up 30 models like those of a public leaderboard.
@@ -61,7 +61,6 @@ class Outcome:
     useful: float  # seconds of all GPUs spent on passes that counted
     lost: float  # … on passes that a crash threw away
     crashes: int
-    units: int
 
 
 def simulate(units: list[Unit], world: World, *, seed: int = 0) -> Outcome:
@@ -93,7 +92,7 @@ def simulate(units: list[Unit], world: World, *, seed: int = 0) -> Outcome:
             ends.append(begin + length + world.store)
             heapq.heappush(workers, (ends[-1], worker))
         start = max(ends)
-    return Outcome(start, useful, lost, crashes, len(units))
+    return Outcome(start, useful, lost, crashes)
 
 
 def experiment(*, samples: int, shard: int, apart: bool) -> list[Unit]:
@@ -109,18 +108,13 @@ def experiment(*, samples: int, shard: int, apart: bool) -> list[Unit]:
     return units
 
 
-def bytes_of(samples: int, *, points: bool, image: int = 3 * 32 * 32) -> float:
-    """Disk: trajectories in float64, and if wanted the best points in float32."""
-    models = sum(count for _, count in ARCHITECTURES.values())
-    return models * RUNS * samples * (8.0 * CHECKPOINTS + (4.0 * image if points else 0.0))
-
-
 def row(label: str, samples: int, shard: int, world: World, *, apart: bool) -> str:
     """One line of a table."""
-    found = simulate(experiment(samples=samples, shard=shard, apart=apart), world)
+    units = experiment(samples=samples, shard=shard, apart=apart)
+    found = simulate(units, world)
     each = f"{found.lost / found.crashes / 60:.1f} min" if found.crashes else "–"
     return (
-        f"| {label} | {world.gpus} | {found.units:,} | {found.makespan / DAY:.2f} d "
+        f"| {label} | {world.gpus} | {len(units):,} | {found.makespan / DAY:.2f} d "
         f"| {found.useful / (found.makespan * world.gpus):.2%} | {found.crashes} | {each} |"
     )
 
@@ -139,25 +133,21 @@ def main() -> None:
     calm = World(1, flops=options.flops, dispatch=options.dispatch, store=options.store, load=options.load)
     rough = replace(calm, failures=options.failures)
     print(head)
-    for name, samples in SIZES.items():
-        for gpus in (1, 8, 64):
-            print(row(f"{name}, one by one", samples, options.shard, replace(calm, gpus=gpus), apart=True))
-            print(row(f"{name}, one queue", samples, options.shard, replace(calm, gpus=gpus), apart=False))
-            print(row(f"{name}, one queue, crashes", samples, options.shard, replace(rough, gpus=gpus), apart=False))
-    print()
-    print(head)
+    ways = (("one by one", calm, True), ("one queue", calm, False), ("one queue, crashes", rough, False))
+    for (name, samples), gpus, (way, world, apart) in product(SIZES.items(), (1, 8, 64), ways):
+        print(row(f"{name}, {way}", samples, options.shard, replace(world, gpus=gpus), apart=apart))
+    print(f"\n{head}")
     for shard in (50, 100, 250, 1000):
         print(row(f"paper, shards of {shard}", 1000, shard, replace(rough, gpus=64), apart=False))
-    print()
-    print("| architecture | passes per second | unit of the paper's experiment |")
-    print("|---|---:|---:|")
+    print("\n| architecture | passes per second | unit of the paper's experiment |\n|---|---:|---:|")
     for name, (cost, _) in ARCHITECTURES.items():
         rate = options.flops / (2 * cost)
         print(f"| {name} | {rate:,.0f} | {options.shard * QUERIES / rate / 60:.1f} min |")
     print()
     for name, samples in SIZES.items():
-        plain, full = bytes_of(samples, points=False) / 1e9, bytes_of(samples, points=True) / 1e9
-        print(f"disk, {name}: {plain:.1f} GB of trajectories; {full:.0f} GB with every best point")
+        trajectories = sum(count for _, count in ARCHITECTURES.values()) * RUNS * samples
+        plain, points = 8 * CHECKPOINTS * trajectories / 1e9, 4 * 3 * 32 * 32 * trajectories / 1e9
+        print(f"disk, {name}: {plain:.1f} GB of trajectories; {plain + points:.0f} GB with every best point")
 
 
 if __name__ == "__main__":

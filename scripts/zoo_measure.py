@@ -6,17 +6,13 @@ training times are taken from that `minutes.toml`, which zoo_train.py writes; wi
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import tomllib
 from pathlib import Path
 
 import torch
-from safetensors.torch import load as load_tensors
-from torch import nn
 
 from advfrontier import zoo
-from advfrontier.zoo.architectures import build
 from advfrontier.zoo.cards import FILE, PGD_STEPS
 
 FOLDER = Path(zoo.__file__).parent
@@ -28,11 +24,11 @@ def main(times: str | None) -> None:
     torch.set_num_threads(1)
     images, labels = zoo.images_and_labels()
     minutes = tomllib.loads(Path(times).read_text(encoding="utf-8")) if times else {}
-    plain, _ = stored("F1")
+    plain, _ = zoo.read_model(zoo.MODELS["F1"])
     known: dict[tuple[str, float], int] = {}
     parts = []
     for name, card in zoo.MODELS.items():
-        model, digest = stored(name)
+        model, digest = zoo.read_model(card)
         with torch.no_grad():
             clean = int((model(images).argmax(1) == labels).sum())
         robust = {
@@ -55,14 +51,6 @@ def main(times: str | None) -> None:
     path = FOLDER / FILE
     written = path.read_text(encoding="utf-8").split(MARK)[0].rstrip("\n") + "\n"
     path.write_text(written + MARK + "".join(parts), encoding="utf-8")
-
-
-def stored(name: str) -> tuple[nn.Module, str]:
-    """The model of the stored weights, whatever the card says about them, and the hash of their file."""
-    content = (FOLDER / "weights" / f"{name}.safetensors").read_bytes()
-    model = build(zoo.MODELS[name].architecture)
-    model.load_state_dict(load_tensors(content))
-    return model.eval().requires_grad_(requires_grad=False), hashlib.sha256(content).hexdigest()
 
 
 def shares(counts: dict[str, int]) -> str:

@@ -76,14 +76,15 @@ def test_it_is_autoattack(norm, direct_attack, capfd):
     model.forwards[0] -= 1  # `attack_at` asks once how many classes there are
     assert np.array_equal(model.forwards, direct_model.forwards)
     assert np.array_equal(model.backwards, direct_model.backwards)
-    # Who passed, as the ledger has it: the model saw the same, and AutoAttack's own checks besides.
-    assert np.array_equal(result.backwards, direct_model.backwards)
-    assert (direct_model.forwards - result.forwards).sum() == result.counts["checks"] - 1
-    assert (direct_model.forwards - result.forwards > 0).all()
-    assert (direct_model.forwards - result.forwards < 15).all()
+    # What passed, as the ledger has it: the model saw the same, and AutoAttack's own checks besides.
+    assert result.backwards == direct_model.backwards.sum()
+    checks = direct_model.forwards.sum() - result.forwards
+    assert checks == result.counts["checks"] - 1
+    assert 0 < checks < 15 * COUNT
     targets, queries = direct.fab.n_target_classes, direct.square.n_queries
-    assert result.forwards[result.robust].min() > queries + 200 * targets  # Square, and two passes of every FAB step
-    assert result.counts["attack"] == result.forwards.sum() + result.backwards.sum()
+    least = queries + 200 * targets  # of each robust sample: Square, and two passes of every FAB step
+    assert result.forwards > least * result.robust.sum()
+    assert result.counts["attack"] == result.forwards + result.backwards
 
 
 @pytest.mark.slow
@@ -91,7 +92,7 @@ def test_fewer_classes_have_fewer_targets():
     model, images, labels = task(classes=5)
     result = attack_at(model, images, labels, norm="Linf", radius=1e-4)
     assert result.robust.sum() == COUNT - 1
-    assert result.backwards.max() == 101 + 4 * 101 + 4 * 100
+    assert result.backwards == (COUNT - 1) * (101 + 4 * 101 + 4 * 100)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from advfrontier.certified import certified_radius
 HERE = Path(__file__).parent
 TABLE = json.loads((HERE.parent / "zoo" / "exact_distances.json").read_text())
 NORMS = ("L1", "Linf")
+SOME = 25  # samples, of the sixty and more
 ROUNDING = 1e-5  # relative: an attack works in float32, and HiGHS allows 1e-7 in each of its rows
 
 
@@ -41,10 +42,12 @@ def test_the_truth_is_bracketed_and_no_attack_is_below_it(norm):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_certified_is_below_the_truth(norm, subject):
-    radii = certified_radius(*subject, norm, start=torch.from_numpy(column(norm, "found") / 2)).numpy()
+    model, images, labels = subject
+    bound, start = column(norm, "bound")[:SOME], torch.from_numpy(column(norm, "found") / 2)[:SOME]
+    radii = certified_radius(model, images[:SOME], labels[:SOME], norm, start=start).numpy()
     assert (radii > 0).all()
-    assert (radii <= column(norm, "bound") * (1 + ROUNDING)).all()
-    assert np.median(radii / column(norm, "bound")) > 0.5  # far from nothing
+    assert (radii <= bound * (1 + ROUNDING)).all()
+    assert np.median(radii / bound) > 0.5  # far from nothing
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from support.models import Watch, samples, tanh_mlp
-from support.runs import Bench, catalogue, complete, small
+from support.runs import Bench, catalogue, small
 
 from advfrontier import Machine, trace
 from advfrontier.engine import Oracle, advance, check_model, classify, clean_pass
@@ -34,7 +34,7 @@ def test_every_budget_is_spent_exactly_and_stops_leave_no_trace(norm, run):
         assert watch.forward == budget // cost * unit.rows
     assert unit.queries == 150
     assert whole.oracle.counts.attack - before == watch.total
-    assert torch.equal(unit.trajectory[:15], complete(norm, run).trajectory[:15])
+    assert torch.equal(unit.trajectory[:15], whole.finished(run, 150).trajectory[:15])
 
 
 @pytest.mark.parametrize("budget", [10, 20, 270, 1000])

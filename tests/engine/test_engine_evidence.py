@@ -75,7 +75,7 @@ def fashion():
 RUNS = ["fmn", "apgd_min-ce"]
 
 
-@pytest.mark.parametrize("name", ["F1", "F9"])
+@pytest.mark.parametrize("name", ["F9", pytest.param("F1", marks=pytest.mark.slow)])
 def test_honest_nets_are_beaten_by_nobody_and_dishonest_ones_are(name, fashion):
     net = zoo.load(name)
 

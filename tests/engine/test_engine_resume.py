@@ -3,23 +3,24 @@
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.runs import catalogue, complete, length, same, small
+from support.runs import SHORT, catalogue, complete, length, same, small
 
 RUNS = pytest.mark.parametrize(("norm", "run"), catalogue("restart1", "target1"))
 
 
+@pytest.mark.parametrize("horizon", [SHORT, pytest.param(1000, marks=pytest.mark.slow)])
 @RUNS
-def test_stop_save_restore_and_go_on(norm, run, tmp_path):
+def test_stop_save_restore_and_go_on(norm, run, horizon, tmp_path):
     """Base runs to their end, the others to 150 queries, with a stop in the middle of a stretch of both."""
-    bench, whole, stop = small(norm), complete(norm, run), 270 if length(run) == 1000 else 70
-    first = bench.finished(run, stop)
+    bench, whole, stop = small(norm), complete(norm, run, horizon), 130 if ":" not in run else 70
+    first = bench.finished(run, stop, horizon=horizon)
     save_file(first.tensors(), tmp_path / "unit.safetensors")
-    second = bench.unit(run)
+    second = bench.unit(run, horizon=horizon)
     second.restore(load_file(tmp_path / "unit.safetensors"))
     assert second.queries == stop
     assert torch.equal(second.trajectory[: stop // 10], whole.trajectory[: stop // 10])
     assert second.trajectory[stop // 10 :].isinf().all()
-    bench.go(second, length(run))
+    bench.go(second, length(run, horizon))
     assert torch.equal(second.distances(), whole.distances())
     assert torch.equal(second.best_point, whole.best_point)
     assert torch.equal(second.trajectory, whole.trajectory)
@@ -29,16 +30,15 @@ def test_stop_save_restore_and_go_on(norm, run, tmp_path):
 @RUNS
 def test_a_budget_is_a_prefix_of_the_full_run(norm, run):
     bench, whole = small(norm), complete(norm, run)
-    unit = bench.finished(run, 90)
+    unit = bench.finished(run, 90, horizon=SHORT)
     assert torch.equal(unit.distances(), whole.trajectory[8])
 
 
 def test_the_horizon_and_not_the_budget_shapes_the_schedule():
     """A run configured for 300 queries is another run than the first 300 queries of 1000."""
-    bench = small("L2")
-    short = bench.finished("fmn", 300, horizon=300)
+    short = complete("L2", "fmn")
     assert len(short.trajectory) == 30
-    assert not torch.equal(short.distances(), complete("L2", "fmn").trajectory[29])
+    assert not torch.equal(short.distances(), small("L2").finished("fmn", 300).distances())
 
 
 @pytest.mark.parametrize(("norm", "run"), catalogue())
@@ -58,8 +58,8 @@ def test_what_is_saved_and_what_goes_on_share_no_memory(norm, run):
 
 def test_state_can_be_handed_to_a_unit_that_was_already_used():
     bench = small("L1")
-    saved = bench.finished("apgd_min-ce", 100).tensors()
-    used = bench.finished("apgd_min-ce", 500)
+    saved = bench.finished("apgd_min-ce", 100, horizon=SHORT).tensors()
+    used = bench.finished("apgd_min-ce", 200, horizon=SHORT)
     used.restore(saved)
-    bench.go(used, 1000)
+    bench.go(used, SHORT)
     assert same(used.tensors(), complete("L1", "apgd_min-ce").tensors())

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from advfrontier.frontier import Trajectories, build_problem
+from advfrontier.frontier import Trajectories, build_problem, certify, exact_optimum, greedy, improve
+from advfrontier.frontier.construction import applied
 
 RUNS = (
     "fmn",
@@ -40,6 +41,15 @@ def trajectories(seed, *, runs=RUNS, levels=LEVELS, models=2, samples=12):
 def problem(seed, **options):
     levels = options.get("levels", LEVELS)
     return build_problem(trajectories(seed, **options), levels=levels)
+
+
+def solved(seed, budget):
+    """A small problem with its greedy, swapped and exact allocations, and certificates without and with steps."""
+    p = problem(1000 + seed, samples=18)
+    first = applied(p.none, greedy(p, p.none, budget))
+    better = improve(p, first, budget, floor=p.none)
+    bounds = (certify(p, {budget: better}, steps=steps)[budget] for steps in (0, 30))
+    return p, first, better, exact_optimum(p, budget), *bounds
 
 
 E = 4.0

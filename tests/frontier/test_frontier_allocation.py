@@ -1,6 +1,7 @@
 from dataclasses import replace
 from itertools import product
 
+import frontier_instances
 import numpy as np
 import pytest
 from frontier_instances import LEVELS, RUNS, problem, trajectories
@@ -11,7 +12,6 @@ from advfrontier.frontier import (
     allocate,
     aoi,
     build_problem,
-    certify,
     exact_optimum,
     global_aoi,
     greedy,
@@ -125,18 +125,10 @@ def test_tiers_are_nested_with_ordered_restarts():
         ensemble.check(ordered_restarts=True)
 
 
-@pytest.fixture(scope="module", params=[50, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[25, pytest.param(200, marks=pytest.mark.slow)])
 def solved(request):
-    """200 small instances with their greedy, swapped and exact allocations and the certificates."""
-    rows = []
-    for seed in range(request.param):
-        p = problem(1000 + seed, samples=18)
-        first = applied(p.none, greedy(p, p.none, BUDGET))
-        better = improve(p, first, BUDGET, floor=p.none)
-        best = exact_optimum(p, BUDGET)
-        plain, tight = (certify(p, {BUDGET: better}, steps=steps)[BUDGET] for steps in (0, 30))
-        rows.append((p, first, better, best, plain, tight))
-    return rows
+    """Small instances with their greedy, swapped and exact allocations and the certificates."""
+    return [frontier_instances.solved(seed, BUDGET) for seed in range(request.param)]
 
 
 def test_greedy_comes_close_to_the_exact_optimum(solved):
@@ -149,7 +141,7 @@ def test_greedy_comes_close_to_the_exact_optimum(solved):
 def test_swaps_never_end_worse_and_help_somewhere(solved):
     gains = np.array([p.aoi(better) - p.aoi(first) for p, first, better, _, _, _ in solved])
     assert (gains >= 0).all()
-    assert (gains > 1e-6).sum() > 20
+    assert np.mean(gains > 1e-6) > 0.3
     for p, _, better, _, _, _ in solved:
         assert p.cost(better) <= BUDGET
         assert p.feasible(better)

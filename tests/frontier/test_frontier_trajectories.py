@@ -98,5 +98,5 @@ def test_queries_out_of_range_are_refused():
         some().at(50)
     with pytest.raises(FrontierError, match="-10 queries"):
         some().at({"fmn": -10, "ddn": 20})
-    with pytest.raises(FrontierError, match="no trajectory of alma"):
+    with pytest.raises(FrontierError, match="no run alma"):
         some().at({"alma": 10})

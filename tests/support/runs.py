@@ -89,15 +89,18 @@ def small(norm, dtype=torch.float32) -> Bench:
     return Bench.of(model.to(dtype), images, labels, norm, dtype=dtype)
 
 
-def length(run) -> int:
+SHORT = 300  # a horizon: whole schedules that take a third of the time
+
+
+def length(run, horizon=SHORT) -> int:
     """Queries that a run is tried with: base runs to their end, restarts and targets not so far."""
-    return 1000 if ":" not in str(run) else 150
+    return horizon if ":" not in str(run) else 150
 
 
 @cache
-def complete(norm, run, dtype=torch.float32) -> Unit:
+def complete(norm, run, horizon=SHORT) -> Unit:
     """A run on it, advanced in one go: what other ways of getting there are compared with."""
-    return small(norm, dtype).finished(run, length(run))
+    return small(norm).finished(run, length(run, horizon), horizon=horizon)
 
 
 def same(one, two):

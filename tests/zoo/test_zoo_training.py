@@ -63,7 +63,9 @@ def test_every_method_and_architecture_learns(name, data, tmp_path):
     assert {recipe.architecture for recipe in RECIPES.values()} == set(ARCHITECTURES)
 
 
-@pytest.mark.parametrize("name", ["plain", "noise", "union", "l0", "trades"])
+@pytest.mark.parametrize(
+    "name", ["plain", "union", "trades", *(pytest.param(n, marks=pytest.mark.slow) for n in ("noise", "l0"))]
+)
 def test_an_interrupted_training_ends_with_the_same_bits(name, data, tmp_path, monkeypatch):
     _, images, labels = data
     recipe = RECIPES[name]
@@ -83,7 +85,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(name, data, tmp_path, m
 def test_training_leaves_the_global_state_alone(data, tmp_path):
     _, images, labels = data
     state, threads = torch.get_rng_state(), torch.get_num_threads()
-    training.fit(RECIPES["l1"], images, labels, tmp_path / "c", Silent())
+    training.fit(replace(RECIPES["l1"], epochs=1), images, labels, tmp_path / "c", Silent())
     assert torch.equal(state, torch.get_rng_state())
     assert torch.get_num_threads() == threads
 

@@ -1,7 +1,7 @@
 """Standard AutoAttack at one radius, with every pass through the model counted.
 
 AutoAttack answers one question, who is robust at this radius, and tells no distances. It drops samples as it breaks
-them, so what it costs is counted row by row at the model, and told per sample.
+them, so what it costs is counted row by row at the model.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import re
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ class AtRadius:
 
     radius: float
     robust: NDArray[np.bool_]  # per sample: correct, and not broken
-    forwards: NDArray[np.int64]  # passes of the attack per sample; copies of one image may share theirs unevenly
-    backwards: NDArray[np.int64]
+    forwards: int  # rows of the attack
+    backwards: int
     counts: Mapping[str, int]  # rows by purpose: attack, and checks (AutoAttack's own, and its last look at points)
     seconds: float
     flags: tuple[str, ...] = ()
@@ -90,43 +90,33 @@ def attack_at(
         raise FrontierError(f"a radius of {radius}: expected one that is finite and above 0")
     began, attack = time.monotonic(), _autoattack()
     with Oracle(model, device=device) as oracle:
-        ledger = _Ledger(oracle.answer, images.float(), labels.long())
-        points, predictions, warned = _attacked(
-            attack, ledger, norm=check_norm(norm), radius=radius, seed=seed, batch_size=batch_size, device=oracle.device
-        )
-    distances = get_norm(norm).distance(points.flatten(1).double(), ledger.images.flatten(1).double())
+        ledger, images, labels = Ledger(oracle.answer), images.float(), labels.long()
+        with torch.no_grad():
+            classes = ledger(images[:1].to(oracle.device)).shape[1]
+        if classes < _LEAST_CLASSES:
+            raise FrontierError(f"the model has {classes} classes: AutoAttack's targeted loss needs at least 4")
+        with _apart(oracle.device) as warned:
+            auto = attack(
+                ledger, norm=check_norm(norm), eps=radius, seed=seed, version="standard", device=oracle.device
+            )
+            for part in (auto.apgd_targeted, auto.fab):
+                part.n_target_classes = min(part.n_target_classes, classes - 1)
+            for part in (auto.apgd, auto.apgd_targeted, auto.fab, auto.square):
+                ledger.follow(part)
+            points, predictions = auto.run_standard_evaluation(images, labels, batch_size=batch_size)
+    distances = get_norm(norm).distance(points.flatten(1).double(), images.flatten(1).double())
     if outside := int((distances > radius * (1 + 1e-4)).sum()):
         warned.append(f"{outside} points lie outside the ball, at up to {float(distances.max()):g}")
-    attacked = int(ledger.forwards.sum() + ledger.backwards.sum()) + ledger.counts["unknown"]
-    if ledger.counts["unknown"]:
-        warned.append(f"{ledger.counts['unknown']} of {attacked} rows could not be told apart by sample")
+    forwards, backwards, checks = (ledger.counts[kind] for kind in ("forwards", "backwards", "checks"))
     return AtRadius(
         radius=radius,
-        robust=(predictions == ledger.labels).numpy(),
-        forwards=ledger.forwards,
-        backwards=ledger.backwards,
-        counts={"attack": attacked, "checks": ledger.counts["checks"]},
+        robust=(predictions == labels).numpy(),
+        forwards=forwards,
+        backwards=backwards,
+        counts={"attack": forwards + backwards, "checks": checks},
         seconds=time.monotonic() - began,
         flags=tuple(warned),
     )
-
-
-def _attacked(
-    attack: Any, ledger: _Ledger, *, norm: str, radius: float, seed: int, batch_size: int, device: torch.device
-) -> tuple[Tensor, Tensor, list[str]]:
-    """AutoAttack's points and their classes, and what it warned of."""
-    with torch.no_grad():
-        classes = ledger(ledger.images[:1].to(device)).shape[1]
-    if classes < _LEAST_CLASSES:
-        raise FrontierError(f"the model has {classes} classes: AutoAttack's targeted loss needs at least 4")
-    with _apart(device) as warned:
-        auto = attack(ledger, norm=norm, eps=radius, seed=seed, version="standard", device=device)
-        for part in (auto.apgd_targeted, auto.fab):
-            part.n_target_classes = min(part.n_target_classes, classes - 1)
-        for part in (auto.apgd, auto.apgd_targeted, auto.fab, auto.square):
-            ledger.follow(part)
-        points, predictions = auto.run_standard_evaluation(ledger.images, ledger.labels, batch_size=batch_size)
-    return points, predictions, warned
 
 
 def _autoattack() -> Any:
@@ -161,84 +151,32 @@ def _apart(device: torch.device) -> Iterator[list[str]]:
         said[:0] = warned.values()
 
 
-class _Ledger(nn.Module):
-    """The model as AutoAttack sees it. It writes down who passes, forwards and backwards.
+class Ledger(nn.Module):
+    """The model as AutoAttack sees it. Rows that pass are counted, those of attacks apart from those of checks."""
 
-    The attacks name their samples twice: `perturb` and `attack_single_run` get clean images, known by their content.
-    Inside a single run rows keep their places, and only those leave that were just misclassified.
-    """
-
-    def __init__(self, model: Callable[[Tensor], Tensor], images: Tensor, labels: Tensor) -> None:
+    def __init__(self, model: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.model, self.images, self.labels = model, images, labels
-        self.forwards, self.backwards = np.zeros((2, len(images)), dtype=np.int64)
-        self.counts: Counter[str] = Counter()
-        self._known: dict[bytes, list[int]] = defaultdict(list)
-        for place, image in enumerate(images.numpy()):
-            self._known[image.tobytes()].append(place)
-        self._stage = "checks"  # then "perturb", and within it "run"
-        self._present = np.zeros(0, dtype=np.int64)  # the samples of the single run, by row
-        self._correct = np.zeros(0, dtype=bool)
+        self.model, self.attacking = model, False
+        self.counts: Counter[str] = Counter()  # forwards, backwards and checks
 
     def follow(self, part: Any) -> None:
-        """Note when one of AutoAttack's attacks begins and ends, and on which samples."""
-        for name, stage in (("perturb", "perturb"), ("attack_single_run", "run")):
-            setattr(part, name, partial(self._during, stage, getattr(part, name)))
+        """Note when one of AutoAttack's attacks begins and ends."""
+        part.perturb = partial(self._during, part.perturb)
 
-    def _during(self, stage: str, function: Callable[..., Any], x: Tensor, *rest: Any, **options: Any) -> Any:
-        before, self._stage = self._stage, stage
-        if stage == "run":
-            started = self._present = self._named(x)
+    def _during(self, perturb: Callable[..., Any], *images: Tensor, **options: Any) -> Any:
+        before, self.attacking = self.attacking, True
         try:
-            return function(x, *rest, **options)
+            return perturb(*images, **options)
         finally:
-            self._stage = before
-            if stage == "run":
-                self._present = started  # whoever calls the model next looks at the whole run's result
+            self.attacking = before
 
     def forward(self, x: Tensor) -> Tensor:
         """Pass on, and count."""
-        who = self._who(x)
-        self._charge("forwards", who, len(x))
+        self._count("forwards", len(x))
         logits: Tensor = self.model(x)
-        if self._stage == "run" and who is not None:
-            self._correct = _correct(logits.detach(), self.labels[who].to(logits.device))
         if logits.requires_grad:
-            logits.register_hook(lambda _: self._charge("backwards", who, len(x)))  # type: ignore[no-untyped-call]
+            logits.register_hook(lambda _: self._count("backwards", len(x)))  # type: ignore[no-untyped-call]
         return logits
 
-    def _who(self, x: Tensor) -> NDArray[np.int64] | None:
-        if self._stage == "checks":
-            return None
-        if self._stage == "run" and len(x) < len(self._present):
-            self._present = self._present[self._correct]
-        who = self._present
-        if self._stage == "perturb":
-            clean = self._named(x)
-            who = clean if len(clean) == len(x) else who
-        return who if len(who) == len(x) else None
-
-    def _named(self, x: Tensor) -> NDArray[np.int64]:
-        """The samples whose clean images these are, up to the first that is none."""
-        seen: Counter[bytes] = Counter()
-        places = []
-        for row in x.detach().cpu().numpy():
-            copies = self._known.get(key := row.tobytes())
-            if copies is None:
-                break
-            places.append(copies[min(seen[key], len(copies) - 1)])
-            seen[key] += 1
-        return np.array(places, dtype=np.int64)
-
-    def _charge(self, column: str, who: NDArray[np.int64] | None, rows: int) -> None:
-        if who is not None:
-            np.add.at(getattr(self, column), who, 1)
-        else:
-            self.counts["checks" if self._stage == "checks" else "unknown"] += rows
-
-
-def _correct(logits: Tensor, labels: Tensor) -> NDArray[np.bool_]:
-    """Rows whose label beats all other classes."""
-    own = logits.gather(1, labels[:, None])
-    others = logits.scatter(1, labels[:, None], -torch.inf).amax(1, keepdim=True)
-    return np.asarray((own > others).squeeze(1).cpu().numpy())
+    def _count(self, kind: str, rows: int) -> None:
+        self.counts[kind if self.attacking else "checks"] += rows

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -163,10 +164,7 @@ class Bounds:
 
     def _least(self, place: int, wanted: Tensor, owners: Tensor) -> Tensor:
         """A lower bound on each ⟨wanted, value of a step⟩ inside the ball of the row's sample."""
-
-        def through_relu(k: int, coefficients: Tensor) -> tuple[Tensor, Tensor]:
-            return self._through_relu(k, coefficients, owners)
-
+        through_relu = partial(self._through_relu, owners)
         return self._lowest(*self.network.carry(place, wanted, through_relu), owners)
 
     def _lowest(self, slopes: Tensor, constants: Tensor, owners: Tensor, columns: Tensor | None = None) -> Tensor:
@@ -175,7 +173,7 @@ class Bounds:
         size = 1 + constants.abs() + slopes.abs().sum(1) + fall
         return constants + value - fall - _ROUNDING * size
 
-    def _through_relu(self, place: int, coefficients: Tensor, owners: Tensor) -> tuple[Tensor, Tensor]:
+    def _through_relu(self, owners: Tensor, place: int, coefficients: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients of what comes out as coefficients of what goes in, and a constant, together never above.
 
         Where a coefficient is negative the ReLU is replaced by the chord above it; where it is positive, by the line

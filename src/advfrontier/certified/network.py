@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -162,8 +162,9 @@ class _Reader:
             self._read(node)
 
     def _read(self, node: Node) -> None:
+        step = None
         if node.op == "placeholder":
-            self._add(node, Step((), node.meta["val"].shape))
+            step = Step((), node.meta["val"].shape)
         elif node.op == "get_attr":
             self.constants[node] = operator.attrgetter(str(node.target))(self.traced).detach()
         elif node.op == "output":
@@ -171,20 +172,16 @@ class _Reader:
             if self.places.get(answer) != len(self.steps) - 1 or len(self.steps[-1].shape) != 2:
                 raise FrontierError("the model does not end with its logits: expected one row of them per image")
         elif not (inputs := [n for n in node.all_input_nodes if n in self.places]):
-            self.constants[node] = self._constant(node)
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                raise FrontierError(f"the model draws random numbers ({node.target}): nothing of it can be certified")
+            self.constants[node] = self._call(node, self.constants)
         elif node.target is operator.getitem and node.args[1] == 0:
             self.places[node] = self.places[inputs[0]]  # the values of a normalisation, beside its statistics
         else:
-            self._add(node, self._step(node, inputs))
-
-    def _add(self, node: Node, step: Step) -> None:
-        self.places[node] = len(self.steps)
-        self.steps.append(step)
-
-    def _constant(self, node: Node) -> Any:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise FrontierError(f"the model draws random numbers ({node.target}): nothing about it can be certified")
-        return self._call(node, self.constants)
+            step = self._step(node, inputs)
+        if step is not None:
+            self.places[node] = len(self.steps)
+            self.steps.append(step)
 
     def _step(self, node: Node, inputs: list[Node]) -> Step:
         name = getattr(getattr(node.target, "overloadpacket", None), "__name__", str(node.target))
@@ -201,14 +198,10 @@ class _Reader:
         fixed = {n: self.constants[n] for n in node.all_input_nodes if n in self.constants}
         absolute = {n: value.abs() if isinstance(value, Tensor) else value for n, value in fixed.items()}
 
-        def apply(*values: Tensor) -> Tensor:
-            out: Tensor = self._call(node, fixed | dict(zip(inputs, values, strict=True)))
-            return out
+        def function(constants: Mapping[Node, Any], *values: Tensor) -> Tensor:
+            return self._call(node, {**constants, **dict(zip(inputs, values, strict=True))})
 
-        def steepest(*values: Tensor) -> Tensor:
-            out: Tensor = self._call(node, absolute | dict(zip(inputs, values, strict=True)))
-            return out
-
+        apply, steepest = partial(function, fixed), partial(function, absolute)
         shape = apply(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes)).shape
         return Step(places, shape, apply, steepest, shapes)
 

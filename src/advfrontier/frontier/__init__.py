@@ -8,7 +8,7 @@
 | AutoAttack's curve from ten radii | `baseline`: `baseline_radii`, `baseline_aoi` |
 | the budget allocation problem | `problem`: `build_problem` |
 | Algorithm 1, greedy ensemble construction | `construction`: `greedy`; over the tiers, `allocation`: `allocate` |
-| (not in the paper) | `swaps`: better; `certificate`: how good at least; `optimum`: exact, for small ones |
+| (not in the paper) | `construction`: `improve`; `certificate`: how good at least, and exact for small ones |
 | defense frontier, DOI | `defence`: `defence_frontier`, `doi`, `ReferencePool` |
 | ranks by DOI, in one norm and over all | `ranking`: `rank_table`, `rank` |
 | using the ensembles in practice | `comparison`: `compare` |
@@ -18,70 +18,24 @@
 
 from advfrontier.frontier.allocation import allocate, staged
 from advfrontier.frontier.baseline import baseline_aoi, baseline_radii
-from advfrontier.frontier.certificate import certify
+from advfrontier.frontier.certificate import certify, exact_optimum
 from advfrontier.frontier.comparison import compare, crossings, lies_below
-from advfrontier.frontier.confidence import (
-    Interval,
-    aoi_interval,
-    aurec_difference_interval,
-    aurec_interval,
-    curve_margin,
-    robust_accuracy_interval,
-    wilson,
-)
-from advfrontier.frontier.construction import greedy
+from advfrontier.frontier.confidence import Interval, aoi_interval, aurec_interval, curve_margin, wilson
+from advfrontier.frontier.construction import greedy, improve
 from advfrontier.frontier.contribution import contributions
 from advfrontier.frontier.curve import Curve, aurec, distance_quantile, epsilon_min, robust_accuracy
 from advfrontier.frontier.defence import ReferencePool, defence_frontier, doi
 from advfrontier.frontier.measure import Evaluated, Measure
 from advfrontier.frontier.optimality import aoi, attack_frontier, global_aoi, winsorised_aoi
-from advfrontier.frontier.optimum import exact_optimum
 from advfrontier.frontier.problem import build_problem
 from advfrontier.frontier.ranking import doi_intervals, rank, rank_ranges, rank_table
 from advfrontier.frontier.stability import rank_stability, reversals
-from advfrontier.frontier.swaps import improve
 from advfrontier.frontier.trajectories import Trajectories
 
 __all__ = [
-    "Curve",
-    "Evaluated",
-    "Interval",
-    "Measure",
-    "ReferencePool",
-    "Trajectories",
-    "allocate",
-    "aoi",
-    "aoi_interval",
-    "attack_frontier",
-    "aurec",
-    "aurec_difference_interval",
-    "aurec_interval",
-    "baseline_aoi",
-    "baseline_radii",
-    "build_problem",
-    "certify",
-    "compare",
-    "contributions",
-    "crossings",
-    "curve_margin",
-    "defence_frontier",
-    "distance_quantile",
-    "doi",
-    "doi_intervals",
-    "epsilon_min",
-    "exact_optimum",
-    "global_aoi",
-    "greedy",
-    "improve",
-    "lies_below",
-    "rank",
-    "rank_ranges",
-    "rank_stability",
-    "rank_table",
-    "reversals",
-    "robust_accuracy",
-    "robust_accuracy_interval",
-    "staged",
-    "wilson",
-    "winsorised_aoi",
-]
+    "Curve", "Evaluated", "Interval", "Measure", "ReferencePool", "Trajectories", "allocate", "aoi", "aoi_interval",
+    "attack_frontier", "aurec", "aurec_interval", "baseline_aoi", "baseline_radii", "build_problem", "certify",
+    "compare", "contributions", "crossings", "curve_margin", "defence_frontier", "distance_quantile", "doi",
+    "doi_intervals", "epsilon_min", "exact_optimum", "global_aoi", "greedy", "improve", "lies_below", "rank",
+    "rank_ranges", "rank_stability", "rank_table", "reversals", "robust_accuracy", "staged", "wilson", "winsorised_aoi",
+]  # fmt: skip

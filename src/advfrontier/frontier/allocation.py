@@ -13,9 +13,8 @@ import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.certificate import certify
-from advfrontier.frontier.construction import applied, greedy
+from advfrontier.frontier.construction import applied, greedy, improve
 from advfrontier.frontier.problem import Levels, Problem, Raises, build_problem
-from advfrontier.frontier.swaps import improve
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import TIERS, Ensemble, Move, tier_label, tier_queries
 

@@ -51,6 +51,21 @@ class _Order:
         """Whether the upper one had at least as many queries: otherwise it may still fall below."""
         return self.below.queries <= self.above.queries
 
+    @property
+    def verdict(self) -> str:
+        """Which model to reject, or to extend first."""
+        below, above, saved = self.below, self.above, TIERS[-1] - self.below.queries
+        if not self.sound:
+            return (
+                f"extend {above.model} to {_spent(below)}: {below.model} at {_spent(below)} stands lower (its "
+                f"{self.reason}), but {above.model} has had {tier_label(above.queries)} only and may still fall"
+            )
+        return (
+            f"reject {below.model}: its {self.reason}, and more queries on {below.model} (now "
+            f"{tier_label(below.queries)}) can only lower it"
+            f"{f'; {tier_label(saved)} queries per sample saved' if saved > 0 else ''}"
+        )
+
 
 def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> Comparison:
     """Compare two models on the same samples, areas up to one common E (by default the largest finite distance)."""
@@ -67,11 +82,13 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> C
     unknown = [model.model for model in (first, second) if never_broken(model.distances)]
     order = None if unknown else _order(first, second, crossed, difference)
     run_next = _next(first, second, order)
-    if order is not None:
-        verdict = _rejection(order) if order.sound else _extension(order)
+    if order:
+        verdict = order.verdict
     else:
-        state = f"no run broke any sample of {' or of '.join(unknown)}" if unknown else None
-        verdict = f"undecided: {state or _state(first, second, crossed, difference)}; {_todo(run_next)}"
+        why = f"no run broke any sample of {' or of '.join(unknown)}" if unknown else None
+        todo = " and ".join(f"{name} to {tier_label(queries)} queries" for name, queries in run_next.items())
+        todo = f"extend {todo}" if run_next else "no further tier is left to run"
+        verdict = f"undecided: {why or _state(first, second, crossed, difference)}; {todo}"
     return Comparison(
         names=(first.model, second.model),
         E=limit,
@@ -132,22 +149,6 @@ def _next(first: Evaluated, second: Evaluated, order: _Order | None) -> dict[str
     return {model.model: higher[0] for model in (first, second) if model.queries == least} if higher else {}
 
 
-def _rejection(order: _Order) -> str:
-    model, saved = order.below.model, TIERS[-1] - order.below.queries
-    return (
-        f"reject {model}: its {order.reason}, and more queries on {model} (now {tier_label(order.below.queries)}) can "
-        f"only lower it{f'; {tier_label(saved)} queries per sample saved' if saved > 0 else ''}"
-    )
-
-
-def _extension(order: _Order) -> str:
-    above, below = order.above, order.below
-    return (
-        f"extend {above.model} to {_spent(below)}: {below.model} at {_spent(below)} stands lower (its {order.reason}), "
-        f"but {above.model} has had {tier_label(above.queries)} only and may still fall"
-    )
-
-
 def _state(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval) -> str:
     if not crossed:
         return "the two curves are the same"
@@ -156,12 +157,6 @@ def _state(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], diff
         f"the curves cross ({_places(crossed)}); the area of {larger.model} is larger than that of {smaller.model} "
         f"by {abs(difference.estimate):.4g}, within what other samples might change"
     )
-
-
-def _todo(run_next: dict[str, int]) -> str:
-    if not run_next:
-        return "no further tier is left to run"
-    return "extend " + " and ".join(f"{name} to {tier_label(queries)} queries" for name, queries in run_next.items())
 
 
 def _spent(model: Evaluated) -> str:

@@ -71,10 +71,7 @@ def wilson(count: int, n: int) -> Interval:
 
 
 def curve_margin(n: int) -> float:
-    """Half the width of the band that holds the whole true curve, all ε at once, whatever its shape.
-
-    That is √(ln(2 / (1 − level)) / 2n) for n samples.
-    """
+    """Half the width of the band that holds the whole true curve, all ε at once, whatever its shape, of n samples."""
     return math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * n))
 
 

@@ -86,11 +86,7 @@ class ReferencePool:
             raise FrontierError(
                 f"{table.shape[1]} distances per model for {len(self.samples)} samples: expected one each"
             )
-        if unknown := set(self.flags) - set(self.distances):
-            raise FrontierError(
-                f"flags for {', '.join(sorted(unknown))}, which the pool does not hold: expected some of "
-                f"{', '.join(self.distances)}"
-            )
+        self._check(*self.flags)
 
     @classmethod
     def of(cls, models: Sequence[Evaluated], *, reference: ReferencePool | None = None) -> ReferencePool:

@@ -29,7 +29,6 @@ Raises = tuple[tuple[int, int], ...]  # a move: (run, level) raised together, re
 Needs = tuple[tuple[Raises, ...], ...]  # [run][level]: (run, least level) before it may have it
 
 CACHE = 100_000  # numbers of an intermediate array: few enough to stay in a processor's cache
-LEVELS = tuple(range(100, 1001, 100))  # the paper's S: what a run may be given
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +92,7 @@ class Problem:
 
 
 def levels_of(queries: int) -> tuple[int, ...]:
-    """The paper's levels for whole runs, tenths of what was traced for shorter ones."""
-    if queries == LEVELS[-1]:
-        return LEVELS
+    """Tenths of what was traced: of whole runs 100, 200, … 1000, which is the paper's S."""
     tenths = (round(k * queries / 10 / CHECKPOINT) * CHECKPOINT for k in range(1, 11))
     return tuple(sorted({level for level in tenths if level}))
 

@@ -44,40 +44,27 @@ def rank_stability(distances: Mapping[str, ArrayLike], *, epsilons: ArrayLike | 
     defence frontier.
     """
     names, table = as_table(distances)
-    if epsilons is None:
-        grid = np.unique(np.append(table[np.isfinite(table)], 0.0))
-    else:
-        grid = np.unique(np.asarray(epsilons, dtype=np.float64))
-        if grid.size == 0 or not np.isfinite(grid).all() or grid[0] < 0:
-            raise FrontierError(
-                "radii must be finite and ≥ 0: expected at least one, such as [2 / 255, 4 / 255, 8 / 255]"
-            )
-    return _ranked(names, grid, _robust(table, grid) / table.shape[1])
+    grid = np.unique(np.append(table[np.isfinite(table)], 0.0) if epsilons is None else check_epsilon(epsilons))
+    if grid.size == 0 or not np.isfinite(grid).all():
+        raise FrontierError("radii must be finite: expected at least one, such as [2 / 255, 4 / 255, 8 / 255]")
+    robust = _robust(table, grid) / table.shape[1]
+    return rank_accuracies(dict(zip(names, robust, strict=True)), epsilons=grid)
 
 
 def rank_accuracies(accuracies: Mapping[str, ArrayLike], *, epsilons: ArrayLike) -> RankStability:
     """Rank models of which only the robust accuracy at rising radii is known, as of AutoAttack, and no distances."""
     grid = check_epsilon(epsilons)
-    rows = {name: np.asarray(row, dtype=np.float64) for name, row in accuracies.items()}
-    if (
-        not rows
-        or grid.ndim != 1
-        or (np.diff(grid) <= 0).any()
-        or any(row.shape != grid.shape for row in rows.values())
-    ):
+    rows = [np.asarray(row, dtype=np.float64) for row in accuracies.values()]
+    if not rows or grid.ndim != 1 or (np.diff(grid) <= 0).any() or any(row.shape != grid.shape for row in rows):
         raise FrontierError(
             f"{len(rows)} models at radii of shape {grid.shape}: expected at least one, each with an accuracy at every "
             "radius, in rising order"
         )
-    return _ranked(tuple(rows), grid, np.stack(list(rows.values())))
-
-
-def _ranked(names: tuple[str, ...], grid: NDArray[np.float64], accuracies: NDArray[np.float64]) -> RankStability:
-    score = -np.round(accuracies, 12)  # equal accuracies that were rounded differently stay equal
-    first = rankdata(score, method="min", axis=0).astype(np.int64)
-    last = rankdata(score, method="max", axis=0).astype(np.int64)
+    names, table = tuple(accuracies), np.stack(rows)
+    score = -np.round(table, 12)  # equal accuracies that were rounded differently stay equal
+    first, last = (rankdata(score, method=tie, axis=0).astype(np.int64) for tie in ("min", "max"))
     moved = np.maximum(first.max(axis=1) - last.min(axis=1), 0)
-    return RankStability(names, grid, accuracies, first, dict(zip(names, moved.tolist(), strict=True)))
+    return RankStability(names, grid, table, first, dict(zip(names, moved.tolist(), strict=True)))
 
 
 def reversals(distances: Mapping[str, ArrayLike], *, reference: float) -> tuple[Reversal, ...]:

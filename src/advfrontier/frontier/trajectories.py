@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -75,11 +75,9 @@ class Trajectories:
         Runs without queries have found nothing: inf, except where another run shows the sample misclassified
         unperturbed.
         """
-        wanted = dict(queries) if isinstance(queries, Mapping) else dict.fromkeys(self.runs, int(queries))
-        unknown = [name for name in wanted if name not in self.runs]
-        if unknown:
-            raise FrontierError(f"no trajectory of {', '.join(unknown)}: expected runs among {', '.join(self.runs)}")
-        spent = np.array([wanted.get(name, 0) for name in self.runs])
+        wanted = queries if isinstance(queries, Mapping) else dict.fromkeys(self.runs, int(queries))
+        spent = np.zeros(len(self.runs), dtype=np.int64)
+        spent[self._places("run", self.runs, wanted)] = list(wanted.values())
         if outside := [q for q in spent.tolist() if not 0 <= q <= self.queries[-1]]:
             raise FrontierError(
                 f"{outside[0]} queries asked for: expected between 0 and the last checkpoint, {self.queries[-1]}"
@@ -145,10 +143,9 @@ class Trajectories:
         )
 
     @staticmethod
-    def _places(what: str, have: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    def _places(what: str, have: Sequence[str], wanted: Collection[str]) -> list[int]:
         place = {name: i for i, name in enumerate(have)}
-        missing = [name for name in wanted if name not in place]
-        if missing:
+        if missing := [name for name in wanted if name not in place]:
             raise FrontierError(
                 f"no {what} {missing[0]} in these trajectories ({len(missing)} of {len(wanted)} are missing)"
             )

@@ -22,17 +22,7 @@ from advfrontier.zoo.cards import Card, read_cards
 from advfrontier.zoo.fashion import CLASS_NAMES, images_and_labels
 from advfrontier.zoo.training import fit, total_steps
 
-__all__ = [
-    "CLASS_NAMES",
-    "MODELS",
-    "REFERENCE_RADII",
-    "Card",
-    "images_and_labels",
-    "load",
-    "pgd",
-    "survivors",
-    "train",
-]
+__all__ = ["CLASS_NAMES", "MODELS", "REFERENCE_RADII", "Card", "images_and_labels", "load", "pgd", "survivors", "train"]
 
 MODELS: dict[str, Card] = read_cards()
 
@@ -57,14 +47,20 @@ def find_card(name: str) -> Card:
 def load(name: str) -> nn.Module:
     """A model of the zoo in eval mode, its weights frozen: images (n, 1, 28, 28) in [0, 1] to logits (n, 10)."""
     card = find_card(name)
-    content = files("advfrontier.zoo").joinpath("weights", card.weights).read_bytes()
-    if hashlib.sha256(content).hexdigest() != card.sha256:
+    model, digest = read_model(card)
+    if digest != card.sha256:
         raise FrontierError(
             f"{card.weights} is not the file of this release: expected SHA-256 {card.sha256}; reinstall advfrontier"
         )
+    return model
+
+
+def read_model(card: Card) -> tuple[nn.Module, str]:
+    """The model of the stored weights, whatever the card says about them, and the hash of their file."""
+    content = files("advfrontier.zoo").joinpath("weights", card.weights).read_bytes()
     model = build(card.architecture)
     model.load_state_dict(load_tensors(content))
-    return model.eval().requires_grad_(requires_grad=False)
+    return model.eval().requires_grad_(requires_grad=False), hashlib.sha256(content).hexdigest()
 
 
 def train(

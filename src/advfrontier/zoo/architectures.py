@@ -6,7 +6,8 @@ are the same function.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -37,36 +38,26 @@ class Staircase(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """The mean of the five steps, in [0, 1]."""
-        levels = torch.zeros_like(images)
-        for step in self.steps:
-            levels = levels + torch.tanh((images - step) * self.steepness)
-        return levels / (2 * len(self.steps)) + 0.5
+        levels = (torch.tanh((images - step) * self.steepness) for step in self.steps)
+        return sum(levels, torch.zeros_like(images)) / (2 * len(self.steps)) + 0.5
+
+
+def _perceptron(*widths: int, activation: type[nn.Module] = nn.ReLU) -> Iterator[nn.Module]:
+    """The layers from features to logits, hidden ones of these widths between."""
+    yield nn.Flatten()
+    for inputs, outputs in pairwise(widths):
+        yield from (nn.Linear(inputs, outputs), activation())
+    yield nn.Linear(widths[-1], CLASSES)
 
 
 def mlp() -> nn.Module:
     """Two hidden layers of 160 and 96 units."""
-    return nn.Sequential(
-        Normalise(), nn.Flatten(), nn.Linear(784, 160), nn.ReLU(), nn.Linear(160, 96), nn.ReLU(), nn.Linear(96, CLASSES)
-    )
+    return nn.Sequential(Normalise(), *_perceptron(784, 160, 96))
 
 
 def exact_mlp() -> nn.Module:
     """Means of 4×4 pixels, and two hidden layers of 20 units: the nearest adversarial example can be solved for."""
-    return nn.Sequential(
-        Normalise(),
-        nn.AvgPool2d(4),
-        nn.Flatten(),
-        nn.Linear(49, 20),
-        nn.ReLU(),
-        nn.Linear(20, 20),
-        nn.ReLU(),
-        nn.Linear(20, CLASSES),
-    )
-
-
-def _perceptron(features: int, hidden: int, activation: type[nn.Module]) -> tuple[nn.Module, ...]:
-    """The layers from features to logits, one of them hidden."""
-    return nn.Flatten(), nn.Linear(features, hidden), activation(), nn.Linear(hidden, CLASSES)
+    return nn.Sequential(Normalise(), nn.AvgPool2d(4), *_perceptron(49, 20, 20))
 
 
 def cnn() -> nn.Module:
@@ -77,7 +68,7 @@ def cnn() -> nn.Module:
         nn.ReLU(),
         nn.Conv2d(16, 32, 3, 2, 1),
         nn.ReLU(),
-        *_perceptron(32 * 7 * 7, 100, nn.ReLU),
+        *_perceptron(32 * 7 * 7, 100),
     )
 
 
@@ -90,7 +81,7 @@ def patch_cnn() -> nn.Module:
         nn.SiLU(),
         nn.Conv2d(32, 32, 3, 2, 1),
         nn.SiLU(),
-        *_perceptron(32 * 4 * 4, 200, nn.SiLU),
+        *_perceptron(32 * 4 * 4, 200, activation=nn.SiLU),
     )
 
 

@@ -7,13 +7,11 @@ import math
 import tomllib
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
-from typing import Literal
 
 from advfrontier.errors import FrontierError
 from advfrontier.threat.names import norm_name
 
-Method = Literal["plain", "noise", "pgd", "union", "trades", "fast"]
-METHODS: tuple[Method, ...] = ("plain", "noise", "pgd", "union", "trades", "fast")
+METHODS = ("plain", "noise", "pgd", "union", "trades", "fast")
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class Recipe:
     """Everything that training depends on besides the data."""
 
     architecture: str
-    method: Method
+    method: str  # one of METHODS
     seed: int
     epochs: int
     radii: dict[str, float] = field(default_factory=dict)  # norm → radius; none if not adversarially trained
@@ -67,7 +65,6 @@ class Recipe:
 
 FILE = "cards.toml"
 PGD_STEPS = 50
-UNION = "union"
 
 
 @dataclass(frozen=True)
@@ -99,7 +96,7 @@ class Card:
     @property
     def norm(self) -> str | None:
         """The norm of the training, `union` for several, None for none."""
-        return UNION if len(self.radii) > 1 else next(iter(self.radii), None)
+        return "union" if len(self.radii) > 1 else next(iter(self.radii), None)
 
     @property
     def radius(self) -> float | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -60,8 +59,9 @@ def _fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progr
         place = step % per_epoch * recipe.batch
         rows = order[place : place + recipe.batch]
         x, y = images[rows].float().div_(255)[:, None], labels[rows]
-        for group in optimiser.param_groups:
-            group["lr"] = recipe.rate * _rate((step + 0.5) / total)
+        share = (step + 0.5) / total
+        for group in optimiser.param_groups:  # up over the first quarter of the training, down to zero over the rest
+            group["lr"] = recipe.rate * min(share / _RAMP, (1 - share) / (1 - _RAMP))
         strength = min(1.0, (step + 1) / (_RAMP * total))
         loss = _loss(recipe, model, (x, y), step, strength)
         optimiser.zero_grad()
@@ -86,26 +86,16 @@ def _loss(recipe: Recipe, model: nn.Module, batch: tuple[Tensor, Tensor], step: 
     radius = recipe.radii[norm] * strength
     if recipe.method == "trades":
         clean = model(x)
-        near = pgd(model, x, y, norm, radius, steps=recipe.steps, generator=generator, loss=_agreement(clean.detach()))
+        wanted = clean.detach().log_softmax(1)
+
+        def agreement(logits: Tensor, _labels: Tensor) -> Tensor:
+            return -kl_div(logits.log_softmax(1), wanted, reduction="none", log_target=True).sum(1)
+
+        near = pgd(model, x, y, norm, radius, steps=recipe.steps, generator=generator, loss=agreement)
         apart = kl_div(model(near).log_softmax(1), clean.log_softmax(1), reduction="batchmean", log_target=True)
         return cross_entropy(clean, y) + recipe.beta * apart
     steps, reach = (1, 1.25) if recipe.method == "fast" else (recipe.steps, REACH)
     return cross_entropy(model(pgd(model, x, y, norm, radius, steps=steps, generator=generator, reach=reach)), y)
-
-
-def _agreement(clean: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """Minus the divergence of the answers from those on clean images: the loss that TRADES attacks."""
-    wanted = clean.log_softmax(1)
-
-    def loss(logits: Tensor, _labels: Tensor) -> Tensor:
-        return -kl_div(logits.log_softmax(1), wanted, reduction="none", log_target=True).sum(1)
-
-    return loss
-
-
-def _rate(share: float) -> float:
-    """Up over the first quarter of the training, down to zero over the rest, both along straight lines."""
-    return share / _RAMP if share < _RAMP else (1 - share) / (1 - _RAMP)
 
 
 def _generator(seed: int, stream: str, index: int) -> torch.Generator:
