@@ -11,9 +11,10 @@ import numpy as np
 
 from advfrontier.frontier.optimality import aoi
 from advfrontier.frontier.trajectories import Trajectories
-from advfrontier.pool import CHECKPOINT, Run
+from advfrontier.pool import CHECKPOINT, Run, tier_label
 
 Queries = dict[str, int]  # run → queries
+Allocations = dict[str, dict[int, Queries]]  # how queries are given out → budget → what each run gets
 
 UNIFORM, BEST_ATTACK, BEST_RUN, RANDOM = "uniform", "best attack", "best run", "random"
 SEEDS = 10  # random allocations
@@ -22,7 +23,7 @@ _STEP = 100  # queries: what a random allocation gives out is a multiple of it
 
 def rivals(
     training: Iterable[Trajectories], runs: Sequence[str], *, budgets: Sequence[int], queries: int
-) -> dict[str, dict[int, Queries]]:
+) -> Allocations:
     """Name → budget → queries of each run.
 
     Args:
@@ -43,16 +44,25 @@ def rivals(
             scores[name, budget] += aoi(traces.best(given), frontier).value
     best_run = max(alone, key=lambda run: scores[run, 0])
     best_attack = {budget: max(by_attack, key=lambda attack: scores[attack, budget]) for budget in budgets}
-    every = {
+    return {
         UNIFORM: {budget: _uniform(runs, budget, queries) for budget in budgets},
         BEST_ATTACK: {budget: by_attack[attack][budget] for budget, attack in best_attack.items()},
         BEST_RUN: {budget: alone[best_run] for budget in budgets if budget >= queries},
+        **{f"{RANDOM} {seed}": {b: _random(runs, b, queries, seed) for b in budgets} for seed in range(SEEDS)},
     }
-    drawn = {
-        f"{RANDOM} {seed}": {budget: _random(runs, budget, queries, seed) for budget in budgets}
-        for seed in range(SEEDS)
+
+
+def rival_words(given: Allocations) -> dict[str, str]:
+    """What these other ways to give out queries are."""
+    attacks = {tier_label(b): Run.parse(next(iter(runs))).attack for b, runs in given[BEST_ATTACK].items()}
+    by_tier = ", ".join(f"{attack} at {tier}" for tier, attack in attacks.items())
+    told = {
+        UNIFORM: "equal queries for all runs",
+        BEST_ATTACK: f"base run, restarts and targets of one attack, one after the other: {by_tier}",
     }
-    return every | drawn
+    for run, queries in (pair for runs in given[BEST_RUN].values() for pair in runs.items()):
+        told[BEST_RUN] = f"{run} alone, with {queries} queries whatever the tier"
+    return {**told, RANDOM: "runs in random order with random queries each"}
 
 
 def _attacks(runs: Sequence[str]) -> dict[str, list[str]]:
