@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -170,24 +171,24 @@ def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
     every = [shown_tiers(own) for own in compared.values()]
     shown = {name: tier for name, tier in (every[0] if every else {}).items() if all(name in each for each in every)}
     budgets = [tier for own in list(compared.values())[:1] for tier in own[0].tiers if tier in TIERS]
+
+    def as_strong(norm: str, group: Sequence[Subject], tier: Tier) -> Share:
+        at_reference = _by_radius(group, radii.get(norm, {}))[:1]
+        return _as_strong(gain for entries in at_reference for gain in _gains(entries, tier))
+
+    # How a tier's models are counted, and what the paper counts likewise
     counts: dict[str, tuple[Callable[[str, Sequence[Subject], Tier], Share], Callable[[Published], Any]]] = {
         "AOI at least AutoAttack's": (lambda _, group, tier: _matched_aoi(group, tier), lambda p: p.aois_matched),
         "the same by lines": (lambda _, group, tier: _matched_aoi(group, tier, straight=True), lambda _: {}),
-        "at least as strong at the reference radius": (
-            lambda norm, group, tier: _as_strong(
-                [gain for entries in _by_radius(group, radii.get(norm, {}))[:1] for gain in _gains(entries, tier)]
-            ),
-            lambda p: p.accuracies_matched,
-        ),
+        "at least as strong at the reference radius": (as_strong, lambda p: p.accuracies_matched),
     }
     rows = []
-    for what, (count, published) in counts.items():
-        for split in (*SPLITS, ALL):
-            groups = [(norm, grouped(own).get(split, [])) for norm, own in compared.items()]
-            summed = [_sum([count(norm, group, tier) for norm, group in groups if group]) for tier in shown.values()]
-            theirs = [[published(PUBLISHED[norm][split]).get(tier) for norm in compared] for tier in budgets]
-            if summed and summed[0].of:
-                rows.append((what, split, *summed, *(_sum(each) if all(each) else None for each in theirs)))
+    for (what, (count, published)), split in product(counts.items(), (*SPLITS, ALL)):
+        groups = [(norm, grouped(own).get(split, [])) for norm, own in compared.items()]
+        summed = [_sum([count(norm, group, tier) for norm, group in groups if group]) for tier in shown.values()]
+        theirs = [[published(PUBLISHED[norm][split]).get(tier) for norm in compared] for tier in budgets]
+        if summed and summed[0].of:
+            rows.append((what, split, *summed, *(_sum(each) if all(each) else None for each in theirs)))
     columns = [Column("models in all norms", key="what"), Column("split")]
     columns += [*(Column(name, "integer") for name in shown), *tier_columns(budgets, "integer", "published {}")]
     return Table("Against AutoAttack, over all norms", tuple(columns), tuple(rows))

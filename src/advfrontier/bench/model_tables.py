@@ -35,11 +35,12 @@ def models(listed: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -
     """The models of one data set in the order of the benchmark, with accuracy and their rank in every norm."""
     data = listed[0].data
     named, apart = any(model.authors for model in listed), any(model.baseline_batch != model.batch for model in listed)
-    columns = [Column(data, key="model"), *([Column("authors")] if named else []), Column("source", "code")]
-    columns += [Column("trained in"), Column("split"), Column("batch", "integer")]
-    columns += [Column("AutoAttack's batch", "integer")] if apart else []
-    columns += [Column("accuracy", "percent")]
-    columns += [Column(f"rank in {SYMBOLS[norm]}", "integer", key=f"rank in {norm}") for norm in groups]
+    columns = (
+        Column(data, key="model"), *([Column("authors")] if named else []), Column("source", "code"),
+        Column("trained in"), Column("split"), Column("batch", "integer"),
+        *([Column("AutoAttack's batch", "integer")] if apart else []), Column("accuracy", "percent"),
+        *(Column(f"rank in {SYMBOLS[norm]}", "integer", key=f"rank in {norm}") for norm in groups),
+    )  # fmt: skip
     rows = []
     for model in listed:
         clean = next((s.clean for group in groups.values() for s in group.subjects if s.model == model.id), None)
@@ -49,7 +50,7 @@ def models(listed: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -
         rows.append((*row, clean, *(group.rank(model.id) for group in groups.values())))
     told = {model.id: "; ".join(text for text in (model.origin, model.note) if text) for model in listed}
     notes = tuple(f"{model}: {text}" for model, text in told.items() if text)
-    return Table(f"Models of {data}", tuple(columns), tuple(rows), notes)
+    return Table(f"Models of {data}", columns, tuple(rows), notes)
 
 
 def doi(group: ModelGroup, *, title: str) -> Table:

@@ -63,14 +63,9 @@ class Subject:
         others: Allocations | None = None,
         **about: Any,
     ) -> Subject:
-        """Read off the trajectories what each budget finds: its queries are prefixes of the traced runs.
+        """Read off the trajectories what each greedy ensemble finds: its queries are prefixes of the traced runs.
 
-        Args:
-            trajectories: distances of every run at every checkpoint.
-            ensembles: the greedy ensemble of every budget.
-            raced: what the race found at the same budgets, where it was run.
-            others: other ways to give out the queries; those whose runs were all traced are read off as well.
-            about: the other fields; samples have the names of the trajectories unless they are given.
+        So do other ways to give out the queries, where all of their runs were traced; what the race found was run.
         """
         frontier, last = trajectories.frontier(), ensembles[max(ensembles)]
         if raced:

@@ -118,14 +118,7 @@ def results_markdown(
     learned: Sequence[str] = (),
     content: str = "results.json",
 ) -> str:
-    """The page.
-
-    Args:
-        results: What it shows.
-        figures: Files by name; None says that they could not be drawn.
-        learned: The files of what was learned.
-        content: The file that has all tables for programs.
-    """
+    """The page, with links to figures by name (None: they could not be drawn), to what was learned, and to the JSON."""
     whole = results.tables()
     template = environment().overlay(autoescape=False).get_template("results.md.j2")
     page = template.render(
