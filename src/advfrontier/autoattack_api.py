@@ -28,7 +28,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.execution import Machine
-from advfrontier.flags import Flag, Kind, doubts
+from advfrontier.flags import Kind, doubts
 from advfrontier.record import below
 from advfrontier.record.record import check_empty
 
@@ -88,6 +88,7 @@ class AutoAttack:
         self.evaluation, self.black_box = found, None
         points, labels = _within(self.eps, found, found.distances, found.adversarials, found.predictions)
         robust, cost = found.distances > self.eps, f"{found.ensemble.total * self.eot} queries per sample"
+        told = {flag.text: flag for flag in found.flags}
         if {flag.kind for flag in found.flags} & _FAILED:
             other = self._evaluate("black-box", "black-box", x_orig, y_orig, bs, state_path)
             self.black_box = other
@@ -96,11 +97,15 @@ class AutoAttack:
             points[more], labels[more] = nearer[0][more], nearer[1][more]
             robust &= other.distances > self.eps
             cost += f", and {other.ensemble.total * self.eot} of black-box runs, because gradients failed a check"
+            told |= {flag.text: flag for flag in other.flags}
         self._log(
             f"initial accuracy: {found.robust_accuracy(0):.2%}\n"
             f"robust accuracy at {found.norm} {self.eps:g}: {robust.mean():.2%} ({cost})"
         )
-        self._tell_flags()
+        for text in told:
+            self._log(f"note: {text}")
+        if doubtful := doubts(told.values()):
+            warnings.warn("; ".join(flag.text for flag in doubtful), stacklevel=3)
         points = points.to(x_orig.device)
         return (points, labels.to(y_orig.device)) if return_labels else points
 
@@ -125,9 +130,8 @@ class AutoAttack:
         right = 0
         with Oracle(self.model, device=self.device, eot=self.eot) as oracle:
             for x, y in zip(torch.split(x_orig, bs), torch.split(y_orig, bs), strict=True):
-                share, _ = vote(
-                    oracle, oracle.images(x), oracle.labels(y), "accuracy", 1 if self.eot == 1 else LAST_LOOK
-                )
+                passes = 1 if self.eot == 1 else LAST_LOOK
+                share, _ = vote(oracle, oracle.images(x), oracle.labels(y), "accuracy", passes)
                 right += int((share <= 1 / 2).sum())
         return right / len(x_orig)
 
@@ -146,16 +150,6 @@ class AutoAttack:
             eot=self.eot,
             machine=Machine(self.device, progress=self.verbose),
         )
-
-    def _tell_flags(self) -> None:
-        """Print and warn what makes the result doubtful."""
-        told: dict[str, Flag] = {}
-        for evaluation in (self.evaluation, self.black_box):
-            told |= {} if evaluation is None else {flag.text: flag for flag in evaluation.flags}
-        for text in told:
-            self._log(f"note: {text}")
-        if doubtful := doubts(told.values()):
-            warnings.warn("; ".join(flag.text for flag in doubtful), stacklevel=3)
 
     def _log(self, text: str) -> None:
         if self.verbose:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -58,6 +58,12 @@ class Share:
 
     count: int
     of: int
+
+    @classmethod
+    def of_all(cls, conditions: Iterable[bool]) -> Share:
+        """How many of these hold."""
+        held = [bool(condition) for condition in conditions]
+        return cls(sum(held), len(held))
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,10 @@ def test_tiers_are_scored_like_autoattack_and_flags_are_kept():
         subject("below", "held-out", {10: frontier * 1.1, 20: frontier}, known=known_at(radii, below)),
     ]
     table = baseline_tables.aoi(subjects, norm="L2")
-    (on, under), (on_lines, under_lines) = table.records(), baseline_tables.aoi_by_lines(subjects, norm="L2").records()
+    (on, under), (on_lines, under_lines) = (
+        table.records(),
+        baseline_tables.aoi(subjects, norm="L2", straight=True).records(),
+    )
     # The frontier has an AOI of 1; known at these radii alone it has AutoAttack's, which found the same.
     assert on["greedy-20"] == 1
     assert on_lines["greedy-20"] == on["AutoAttack"].value != 1

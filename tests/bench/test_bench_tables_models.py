@@ -7,7 +7,8 @@ from bench_subjects import rows_by, subject
 from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench import NormResults, model_tables
 from advfrontier.bench.benchmark import BenchmarkModel
-from advfrontier.bench.results import ModelGroup, Results
+from advfrontier.bench.results import Results
+from advfrontier.bench.subject import ModelGroup
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import rank_stability
 from advfrontier.pool import paper_ensemble

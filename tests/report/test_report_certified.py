@@ -58,9 +58,9 @@ def test_the_lower_curve_is_drawn(tmp_path):
 
 def test_the_figure_has_one_more_line(monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
-    from advfrontier.report import figures  # noqa: PLC0415
+    from advfrontier.report import style  # noqa: PLC0415
 
     drawn = []
-    monkeypatch.setattr(figures, "draw_steps", lambda _axes, _curve, **line: drawn.append(line.get("label")))
+    monkeypatch.setattr(style, "draw_steps", lambda _axes, _curve, **line: drawn.append(line.get("label")))
     write_figures(tmp_path, [summary(share=0.6)], formats=("png",))
     assert drawn == ["zoo:F3", "zoo:F3, certified"]

@@ -41,10 +41,8 @@ def find_traces(folders: Sequence[str], norms: Sequence[str]) -> dict[str, list[
 
 def common_runs(records: Sequence[Record]) -> dict[str, int]:
     """The runs that are finished in every one of these traces, and how far the shortest of each has come."""
-    common: dict[str, int] | None = None
-    for record in records:
-        reached = finished_runs(record)
-        common = reached if common is None else {r: min(q, reached[r]) for r, q in common.items() if r in reached}
+    first, *others = [finished_runs(record) for record in records]
+    common = {run: min(reached[run] for reached in (first, *others)) for run in first if all(run in o for o in others)}
     if not common:
         raise FrontierError(
             f"no run is finished in all of {_places(records)}: type the trace command again, for the same runs"
@@ -101,13 +99,9 @@ def allocate_into(
     plain: bool = False,
 ) -> dict[int, Ensemble]:
     """Allocate and write the files, such as `L2-4k.toml`; read them instead while nothing that decides them changed."""
-    store = open_folder(folder)
     key = _key(records, budgets, runs, queries, plain=plain)
-    if _made_from(folder).get(norm) == key:
-        contents = {budget: store.read(ensemble_file(norm, budget)) for budget in budgets}
-        read = {budget: Ensemble.from_toml(content.decode()) for budget, content in contents.items() if content}
-        if len(read) == len(budgets):
-            return read
+    if stored := _unchanged(folder, norm, key, [ensemble_file(norm, budget) for budget in budgets]):
+        return {budget: Ensemble.from_toml(content) for budget, content in zip(budgets, stored, strict=True)}
     ensembles = allocate_traces(records, budgets=budgets, runs=runs, queries=queries, plain=plain)
     write_ensembles(folder, ensembles)
     _note_key(folder, norm, key)
@@ -120,9 +114,8 @@ def learn_into(folder: str, records: Sequence[Record], *, norm: str, total: int,
     The traces are read at the ends of slices only, which is all that a race looks at.
     """
     key, file = _key(records, [total], runs, MAX_QUERIES, plain=False), race_file(norm)
-    stored = open_folder(folder).read(file)
-    if stored and _made_from(folder).get(file) == key:
-        return Race.from_toml(stored)
+    if stored := _unchanged(folder, file, key, [file]):
+        return Race.from_toml(stored[0])
     slices = range(SLICE, MAX_QUERIES + 1, SLICE)
     traces = [read_traces(record, runs=runs).thin(slices) for record in records]
     race = learn_race(traces, name=f"race-{tier_label(total)}", total=total)
@@ -131,10 +124,16 @@ def learn_into(folder: str, records: Sequence[Record], *, norm: str, total: int,
     return race
 
 
+def _unchanged(folder: str, name: str, key: str, files: Sequence[str]) -> list[bytes] | None:
+    """The files, if all are there and were made from what has this digest."""
+    contents = [open_folder(folder).read(file) for file in files] if _made_from(folder).get(name) == key else [None]
+    found = [content for content in contents if content]
+    return found if len(found) == len(contents) else None
+
+
 def _made_from(folder: str) -> dict[str, str]:
     """File or norm → the digest of all that decided it."""
-    made_from: dict[str, str] = json.loads(open_folder(folder).read(_MADE_FROM) or b"{}")
-    return made_from
+    return dict(json.loads(open_folder(folder).read(_MADE_FROM) or b"{}"))
 
 
 def _note_key(folder: str, name: str, key: str) -> None:
@@ -144,17 +143,16 @@ def _note_key(folder: str, name: str, key: str) -> None:
 
 def write_ensembles(folder: str, ensembles: Mapping[int, Ensemble]) -> list[str]:
     """One file per budget; returns their names."""
-    store = open_folder(folder)
-    files = {ensemble_file(ensemble.norm, budget): ensemble for budget, ensemble in ensembles.items()}
-    for file, ensemble in files.items():
-        store.write(file, ensemble.to_toml().encode())
-    return [f"{folder}/{file}" for file in files]
+    return [_write(folder, ensemble_file(each.norm, budget), each) for budget, each in ensembles.items()]
 
 
 def write_race(folder: str, race: Race) -> str:
     """Write `L2-race.toml`; returns its name."""
-    file = race_file(race.norm)
-    open_folder(folder).write(file, race.to_toml().encode())
+    return _write(folder, race_file(race.norm), race)
+
+
+def _write(folder: str, file: str, policy: Ensemble | Race) -> str:
+    open_folder(folder).write(file, policy.to_toml().encode())
     return f"{folder}/{file}"
 
 
@@ -168,23 +166,13 @@ def race_file(norm: str) -> str:
     return f"{norm}-race.toml"
 
 
-def trace_table(traces: Mapping[str, Traces]) -> Table:
-    """One line per record."""
+def told_traces(traces: Mapping[str, Traces]) -> tuple[Table, dict[str, Any]]:
+    """One line per record; and for programs the names of the runs and the passes by purpose as well."""
     columns = (
         Column("trace"), Column("runs", "integer"), Column("queries each", "integer"), Column("samples", "integer"),
         Column("queries in all", "count"),
     )  # fmt: skip
-    rows = [
-        (folder, len(trace.runs), int(trace.queries[-1]), len(trace.samples), trace.counts.get("attack", 0))
-        for folder, trace in traces.items()
-    ]
-    notes = [f"{folder}: {flag}" for folder, trace in traces.items() for flag in trace.flags]
-    return Table("", columns, tuple(rows), tuple(notes))
-
-
-def trace_facts(traces: Mapping[str, Traces]) -> dict[str, Any]:
-    """The same for programs, with the names of the runs and the passes by purpose."""
-    return {
+    facts = {
         folder: {
             "norm": trace.norm,
             "runs": list(trace.runs),
@@ -195,25 +183,25 @@ def trace_facts(traces: Mapping[str, Traces]) -> dict[str, Any]:
         }
         for folder, trace in traces.items()
     }
+    rows = [
+        (folder, len(trace.runs), int(trace.queries[-1]), len(trace.samples), trace.counts.get("attack", 0))
+        for folder, trace in traces.items()
+    ]
+    notes = [f"{folder}: {flag}" for folder, trace in traces.items() for flag in trace.flags]
+    return Table("", columns, tuple(rows), tuple(notes)), facts
 
 
-def allocation_tables(
-    norm: str, records: Sequence[str], ensembles: Mapping[int, Ensemble], files: Sequence[str]
-) -> tuple[Table, Table]:
-    """What every tier gives to which run; what it reaches and what none can pass."""
+def told_allocation(
+    norm: str, records: Sequence[Record], ensembles: Mapping[int, Ensemble], files: Sequence[str]
+) -> tuple[tuple[Table, Table], dict[str, Any]]:
+    """What every tier gives to which run; what it reaches and what none can pass; and the same for programs."""
     runs = list(dict.fromkeys(run for ensemble in ensembles.values() for run in ensemble.runs))
     rows = [(run, *(ensemble.queries.get(run) for ensemble in ensembles.values())) for run in runs]
     title = f"{SYMBOLS[norm]}, allocated on {len(records)} models"
     given = Table(title, (Column("run"), *tier_columns(ensembles, "count")), tuple(rows))
     reached = attack_tables.tiers(ensembles, (), norm=norm)
     flags = dict.fromkeys(str(flag) for ensemble in ensembles.values() for flag in ensemble.flags)
-    return given, Table("", reached.columns, reached.rows, (*flags, *(f"ensemble: {file}" for file in files)))
-
-
-def allocation_facts(
-    norm: str, records: Sequence[str], ensembles: Mapping[int, Ensemble], files: Sequence[str]
-) -> dict[str, Any]:
-    """The same for programs."""
+    notes = (*flags, *(f"ensemble: {file}" for file in files))
     entries = {
         str(budget): {
             "file": file,
@@ -225,7 +213,8 @@ def allocation_facts(
         }
         for (budget, ensemble), file in zip(ensembles.items(), files, strict=True)
     }
-    return {"norm": norm, "traces": list(records), "ensembles": entries}
+    facts = {"norm": norm, "traces": [record.place for record in records], "ensembles": entries}
+    return (given, Table("", reached.columns, reached.rows, notes)), facts
 
 
 def _check_solvers(records: Sequence[Record], runs: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ How far the tiers are from the frontier of the pool, in distances, is `above`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -35,13 +36,10 @@ def pool(subjects: Mapping[str, Sequence[Subject]]) -> Table:
     for solver in dict.fromkeys(run.solver for own in parsed.values() for run in own):
         facts = facts_of(solver)
         own = [run for group in parsed.values() for run in group if run.solver == solver]
-        most = {kind: max((run.index for run in own if run.variant == kind), default=0) for kind in _VARIANTS}
-        known = (
-            "no gradient" if facts and facts.step_queries == 1 else "gradient",
-            "yes" if facts and "paper" in facts.pools else "no",
-        )
+        most = [max((r.index for r in own if r.variant == kind), default=None) for kind in ("restart", "target")]
+        uses = "no gradient" if facts and facts.step_queries == 1 else "gradient"
         counts = [sum(run.solver == solver for run in group) or None for group in parsed.values()]
-        rows.append((solver, *known, most["restart"] or None, most["target"] or None, *counts))
+        rows.append((solver, uses, "yes" if facts and "paper" in facts.pools else "no", *most, *counts))
     if rows:
         rows.append(("all", None, None, None, None, *(len(group) for group in parsed.values())))
     columns = (
@@ -70,12 +68,10 @@ def ensembles(
     return Table(f"Ensembles in {SYMBOLS[norm]}", (Column(SYMBOLS[norm], key="attack"), Column("runs"), *columns), rows)
 
 
-def _by_variant(ensemble: Ensemble) -> dict[tuple[str, str], int]:
-    queries_of: dict[tuple[str, str], int] = {}
-    for name, queries in ensemble.queries.items():
-        run = Run.parse(name)
-        key = (run.attack, _VARIANTS[run.variant])
-        queries_of[key] = queries_of.get(key, 0) + queries
+def _by_variant(ensemble: Ensemble) -> Counter[tuple[str, str]]:
+    queries_of: Counter[tuple[str, str]] = Counter()
+    for run, queries in ((Run.parse(name), queries) for name, queries in ensemble.queries.items()):
+        queries_of[run.attack, _VARIANTS[run.variant]] += queries
     return queries_of
 
 
@@ -104,7 +100,7 @@ def tiers(own: Mapping[int, Ensemble], subjects: Sequence[Subject], *, norm: str
 
 def mean_aoi(subjects: Sequence[Subject], family: str, tier: int) -> float | None:
     """Mean AOI over models; None if there are none."""
-    return float(np.mean([s.aois[family][tier].value for s in subjects])) if subjects else None
+    return float(np.mean([s.aoi((family, tier)) for s in subjects])) if subjects else None
 
 
 def above(subjects: Sequence[Subject], *, norm: str) -> Table:

@@ -2,7 +2,7 @@
 
 | paper | here |
 |---|---|
-| AOI per model and tier against AutoAttack; the ℓ0 table | `aoi`, `aoi_by_lines`, `aoi_summary` |
+| AOI per model and tier against AutoAttack; the ℓ0 table | `aoi`, also by straight lines, `aoi_summary` |
 | robust accuracy at the reference ε with AutoAttack's queries | `robust_accuracy`, `robust_summary`, `queries` |
 | counts over all pairs of model and norm | `totals` |
 | best and worst case against AutoAttack | `cases` |
@@ -10,14 +10,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from advfrontier.bench.benchmark import SPLITS
 from advfrontier.bench.published import PUBLISHED, Published
-from advfrontier.bench.subject import ALL, GREEDY, RACE, Subject, grouped, shown_tiers, spread, tier_columns
+from advfrontier.bench.subject import ALL, GREEDY, RACE, Subject, Tier, grouped, shown_tiers, spread, tier_columns
 from advfrontier.frontier.curve import robust_accuracy as accuracy_at
 from advfrontier.pool import TIERS
 from advfrontier.table import Column, Format, Share, Spread, Strong, Table
@@ -25,53 +26,30 @@ from advfrontier.threat.names import SYMBOLS
 
 Radii = Mapping[str, Sequence[float]]  # data set → the radii to read accuracy at, the reference first
 Entry = tuple[Subject, float, tuple[float, float] | None]  # a model, a radius, the baseline's accuracy and queries
-Tier = tuple[str, int]  # family and budget
 
 _BASELINE = "AutoAttack"
 _EQUAL = 1e-9  # accuracies are shares of the same samples: a hair's breadth keeps equal counts equal
 
 
-def aoi(subjects: Sequence[Subject], *, norm: str) -> Table:
-    """AOI of every model: the baseline's, and every tier's by its distances."""
-    shown = shown_tiers(subjects)
-    found = [[subject.aois[family][tier].value for family, tier in shown.values()] for subject in subjects]
-    notes = tuple(f"{subject.model}: {'; '.join(flags)}" for subject in subjects if (flags := _aoi_flags(subject)))
-    return _aoi_table(f"AOI in {SYMBOLS[norm]}", subjects, list(shown), found, notes, norm=norm)
+def aoi(subjects: Sequence[Subject], *, norm: str, straight: bool = False) -> Table:
+    """AOI of every model: the baseline's, and every tier's, which stands out where it is at least the baseline's.
 
-
-def aoi_by_lines(subjects: Sequence[Subject], *, norm: str) -> Table:
-    """The same with the tiers known at the baseline's radii only, and the frontier too: like is compared with like."""
-    compared = [subject for subject in subjects if subject.known is not None]
-    shown = shown_tiers(subjects)
-    found = [[*(s.straight_aois[f][tier] for f, tier in shown.values()), s.ceiling] for s in compared]
-    title = f"AOI by straight lines in {SYMBOLS[norm]}"
-    return _aoi_table(title, compared, [*shown, "frontier"], found, (), norm=norm)
-
-
-def _aoi_table(
-    title: str,
-    subjects: Sequence[Subject],
-    names: Sequence[str],
-    found: Sequence[Sequence[float | None]],
-    notes: tuple[str, ...],
-    *,
-    norm: str,
-) -> Table:
-    """One line per model; what is at least the baseline's stands out."""
-    compared = any(subject.baseline is not None for subject in subjects)
-    rows = []
-    for subject, values in zip(subjects, found, strict=True):
-        least = subject.baseline.value if subject.baseline else None
-        cells = [_strong(v, when=v is not None and least is not None and v >= least) for v in values]
-        rows.append((subject.model, subject.split, *([subject.baseline] if compared else []), *cells))
+    By straight lines tiers are known at the baseline's radii only, and the frontier too: like is compared with like.
+    """
+    listed = [subject for subject in subjects if subject.known is not None] if straight else subjects
+    compared, shown = any(subject.baseline is not None for subject in listed), shown_tiers(subjects)
+    rows, notes = [], []
+    for s in listed:
+        values = [*(s.aoi(tier, straight=straight) for tier in shown.values()), *([s.ceiling] if straight else [])]
+        cells = [Strong(v) if s.baseline and v is not None and v >= s.baseline.value else v for v in values]
+        rows.append((s.model, s.split, *([s.baseline] if compared else []), *cells))
+        own = dict.fromkeys(flag for tiers in s.aois.values() for each in tiers.values() for flag in each.flags)
+        about = [f"AutoAttack: {flag}" for flag in (s.baseline.flags if s.baseline else ()) if flag not in own]
+        notes += [f"{s.model}: {'; '.join((*own, *about))}"] if not straight and (own or about) else []
     columns = [Column(SYMBOLS[norm], key="model"), Column("split"), *([Column(_BASELINE, "fine")] if compared else [])]
-    return Table(title, (*columns, *(Column(name, "fine") for name in names)), tuple(rows), notes)
-
-
-def _aoi_flags(subject: Subject) -> tuple[str, ...]:
-    own = dict.fromkeys(flag for tiers in subject.aois.values() for each in tiers.values() for flag in each.flags)
-    about = subject.baseline.flags if subject.baseline else ()
-    return (*own, *(f"AutoAttack: {flag}" for flag in about if flag not in own))
+    columns += [Column(name, "fine") for name in (*shown, *(["frontier"] if straight else []))]
+    title = f"AOI{' by straight lines' if straight else ''} in {SYMBOLS[norm]}"
+    return Table(title, tuple(columns), tuple(rows), tuple(notes))
 
 
 def aoi_summary(subjects: Sequence[Subject], *, norm: str) -> Table:
@@ -82,7 +60,7 @@ def aoi_summary(subjects: Sequence[Subject], *, norm: str) -> Table:
     for split, group in grouped(subjects).items():
         printed = PUBLISHED[norm][split]
         means[split] = [spread([s.baseline.value for s in group if s.baseline])] if known else []
-        means[split] += [spread([s.aois[f][tier].value for s in group]) for f, tier in shown.values()]
+        means[split] += [spread([s.aoi(tier) for s in group]) for tier in shown.values()]
         rows.append(("mean", split, len(group), *means[split], *_printed(subjects, printed.aois)))
     if len(means) > 1:
         apart = [a and b and a.mean - b.mean for a, b in zip(*(means[split] for split in SPLITS), strict=True)]
@@ -116,7 +94,7 @@ def robust_accuracy(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> 
     rows = []
     for subject, epsilon, known in entries:
         values = [accuracy_at(subject.families[family][tier], epsilon) for family, tier in shown.values()]
-        cells = [_strong(value, when=known is not None and value <= known[0] + _EQUAL) for value in values]
+        cells = [Strong(value) if known is not None and value <= known[0] + _EQUAL else value for value in values]
         rows.append((subject.model, subject.split, epsilon, *((known or (None, None)) if compared else ()), *cells))
     columns = [Column(SYMBOLS[norm], key="model"), Column("split"), Column("ε", "number", key="epsilon")]
     if compared:
@@ -183,8 +161,8 @@ def _gains(entries: Sequence[Entry], tier: Tier) -> list[float]:
     ]
 
 
-def _as_strong(gains: Sequence[float]) -> Share:
-    return Share(sum(gain >= -_EQUAL for gain in gains), len(gains))
+def _as_strong(gains: Iterable[float]) -> Share:
+    return Share.of_all(gain >= -_EQUAL for gain in gains)
 
 
 def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]) -> Table:
@@ -193,24 +171,24 @@ def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
     every = [shown_tiers(own) for own in compared.values()]
     shown = {name: tier for name, tier in (every[0] if every else {}).items() if all(name in each for each in every)}
     budgets = [tier for own in list(compared.values())[:1] for tier in own[0].tiers if tier in TIERS]
+
+    def as_strong(norm: str, group: Sequence[Subject], tier: Tier) -> Share:
+        at_reference = _by_radius(group, radii.get(norm, {}))[:1]
+        return _as_strong(gain for entries in at_reference for gain in _gains(entries, tier))
+
+    # How a tier's models are counted, and what the paper counts likewise
     counts: dict[str, tuple[Callable[[str, Sequence[Subject], Tier], Share], Callable[[Published], Any]]] = {
         "AOI at least AutoAttack's": (lambda _, group, tier: _matched_aoi(group, tier), lambda p: p.aois_matched),
         "the same by lines": (lambda _, group, tier: _matched_aoi(group, tier, straight=True), lambda _: {}),
-        "at least as strong at the reference radius": (
-            lambda norm, group, tier: _as_strong(
-                [gain for entries in _by_radius(group, radii.get(norm, {}))[:1] for gain in _gains(entries, tier)]
-            ),
-            lambda p: p.accuracies_matched,
-        ),
+        "at least as strong at the reference radius": (as_strong, lambda p: p.accuracies_matched),
     }
     rows = []
-    for what, (count, published) in counts.items():
-        for split in (*SPLITS, ALL):
-            groups = [(norm, grouped(own).get(split, [])) for norm, own in compared.items()]
-            summed = [_sum([count(norm, group, tier) for norm, group in groups if group]) for tier in shown.values()]
-            theirs = [[published(PUBLISHED[norm][split]).get(tier) for norm in compared] for tier in budgets]
-            if summed and summed[0].of:
-                rows.append((what, split, *summed, *(_sum(each) if all(each) else None for each in theirs)))
+    for (what, (count, published)), split in product(counts.items(), (*SPLITS, ALL)):
+        groups = [(norm, grouped(own).get(split, [])) for norm, own in compared.items()]
+        summed = [_sum([count(norm, group, tier) for norm, group in groups if group]) for tier in shown.values()]
+        theirs = [[published(PUBLISHED[norm][split]).get(tier) for norm in compared] for tier in budgets]
+        if summed and summed[0].of:
+            rows.append((what, split, *summed, *(_sum(each) if all(each) else None for each in theirs)))
     columns = [Column("models in all norms", key="what"), Column("split")]
     columns += [*(Column(name, "integer") for name in shown), *tier_columns(budgets, "integer", "published {}")]
     return Table("Against AutoAttack, over all norms", tuple(columns), tuple(rows))
@@ -226,10 +204,10 @@ def extreme_cases(subjects: Mapping[str, Sequence[Subject]]) -> list[tuple[str, 
     Of held-out models, if any has a baseline. Gains are differences of AOI, both by straight lines.
     """
     every = [
-        (norm, subject, subject.straight_aois[GREEDY][max(subject.tiers)] - subject.baseline.value)
+        (norm, s, s.aoi((GREEDY, max(s.tiers)), straight=True) - s.baseline.value)
         for norm, group in subjects.items()
-        for subject in group
-        if subject.baseline is not None
+        for s in group
+        if s.baseline is not None
     ]
     apart = [case for case in every if case[1].split == "held-out"] or every
     if not apart:
@@ -243,7 +221,7 @@ def cases(subjects: Mapping[str, Sequence[Subject]]) -> Table:
     rows = []
     for case, norm, s, gain in extreme_cases(subjects):
         least, raced = s.baseline.value if s.baseline else float("nan"), s.straight_aois.get(RACE, {})
-        exact = s.aois[GREEDY][max(s.tiers)].value - least
+        exact = s.aoi((GREEDY, max(s.tiers))) - least
         rows.append((case, norm, s.model, s.split, gain, exact, raced[max(raced)] - least if raced else None))
     columns = (
         Column("case"), Column("norm", "norm"), Column("model"), Column("split"),
@@ -256,15 +234,4 @@ def cases(subjects: Mapping[str, Sequence[Subject]]) -> Table:
 
 def _matched_aoi(subjects: Sequence[Subject], tier: Tier, *, straight: bool = False) -> Share:
     """On how many models a tier's AOI, exact or by straight lines, is at least the baseline's."""
-    family, budget = tier
-    pairs = [
-        (s.straight_aois[family][budget] if straight else s.aois[family][budget].value, s.baseline.value)
-        for s in subjects
-        if s.baseline is not None
-    ]
-    return Share(sum(own >= least for own, least in pairs), len(pairs))
-
-
-def _strong(value: float | None, *, when: bool) -> Any:
-    """A cell, which stands out where the condition holds."""
-    return Strong(value) if when else value
+    return Share.of_all(s.aoi(tier, straight=straight) >= s.baseline.value for s in subjects if s.baseline is not None)

@@ -15,7 +15,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.inputs import as_model, as_terms
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.execution import Machine
-from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
+from advfrontier.frontier.baseline import baseline_aoi, baseline_radii
 from advfrontier.jobs import Model, drive, prepare
 from advfrontier.jobs.autoattack import AutoAttackJob, read_points
 from advfrontier.jsonable import jsonable
@@ -75,28 +75,23 @@ def radii_to_run(text: str | None, data: str, norm: str, frontier: NDArray[np.fl
     return wanted
 
 
-def baseline_table(points: KnownPoints, frontier: NDArray[np.float64] | None, norm: str, folder: str) -> Table:
-    """Robust accuracy and queries at every radius, and the AOI where a frontier is known."""
+def told_baseline(
+    points: KnownPoints, frontier: NDArray[np.float64] | None, norm: str, folder: str
+) -> tuple[Table, dict[str, Any]]:
+    """Robust accuracy and queries at every radius, and the AOI where a frontier is known; the same for programs."""
     columns = (
         Column(f"ε in {SYMBOLS[norm]}", "size", key="epsilon"),
         Column("robust accuracy (%)", "percent", key="robust accuracy"),
         Column("queries per sample", "count"),
     )
-    notes = list(points.flags)
-    if judged := _judged(points, frontier):
+    notes, judged = list(points.flags), None
+    if frontier is not None:
+        judged = baseline_aoi(points.radii, points.accuracies, frontier)
         notes.append(
             f"AOI of AutoAttack: {100 * judged.value:.2f} % by straight lines between these points, which prove "
             f"{100 * judged.low:.2f} to {100 * judged.high:.2f} %"
         )
         notes += judged.flags
-    rows = zip(points.radii, points.accuracies, points.queries, strict=True)
-    return Table("", columns, tuple(rows), (*notes, f"record: {folder}"))
-
-
-def baseline_facts(points: KnownPoints, frontier: NDArray[np.float64] | None, norm: str, folder: str) -> dict[str, Any]:
-    """The same for programs."""
-    return {"norm": norm, "record": folder, **jsonable(points), "aoi": jsonable(_judged(points, frontier))}
-
-
-def _judged(points: KnownPoints, frontier: NDArray[np.float64] | None) -> BaselineAOI | None:
-    return baseline_aoi(points.radii, points.accuracies, frontier) if frontier is not None else None
+    rows = tuple(zip(points.radii, points.accuracies, points.queries, strict=True))
+    facts = {"norm": norm, "record": folder, **jsonable(points), "aoi": jsonable(judged)}
+    return Table("", columns, rows, (*notes, f"record: {folder}")), facts

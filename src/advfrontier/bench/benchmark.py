@@ -7,11 +7,8 @@ Nothing is loaded or fetched by reading it.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import (
-    Callable,
-    Iterable,
-    Mapping,
-)
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import as_file, files
 from os import PathLike
 from pathlib import Path
@@ -28,6 +25,7 @@ from advfrontier.toml import TomlTable, read_toml, shown
 
 Split = Literal["train", "held-out"]
 SPLITS: tuple[Split, ...] = ("train", "held-out")
+_SHIPPED = files("advfrontier").joinpath("benchmarks")
 
 
 def _read_by(function: Callable[[Any], Any]) -> BeforeValidator:
@@ -53,8 +51,8 @@ def _radius(value: Any) -> float:
     return radius
 
 
-def _run_or_pool(name: str) -> str:
-    return name if name in POOLS else str(Run.parse(name))
+def _run_or_pool(name: Any) -> Any:
+    return str(Run.parse(name)) if isinstance(name, str) and name not in POOLS else name
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -64,8 +62,7 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _repeated(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -74,7 +71,7 @@ Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Norm = Annotated[str, _read_by(norm_name)]
 Norms = Annotated[tuple[Norm, ...], AfterValidator(_distinct)]
 Budget = Annotated[int, _read_by(tier_queries), Field(lt=2**31)]
-RunName = Annotated[str, _read_by(lambda name: _run_or_pool(name) if isinstance(name, str) else name)]
+RunName = Annotated[str, _read_by(_run_or_pool)]
 Runs = Annotated[tuple[RunName, ...], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 Radius = Annotated[float, BeforeValidator(_radius)]
 Radii = Annotated[tuple[Radius, ...], BeforeValidator(lambda given: given if isinstance(given, list) else [given])]
@@ -130,10 +127,10 @@ class Benchmark(TomlTable):
     allocation: Literal["greedy", "plain"] = "greedy"  # plain: the paper's algorithm as printed
 
     def __getitem__(self, model: str) -> BenchmarkModel:
-        for entry in self.models:
-            if entry.id == model:
-                return entry
-        raise FrontierError(f"{self.name} has no model {model!r}: it has {', '.join(m.id for m in self.models)}")
+        models = {entry.id: entry for entry in self.models}
+        if model not in models:
+            raise FrontierError(f"{self.name} has no model {model!r}: it has {', '.join(models)}")
+        return models[model]
 
     def split(self, name: Split) -> tuple[BenchmarkModel, ...]:
         """The models of one split."""
@@ -167,13 +164,15 @@ class Benchmark(TomlTable):
         """A part of a benchmark is like the whole; data sets take its number of samples unless they have their own."""
         if not isinstance(content, dict):
             return content
-        filled = _part(content) if "part_of" in content else dict(content)
-        if isinstance(filled.get("data"), dict) and "samples" in filled:
-            filled["data"] = {
-                key: {"samples": filled["samples"], **table} if isinstance(table, dict) else table
-                for key, table in filled["data"].items()
+        filled = _part(content) if "part_of" in content else content
+        if not isinstance(filled.get("data"), dict) or "samples" not in filled:
+            return filled
+        return filled | {
+            "data": {
+                name: {"samples": filled["samples"], **table} if isinstance(table, dict) else table
+                for name, table in filled["data"].items()
             }
-        return filled
+        }
 
     @model_validator(mode="after")
     def _check_parts(self) -> Benchmark:
@@ -190,16 +189,14 @@ class Benchmark(TomlTable):
 
 def _part(content: dict[str, Any]) -> dict[str, Any]:
     """The content of a file such as `part_of = "paper"`, `models = ["C1", "C2"]`: all it does not say is as there."""
-    if content["part_of"] not in benchmark_names():
-        known = ", ".join(benchmark_names())
-        raise ValueError(f"part_of = {shown(content['part_of'])}: expected a benchmark of the package: {known}")
-    text = files("advfrontier").joinpath("benchmarks", f"{content['part_of']}.toml").read_text(encoding="utf-8")
-    whole = tomllib.loads(text)
+    of, chosen = content["part_of"], content.get("models", [])
+    if of not in benchmark_names():
+        raise ValueError(f"part_of = {shown(of)}: expected a benchmark of the package: {', '.join(benchmark_names())}")
+    whole = tomllib.loads(_SHIPPED.joinpath(f"{of}.toml").read_text(encoding="utf-8"))
     models = {model["id"]: model for model in whole["models"]}
-    chosen = content.get("models", [])
     wrong = [name for name in chosen if name not in models] if isinstance(chosen, list) else [chosen]
     if wrong or not chosen:
-        raise ValueError(f"models = {shown(chosen)}: expected some of {content['part_of']}: {', '.join(models)}")
+        raise ValueError(f"models = {shown(chosen)}: expected some of {of}: {', '.join(models)}")
     kept = [models[name] for name in chosen]
     data = {name: table for name, table in whole["data"].items() if any(model["data"] == name for model in kept)}
     said = {key: value for key, value in content.items() if key != "part_of"}
@@ -208,14 +205,14 @@ def _part(content: dict[str, Any]) -> dict[str, Any]:
 
 def benchmark_names() -> tuple[str, ...]:
     """The benchmarks that ship with the package."""
-    folder = files("advfrontier").joinpath("benchmarks")
-    return tuple(sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")))
+    names = (entry.name for entry in _SHIPPED.iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
 def load_benchmark(place: str | PathLike[str]) -> Benchmark:
     """Read a benchmark by the name of one that ships with the package, or from a TOML file."""
     if str(place) in benchmark_names():
-        with as_file(files("advfrontier").joinpath("benchmarks", f"{place}.toml")) as path:
+        with as_file(_SHIPPED.joinpath(f"{place}.toml")) as path:
             return read_toml(Benchmark, path)
     if not Path(place).is_file():
         raise FrontierError(

@@ -32,13 +32,9 @@ def allocations(subjects: Sequence[Subject], given: Mapping[str, str], *, norm: 
     for split, group in by_split(subjects).items():
         known = [name for name in group[0].families if all(name in subject.families for subject in group)]
         drawn = [name for name in known if name.startswith(RANDOM)]
-        rows += [
-            (name, split, *_mean_aois(group, name, budgets), *_mean_excess(group, name, budgets))
-            for name in _COMPARED
-            if name in known
-        ]
+        rows += [(name, split, *_means(group, name, budgets)) for name in _COMPARED if name in known]
         if drawn:
-            found = np.array([_mean_aois(group, d, budgets) + _mean_excess(group, d, budgets) for d in drawn])
+            found = np.array([_means(group, name, budgets) for name in drawn])
             spreads = zip(found.mean(axis=0).tolist(), found.std(axis=0).tolist(), strict=True)
             rows.append((f"{RANDOM}, {len(drawn)} draws", split, *(Spread(*pair) for pair in spreads)))
     columns = [Column(SYMBOLS[norm], key="queries given out by"), Column("split")]
@@ -47,17 +43,11 @@ def allocations(subjects: Sequence[Subject], given: Mapping[str, str], *, norm: 
     return Table(f"Ways to give out queries in {SYMBOLS[norm]}", tuple(columns), tuple(rows), notes)
 
 
-def _mean_aois(group: Sequence[Subject], family: str, budgets: Sequence[int]) -> list[float | None]:
-    return [mean_aoi(group, family, b) if b in group[0].families[family] else None for b in budgets]
-
-
-def _mean_excess(group: Sequence[Subject], family: str, budgets: Sequence[int]) -> list[float | None]:
-    return [
-        float(np.mean([excess(s.families[family][b], s.frontier) for s in group]))
-        if b in group[0].families[family]
-        else None
-        for b in budgets
-    ]
+def _means(group: Sequence[Subject], family: str, budgets: Sequence[int]) -> list[float | None]:
+    """Mean AOI at every budget, then mean distance above the frontier; None where nothing was given out."""
+    known = group[0].families[family]
+    above = {b: float(np.mean([excess(s.families[family][b], s.frontier) for s in group])) for b in known}
+    return [*(mean_aoi(group, family, b) if b in known else None for b in budgets), *map(above.get, budgets)]
 
 
 def race_against_greedy(subjects: Sequence[Subject], *, norm: str) -> Table:
@@ -65,14 +55,14 @@ def race_against_greedy(subjects: Sequence[Subject], *, norm: str) -> Table:
     budgets = [tier for tier in subjects[0].tiers if all(tier in s.families.get(RACE, {}) for s in subjects)]
     rows: list[tuple[Any, ...]] = []
     for split, group in grouped(subjects).items() if budgets else ():
-        nearer: dict[int, list[float]] = {
-            b: [excess(s.families[GREEDY][b], s.frontier) - excess(s.families[RACE][b], s.frontier) for s in group]
+        nearer: list[list[float]] = [
+            [excess(s.families[GREEDY][b], s.frontier) - excess(s.families[RACE][b], s.frontier) for s in group]
             for b in budgets
-        }
-        gains = {b: [s.aois[RACE][b].value - s.aois[GREEDY][b].value for s in group] for b in budgets}
-        rows.append(("at least as near", split, *(Share(sum(g >= 0 for g in nearer[b]), len(group)) for b in budgets)))
-        rows.append(("points of distance nearer", split, *(spread(nearer[b]) for b in budgets)))
-        rows.append(("points of AOI", split, *(spread(gains[b]) for b in budgets)))
+        ]
+        gains = [[s.aoi((RACE, b)) - s.aoi((GREEDY, b)) for s in group] for b in budgets]
+        rows.append(("at least as near", split, *(Share.of_all(gain >= 0 for gain in each) for each in nearer)))
+        rows.append(("points of distance nearer", split, *map(spread, nearer)))
+        rows.append(("points of AOI", split, *map(spread, gains)))
     columns = (Column("what"), Column("split"), *tier_columns(budgets, "gain"))
     return Table(f"Race against greedy in {SYMBOLS[norm]}", columns, tuple(rows))
 
@@ -107,7 +97,7 @@ def without(subjects: Sequence[Subject], *, norm: str) -> Table:
         "restarts": lambda run: run.variant == "restart",
         "targets": lambda run: run.variant == "target",
         "restarts and targets": lambda run: run.variant != "base",
-        "black-box runs": _black_box,
+        "black-box runs": lambda run: (facts := facts_of(run.solver)) is not None and facts.step_queries == 1,
     }
     for solver in dict.fromkeys(run.solver for run in runs.values()):
         parts[solver] = lambda run, solver=solver: run.solver == solver  # type: ignore[misc]
@@ -127,8 +117,3 @@ def without(subjects: Sequence[Subject], *, norm: str) -> Table:
         Column("most on", key="model"), Column("there by (%)", "fine", key="rise there"),
     )  # fmt: skip
     return Table(f"The pool without parts of it in {SYMBOLS[norm]}", columns, tuple(rows))
-
-
-def _black_box(run: Run) -> bool:
-    facts = facts_of(run.solver)
-    return facts is not None and facts.step_queries == 1

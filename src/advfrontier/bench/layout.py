@@ -10,26 +10,19 @@ OUT/results              tables and figures
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
+from advfrontier import pool
 from advfrontier.attacks.autoattack import NORMS as BASELINE_NORMS
 from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
 from advfrontier.errors import FrontierError
-from advfrontier.pool import (
-    CHECKPOINT,
-    MAX_QUERIES,
-    POOLS,
-    SLICE,
-    TIERS,
-    Ensemble,
-    Run,
-    check_run,
-    paper_ensemble,
-    tier_label,
-)
-from advfrontier.pool import pool as pool_of
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.record import folder_name, open_folder
+from advfrontier.record.identity import digest, policy_words
 from advfrontier.record.record import check_empty
+from advfrontier.solvers import PUBLISHED, Solver
 from advfrontier.sources import Samples, load_data
 
 _MARK = "benchmark.json"  # in a folder that a benchmark has made its own
@@ -45,12 +38,12 @@ class Bench:
     @property
     def queries(self) -> int:
         """How far every run is traced: to its end, or as far as the largest budget could ever take it."""
-        return min(MAX_QUERIES, self.benchmark.budgets[-1] // CHECKPOINT * CHECKPOINT)
+        return min(pool.MAX_QUERIES, self.benchmark.budgets[-1] // pool.CHECKPOINT * pool.CHECKPOINT)
 
     @property
     def raced(self) -> bool:
         """Whether a race can be learned and run: its runs are traced to their ends, and its budget is whole slices."""
-        return self.queries == MAX_QUERIES and self.benchmark.budgets[-1] % SLICE == 0
+        return self.queries == pool.MAX_QUERIES and self.benchmark.budgets[-1] % pool.SLICE == 0
 
     @property
     def jobs(self) -> tuple[tuple[BenchmarkModel, str], ...]:
@@ -61,8 +54,12 @@ class Bench:
         """The runs of the benchmark's pool that a norm and a number of classes have."""
         runs: dict[str, None] = {}
         for name in self.benchmark.pool:
-            whole = pool_of(norm, classes=classes, name=name) if name in POOLS else ()
-            runs |= dict.fromkeys(map(str, whole) if name in POOLS else [name] if _exists(name, norm, classes) else [])
+            if name in pool.POOLS:
+                runs |= dict.fromkeys(map(str, pool.pool(norm, classes=classes, name=name)))
+            else:
+                with suppress(FrontierError):  # a run that this norm or so few classes do not have
+                    pool.check_run(pool.Run.parse(name), norm, classes)
+                    runs[name] = None
         if not runs:
             raise FrontierError(
                 f"the pool of {self.benchmark.name} has no run in {norm}: found {', '.join(self.benchmark.pool)}; "
@@ -86,10 +83,15 @@ class Bench:
         asked = self.benchmark.baseline is not None and norm in BASELINE_NORMS
         return asked and (model is None or split in {None, model.split})
 
-    def paper(self, norm: str) -> dict[int, Ensemble]:
+    def paper(self, norm: str) -> dict[int, pool.Ensemble]:
         """The paper's ensembles at those of the budgets that it has."""
-        budgets = [budget for budget in self.benchmark.budgets if budget in TIERS]
-        return {budget: paper_ensemble(f"paper-{tier_label(budget)}", norm) for budget in budgets}
+        budgets = [budget for budget in self.benchmark.budgets if budget in pool.TIERS]
+        return {budget: pool.paper_ensemble(f"paper-{pool.tier_label(budget)}", norm) for budget in budgets}
+
+    @property
+    def solvers(self) -> Mapping[str, Solver] | None:
+        """Solvers in place of the attacks' own."""
+        return PUBLISHED if self.benchmark.published else None
 
     # Where things lie
 
@@ -101,9 +103,11 @@ class Bench:
         """The record of the baseline."""
         return f"{self.out}/baselines/{folder_name(model.id)}/{norm}"
 
-    def races(self, model: BenchmarkModel) -> str:
-        """The folder of a model's races."""
-        return f"{self.out}/races/{folder_name(model.id)}"
+    def race(self, model: BenchmarkModel, race: pool.Race) -> str:
+        """The folder of a race on a model. Each race has its own: what was learned anew cannot go on with another's."""
+        samples = self.benchmark.data[model.data].samples
+        mark = digest(policy_words(race).encode(), f"{race.total} {samples}".encode())[:8]
+        return f"{self.out}/races/{folder_name(model.id)}/{mark}"
 
     @property
     def ensembles(self) -> str:
@@ -124,9 +128,10 @@ def claim(out: str, name: str) -> None:
         folder.write(_MARK, json.dumps({"benchmark": name}).encode() + b"\n")
 
 
-def _exists(name: str, norm: str, classes: int) -> bool:
+def finished_race(place: str, norm: str) -> Evaluation | None:
+    """The race in this folder, if it is finished."""
     try:
-        check_run(Run.parse(name), norm, classes)
+        found = Evaluation.load(f"{place}/{norm}")
     except FrontierError:
-        return False
-    return True
+        return None
+    return found if found.finished else None

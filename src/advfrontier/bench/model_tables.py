@@ -11,37 +11,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from advfrontier.bench.benchmark import BenchmarkModel
-from advfrontier.bench.subject import tier_columns
+from advfrontier.bench.subject import ModelGroup, tier_columns
 from advfrontier.frontier.baseline import baseline_radii, known_up_to, straight_accuracies
 from advfrontier.frontier.comparison import lies_below
 from advfrontier.frontier.confidence import curve_margin
 from advfrontier.frontier.curve import aurec, epsilon_min
 from advfrontier.frontier.ranking import rank_table
-from advfrontier.frontier.stability import RankStability, rank_accuracies, rank_stability, reversals
+from advfrontier.frontier.stability import RankStability, rank_accuracies, rank_stability
 from advfrontier.pool import tier_label
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from advfrontier.bench.results import ModelGroup
 
 
 def models(listed: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -> Table:
     """The models of one data set in the order of the benchmark, with accuracy and their rank in every norm."""
     data = listed[0].data
     named, apart = any(model.authors for model in listed), any(model.baseline_batch != model.batch for model in listed)
-    columns = [Column(data, key="model"), *([Column("authors")] if named else []), Column("source", "code")]
-    columns += [Column("trained in"), Column("split"), Column("batch", "integer")]
-    columns += [Column("AutoAttack's batch", "integer")] if apart else []
-    columns += [Column("accuracy", "percent")]
-    columns += [Column(f"rank in {SYMBOLS[norm]}", "integer", key=f"rank in {norm}") for norm in groups]
+    columns = (
+        Column(data, key="model"), *([Column("authors")] if named else []), Column("source", "code"),
+        Column("trained in"), Column("split"), Column("batch", "integer"),
+        *([Column("AutoAttack's batch", "integer")] if apart else []), Column("accuracy", "percent"),
+        *(Column(f"rank in {SYMBOLS[norm]}", "integer", key=f"rank in {norm}") for norm in groups),
+    )  # fmt: skip
     rows = []
     for model in listed:
         clean = next((s.clean for group in groups.values() for s in group.subjects if s.model == model.id), None)
@@ -51,7 +50,7 @@ def models(listed: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -
         rows.append((*row, clean, *(group.rank(model.id) for group in groups.values())))
     told = {model.id: "; ".join(text for text in (model.origin, model.note) if text) for model in listed}
     notes = tuple(f"{model}: {text}" for model, text in told.items() if text)
-    return Table(f"Models of {data}", tuple(columns), tuple(rows), notes)
+    return Table(f"Models of {data}", columns, tuple(rows), notes)
 
 
 def doi(group: ModelGroup, *, title: str) -> Table:
@@ -160,26 +159,20 @@ def crossings(group: ModelGroup) -> Table:
         Column("other samples may shift a curve by (points)", "percent", key="margin"),
         Column("change by more", "integer"),
     )  # fmt: skip
-    if group.reference is None:
-        return Table("Crossings", columns, ())
-    reversed_pairs = reversals(group.distances, reference=group.reference)
     margin = curve_margin(len(group.subjects[0].samples))
-    pairs, wide = len(group.distances) * (len(group.distances) - 1) // 2, sum(r.lead > margin for r in reversed_pairs)
-    return Table("Crossings", columns, ((group.reference, pairs, len(reversed_pairs), margin, wide),))
+    pairs, wide = math.comb(len(group.distances), 2), sum(pair.lead > margin for pair in group.reversals)
+    row = (group.reference, pairs, len(group.reversals), margin, wide)
+    return Table("Crossings", columns, () if group.reference is None else (row,))
 
 
 def crossing_pairs(group: ModelGroup) -> Table:
     """The pairs that change places beyond the reference ε, the widest first."""
-    reversed_pairs = reversals(group.distances, reference=group.reference) if group.reference is not None else ()
     columns = (
         Column("ahead at the reference"), Column("overtaken by"), Column("from ε on", "size", key="epsilon"),
         Column("lead in points", "percent", key="lead"),
     )  # fmt: skip
-    return Table(
-        "Pairs that change places",
-        columns,
-        tuple((r.leader, r.overtaken_by, r.epsilon, r.lead) for r in reversed_pairs),
-    )
+    rows = tuple((pair.leader, pair.overtaken_by, pair.epsilon, pair.lead) for pair in group.reversals)
+    return Table("Pairs that change places", columns, rows)
 
 
 def rejection(group: ModelGroup) -> tuple[str, tuple[str, ...]] | None:
@@ -187,12 +180,10 @@ def rejection(group: ModelGroup) -> tuple[str, tuple[str, ...]] | None:
 
     A model is rejected if its curve at the smallest tier lies below the other's at the largest already.
     """
-    first = min(group.tiers)
-    early = {subject.model: subject.tiers[first] for subject in group.trusted}
-    for reference in (model for model in group.order if model in early):
-        others = [model for model in group.order if model in early and model != reference]
-        rejected = tuple(model for model in others if lies_below(early[model], group.distances[reference]))
-        if rejected:
+    order = [model for model in group.order if model in group.early]
+    for reference in order:
+        others = (model for model in order if model != reference)
+        if rejected := tuple(m for m in others if lies_below(group.early[m], group.distances[reference])):
             return reference, rejected
     return None
 
@@ -209,16 +200,16 @@ def early_rejection(group: ModelGroup) -> Table:
     if decision is None:
         return Table("Early rejection", columns, ())
     reference, rejected = decision
-    first, last = min(group.tiers), max(group.tiers)
-    early = {subject.model: subject.tiers[first] for subject in group.trusted}
     pairs = list(permutations(group.distances, 2))
-    below = sum(lies_below(group.distances[a], group.distances[b]) for a, b in pairs)
-    decided = sum(lies_below(early[a], group.distances[b]) for a, b in pairs)
-    own, other = early[rejected[0]], group.distances[reference]
+    below, decided = (
+        sum(lies_below(found[a], group.distances[b]) for a, b in pairs) for found in (group.distances, group.early)
+    )
+    own, other = group.early[rejected[0]], group.distances[reference]
     limit = epsilon_min(np.concatenate((own, other))).value
-    areas = [aurec(distances, E=limit).value for distances in (own, other)]
-    row = (rejected[0], tier_label(first), areas[0], reference, tier_label(last), areas[1])
-    return Table("Early rejection", columns, ((*row, below, decided, ", ".join(rejected)),))
+    area, its_area = (aurec(distances, E=limit).value for distances in (own, other))
+    first, last = tier_label(min(group.tiers)), tier_label(max(group.tiers))
+    row = (rejected[0], first, area, reference, last, its_area, below, decided, ", ".join(rejected))
+    return Table("Early rejection", columns, (row,))
 
 
 def tables(group: ModelGroup, *, title: str) -> dict[str, Table]:

@@ -7,33 +7,34 @@ that norm, and named.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
+from typing import TypeVar
 
 from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench.allocation import allocate_into, learn_into
 from advfrontier.bench.baselines import radii_of, run_autoattack
 from advfrontier.bench.benchmark import BenchmarkModel
-from advfrontier.bench.layout import Bench, claim
-from advfrontier.bench.races import run_race
+from advfrontier.bench.layout import Bench, claim, finished_race
 from advfrontier.bench.results import NormResults, Results
-from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM, rivals
+from advfrontier.bench.rivals import Allocations, rival_words, rivals
 from advfrontier.bench.subject import PAPER, Subject
 from advfrontier.errors import FrontierError, Unfinished
+from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.trace import Traces, read_traces, trace
 from advfrontier.execution import Machine
 from advfrontier.flags import doubts
 from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.jobs import Model
-from advfrontier.pool import CHECKPOINT, Ensemble, Race, Run, tier_label
+from advfrontier.pool import CHECKPOINT, Ensemble, Race, tier_label
 from advfrontier.record import Record, open_folder
-from advfrontier.solvers import PUBLISHED, check_published
+from advfrontier.solvers import check_published
 from advfrontier.sources import load_model
 
-Allocations = dict[str, dict[int, dict[str, int]]]  # how queries are given out → budget → run → queries
+T = TypeVar("T")
 
 FAILURES = "failures.json"
 _EXTRA = "pyautoattack"
@@ -80,28 +81,6 @@ def read_failures(out: str) -> list[Failure]:
     return [Failure(**entry) for entry in json.loads(open_folder(out).read(FAILURES) or b"[]")]
 
 
-@dataclass(frozen=True)
-class _Learned:
-    """What the training models of a norm teach."""
-
-    ensembles: Mapping[int, Ensemble]
-    race: Race | None
-    rivals: Allocations
-
-    def words(self) -> dict[str, str]:
-        """What the other ways to give out queries are."""
-        attacks = {tier_label(b): Run.parse(next(iter(runs))).attack for b, runs in self.rivals[BEST_ATTACK].items()}
-        by_tier = ", ".join(f"{attack} at {tier}" for tier, attack in attacks.items())
-        alone = next((pair for runs in self.rivals[BEST_RUN].values() for pair in runs.items()), None)
-        told = {
-            UNIFORM: "equal queries for all runs",
-            BEST_ATTACK: f"base run, restarts and targets of one attack, one after the other: {by_tier}",
-            BEST_RUN: f"{alone[0]} alone, with {alone[1]} queries whatever the tier" if alone else "",
-            RANDOM: "runs in random order with random queries each",
-        }
-        return {name: text for name, text in told.items() if text}
-
-
 @dataclass
 class _Running:
     """A benchmark under way."""
@@ -118,10 +97,9 @@ class _Running:
         """Every model in every norm, then norm by norm what all of them together are needed for."""
         self._write_failures()
         for model, norm in self.bench.jobs:
-            if not self._asked(model.id, norm, "trace"):
-                continue
-            with self._part(model.id, norm, "trace"):
-                self.traced[model.id, norm] = self._trace(model, norm, download=download)
+            if self._asked(model.id, norm, "trace"):
+                with self._part(model.id, norm, "trace"):
+                    self.traced[model.id, norm] = self._trace(model, norm, download=download)
         norms: dict[str, NormResults] = {}
         for norm in self.bench.benchmark.norms:
             with self._part("all models", norm, "allocation"):
@@ -146,6 +124,19 @@ class _Running:
             self.say(f"failed: {self.failures[-1]}")
             self._write_failures()
 
+    def _each(
+        self, models: Iterable[BenchmarkModel], norm: str, stage: str, do: Callable[[BenchmarkModel], T]
+    ) -> tuple[dict[str, T], list[str]]:
+        """What comes out for every model on which it can be done, and those that it was not asked for."""
+        done, left = {}, []
+        for model in models:
+            if self._asked(model.id, norm, stage):
+                with self._part(model.id, norm, stage):
+                    done[model.id] = do(model)
+            else:
+                left.append(model.id)
+        return done, left
+
     def _write_failures(self) -> None:
         content = json.dumps([asdict(failure) for failure in self.failures], indent=2, ensure_ascii=False)
         open_folder(self.bench.out).write(FAILURES, content.encode() + b"\n")
@@ -167,7 +158,7 @@ class _Running:
             runs=lambda classes: bench.runs(norm, classes),
             queries=bench.queries,
             seed=bench.benchmark.seed,
-            solvers=PUBLISHED if bench.benchmark.published else None,
+            solvers=bench.solvers,
             out=place,
             batch_size=model.batch,
             machine=self.machine,
@@ -181,63 +172,51 @@ class _Running:
 
     def _norm(self, norm: str) -> NormResults:
         """Allocate, run the baseline, and put the models together."""
-        bench = self.bench
-        models = [model for model in bench.benchmark.models if (model.id, norm) in self.traced]
-        learned = self._learned(models, norm)
-        absent_models = [model.id for model in bench.benchmark.models if model not in models]
-        why = {True: "it failed", False: "it is not done yet"}
-        notes = [f"{name} is missing: {why[self._asked(name, norm, 'trace')]}" for name in absent_models]
-        if bench.benchmark.published:
+        bench, benchmark = self.bench, self.bench.benchmark
+        models = [model for model in benchmark.models if (model.id, norm) in self.traced]
+        ensembles, race, others = self._learned([model for model in models if model.split == "train"], norm)
+        notes = [
+            f"{model.id} is missing: {'it failed' if self._asked(model.id, norm, 'trace') else 'it is not done yet'}"
+            for model in benchmark.models
+            if model not in models
+        ]
+        if benchmark.published:
             notes.append("the solvers are those of their papers")
-        if bench.benchmark.allocation == "plain":
+        if benchmark.allocation == "plain":
             notes.append("allocated by the paper's algorithm as printed")
         known: dict[str, KnownPoints] = {}
         if absent := _no_baseline(bench, norm):
             notes.append(absent)
         else:
-            if bench.benchmark.baseline_split:
-                notes.append(f"AutoAttack was run on the {bench.benchmark.baseline_split} models alone")
-            for model in (model for model in models if bench.has_baseline(norm, model)):
-                if not self._asked(model.id, norm, "baseline"):
-                    notes.append(f"AutoAttack on {model.id} is missing: it is not done yet")
-                    continue
-                with self._part(model.id, norm, "baseline"):
-                    known[model.id] = self._baseline(model, norm)
+            if benchmark.baseline_split:
+                notes.append(f"AutoAttack was run on the {benchmark.baseline_split} models alone")
+            compared = [model for model in models if bench.has_baseline(norm, model)]
+            known, left = self._each(compared, norm, "baseline", lambda model: self._baseline(model, norm))
+            notes += [f"AutoAttack on {name} is missing: it is not done yet" for name in left]
         notes += [f"AutoAttack on {name}: {flag}" for name, points in known.items() for flag in points.flags]
-        raced = self._races(models, norm, learned.race, notes)
-        subjects = [self._subject(model, norm, learned, raced.get(model.id), known.get(model.id)) for model in models]
+        raced: dict[str, Evaluation] = {}
+        if race is not None:
+            raced, left = self._each(models, norm, "race", lambda model: self._race(model, norm, race))
+            notes += [f"the race on {name} is missing: it is not done yet" for name in left]
         return NormResults(
             norm,
-            subjects,
-            learned.ensembles,
+            [
+                self._subject(model, norm, ensembles, others, raced.get(model.id), known=known.get(model.id))
+                for model in models
+            ],
+            ensembles,
             radii=bench.radii(norm),
             paper=bench.paper(norm),
-            race=learned.race,
-            rivals=learned.words(),
+            race=race,
+            rivals=rival_words(others),
             notes=notes,
         )
 
-    def _races(
-        self, models: Sequence[BenchmarkModel], norm: str, race: Race | None, notes: list[str]
-    ) -> dict[str, Evaluation]:
-        """What the race found on each model."""
-        raced: dict[str, Evaluation] = {}
-        if race is None:
-            return raced
-        for model in models:
-            if not self._asked(model.id, norm, "race"):
-                notes.append(f"the race on {model.id} is missing: it is not done yet")
-                continue
-            with self._part(model.id, norm, "race"):
-                self.say(f"the race on {model.id} in {norm}")
-                subject = self.models[model.id]
-                raced[model.id] = run_race(self.bench, model, subject, norm=norm, race=race, machine=self.machine)
-        return raced
-
-    def _learned(self, models: Sequence[BenchmarkModel], norm: str) -> _Learned:
-        """What the training models teach, over the runs that all of them have."""
+    def _learned(
+        self, training: Sequence[BenchmarkModel], norm: str
+    ) -> tuple[dict[int, Ensemble], Race | None, Allocations]:
+        """What the training models teach, over the runs that all of them have: ensembles, the race, and its rivals."""
         bench, budgets = self.bench, self.bench.benchmark.budgets
-        training = [model for model in models if model.split == "train"]
         if not training:
             raise FrontierError(f"no training model was traced in {norm}: there is nothing to allocate on")
         records, pools = zip(*(self.traced[model.id, norm] for model in training), strict=True)
@@ -252,19 +231,30 @@ class _Running:
             plain=bench.benchmark.allocation == "plain",
         )
         self.say(f"{norm}: ensembles of {', '.join(tier_label(e.total) for e in ensembles.values())} queries")
-        race = None
-        if bench.raced:
-            race = learn_into(bench.ensembles, records, norm=norm, total=budgets[-1], runs=runs)
+        race = learn_into(bench.ensembles, records, norm=norm, total=budgets[-1], runs=runs) if bench.raced else None
         traces = (self._traces(model, norm) for model in training)
-        return _Learned(ensembles, race, rivals(traces, runs, budgets=budgets, queries=bench.queries))
+        return ensembles, race, rivals(traces, runs, budgets=budgets, queries=bench.queries)
+
+    def _race(self, model: BenchmarkModel, norm: str, race: Race) -> Evaluation:
+        """The race really run: polishing starts at what other runs have found, and is in no trace."""
+        self.say(f"the race on {model.id} in {norm}")
+        place = self.bench.race(model, race)
+        return finished_race(place, norm) or evaluate(
+            self.models[model.id],
+            self.bench.samples(model),
+            norm=norm,
+            ensemble=race,
+            seed=self.bench.benchmark.seed,
+            solvers=self.bench.solvers,
+            out=place,
+            batch_size=model.batch,
+            machine=replace(self.machine, keep_state=False),
+        )
 
     def _baseline(self, model: BenchmarkModel, norm: str) -> KnownPoints:
         """AutoAttack at the radii it was begun with, or at percentiles of the frontier, and at the reference radii."""
-        bench = self.bench
-        place = bench.baseline(model, norm)
-        radii = radii_of(place)
-        if radii is None:
-            radii = tuple(baseline_radii(self._traces(model, norm).frontier()).tolist())
+        bench, place = self.bench, self.bench.baseline(model, norm)
+        radii = radii_of(place) or baseline_radii(self._traces(model, norm).frontier()).tolist()
         return run_autoattack(
             place,
             self.models[model.id],
@@ -280,22 +270,21 @@ class _Running:
         self,
         model: BenchmarkModel,
         norm: str,
-        learned: _Learned,
+        ensembles: Mapping[int, Ensemble],
+        others: Allocations,
         raced: Evaluation | None,
+        *,
         known: KnownPoints | None,
     ) -> Subject:
         traces, classes = self._traces(model, norm), self.traced[model.id, norm][0].clean.classes
-        papers = self.bench.paper(norm)
         # Where models want pictures cut differently the same picture has other contents, and rows tell which it is.
         apart = any(other.preprocessing for other in self.bench.benchmark.models if other.data == model.data)
+        papers = {tier: each.for_classes(classes).queries for tier, each in self.bench.paper(norm).items()}
         return Subject.of(
             traces,
-            {budget: ensemble.for_classes(classes) for budget, ensemble in learned.ensembles.items()},
-            raced={} if raced is None else {budget: raced.distances_at(budget) for budget in learned.ensembles},
-            others={
-                PAPER: {tier: each.for_classes(classes).queries for tier, each in papers.items()},
-                **learned.rivals,
-            },
+            {budget: ensemble.for_classes(classes) for budget, ensemble in ensembles.items()},
+            raced={} if raced is None else {budget: raced.distances_at(budget) for budget in ensembles},
+            others={PAPER: papers, **others},
             model=model.id,
             data=model.data,
             split=model.split,

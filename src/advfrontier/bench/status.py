@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advfrontier.bench.allocation import ensemble_file
+from advfrontier.bench.allocation import ensemble_file, race_file
 from advfrontier.bench.baselines import radii_of
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.calibration import Calibration, calibrate, read_calibration
-from advfrontier.bench.layout import Bench
-from advfrontier.bench.races import finished_race, learned_race, race_place
+from advfrontier.bench.layout import Bench, finished_race
 from advfrontier.bench.run import Failure, read_failures
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.jobs.autoattack import missing_radii
 from advfrontier.jsonable import jsonable
-from advfrontier.pool import CHECKPOINT
+from advfrontier.pool import CHECKPOINT, Race
 from advfrontier.record import Record, UnitName, open_folder
 from advfrontier.record.units import shards_of
 from advfrontier.table import Column, Share, Table
@@ -35,16 +34,22 @@ _SHOWN = 10  # failures written out
 
 @dataclass(frozen=True)
 class Part:
-    """One model in one norm: its trace, its race, or its baseline."""
+    """One model in one norm: its trace, its race, or its baseline. What is left counts all samples together."""
 
     model: str
     norm: str
     stage: str  # "trace", "race" or "baseline"
     units: int
     done: int
-    queries: int  # of all samples together, of the units left
-    seconds: float  # that the units left will take, on one process
+    queries: int  # of the units left
+    seconds: float  # that they will take, on one process
     bytes: int  # that they will fill
+
+    @classmethod
+    def of(cls, model: str, norm: str, stage: str, units: int, left: Sequence[tuple[int, float, int]]) -> Part:
+        """A part of so many units, and of each that is left its queries, seconds and bytes."""
+        queries, seconds, size = (sum(column) for column in zip(*left, strict=True)) if left else (0, 0.0, 0)
+        return cls(model, norm, stage, units, units - len(left), int(queries), seconds, int(size))
 
     @property
     def left(self) -> int:
@@ -87,24 +92,23 @@ class Status:
             Column(f"time with {workers} workers" if workers > 1 else "time", "duration", key="seconds left"),
             Column("disk to come", "bytes", key="bytes left"), Column("on disk", "bytes", key="bytes"),
         )  # fmt: skip
+        groups: dict[tuple[str, str], list[Part]] = {}
+        for part in self.parts:
+            groups.setdefault((part.stage, part.norm), []).append(part)
         rows = []
-        for stage, norm in dict.fromkeys((part.stage, part.norm) for part in self.parts):
-            parts = [part for part in self.parts if (part.stage, part.norm) == (stage, norm)]
+        for (stage, norm), parts in groups.items():
             used = sum(disk_used(str(folder)) for folder in Path(self.out).glob(f"{stage}s/**/{norm}"))
             rows.append((f"{stage} in {SYMBOLS[norm]}", *_left(parts, workers), used))
         rows.append(("in all", *_left(self.parts, workers), disk_used(self.out)))
-        return Table("", columns, tuple(rows), tuple(self._notes()))
-
-    def _notes(self) -> Iterator[str]:
-        yield f"ensembles: {len(self.ensembles)} files; results: {'written' if self.results else 'not yet'}"
+        notes = [f"ensembles: {len(self.ensembles)} files; results: {'written' if self.results else 'not yet'}"]
         if not self.queries:
-            yield "nothing is left to run"
+            notes.append("nothing is left to run")
         if any(part.stage == "baseline" and part.left for part in self.parts):
-            yield "what AutoAttack takes depends on the model: its queries are a rule of thumb"
-        yield from self.notes
-        yield from (f"failed: {failure}" for failure in self.failures[:_SHOWN])
+            notes.append("what AutoAttack takes depends on the model: its queries are a rule of thumb")
+        notes += [*self.notes, *(f"failed: {failure}" for failure in self.failures[:_SHOWN])]
         if len(self.failures) > _SHOWN:
-            yield f"and {len(self.failures) - _SHOWN} more failures"
+            notes.append(f"and {len(self.failures) - _SHOWN} more failures")
+        return Table("", columns, tuple(rows), tuple(notes))
 
     def facts(self, *, workers: int) -> dict[str, Any]:
         """The same for programs."""
@@ -114,14 +118,10 @@ class Status:
 
 def _left(parts: Sequence[Part], workers: int) -> tuple[Any, ...]:
     """Models that are finished, units, those done, and what the others will take."""
-    return (
-        Share(sum(not part.left for part in parts), len(parts)),
-        sum(part.units for part in parts),
-        sum(part.done for part in parts),
-        sum(part.queries for part in parts),
-        sum(part.seconds for part in parts) / workers,
-        sum(part.bytes for part in parts),
+    units, done, queries, seconds, size = (
+        sum(getattr(part, what) for part in parts) for what in ("units", "done", "queries", "seconds", "bytes")
     )
+    return Share(sum(not part.left for part in parts), len(parts)), units, done, queries, seconds / workers, size
 
 
 def estimated_status(bench: Bench, *, device: str, threads: int, measure: bool = True) -> Status:
@@ -142,24 +142,22 @@ def status(bench: Bench, calibration: Calibration | None = None) -> Status:
     parts = [_trace_part(bench, model, norm, known, notes) for model, norm in bench.jobs]
     if bench.raced:
         parts += [_race_part(bench, model, norm, known) for model, norm in bench.jobs]
-    parts += [
-        _baseline_part(bench, model, norm, known) for model, norm in bench.jobs if bench.has_baseline(norm, model)
-    ]
+    compared = [(model, norm) for model, norm in bench.jobs if bench.has_baseline(norm, model)]
+    parts += [_baseline_part(bench, model, norm, known) for model, norm in compared]
     files = set(open_folder(bench.out).names("ensembles"))
     wanted = [f"ensembles/{ensemble_file(norm, b)}" for norm in bench.benchmark.norms for b in bench.benchmark.budgets]
     unfinished = {(part.model, part.norm) for part in parts if part.left}
-    failures = [
-        failure
-        for failure in read_failures(bench.out)
-        if (failure.model, failure.norm) in unfinished or failure.stage == "allocation"
-    ]
     return Status(
         name=bench.benchmark.name,
         out=bench.out,
         parts=tuple(parts),
         ensembles=tuple(file for file in wanted if file in files),
         results=open_folder(bench.results).read("results.json") is not None,
-        failures=tuple(failures),
+        failures=tuple(
+            each
+            for each in read_failures(bench.out)
+            if (each.model, each.norm) in unfinished or each.stage == "allocation"
+        ),
         notes=tuple(notes),
     )
 
@@ -167,34 +165,25 @@ def status(bench: Bench, calibration: Calibration | None = None) -> Status:
 def _trace_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibration, notes: dict[str, None]) -> Part:
     record = Record.find(bench.trace(model, norm))
     done = record.units() if record is not None else {}
-    wanted = list(_wanted(bench, model, norm, record, notes))
-    left = [(unit.run, rows, bench.queries - done.get(unit, 0)) for unit, rows in wanted]
-    left = [(run, rows, queries) for run, rows, queries in left if queries > 0]
-    return Part(
-        model.id,
-        norm,
-        "trace",
-        units=len(wanted),
-        done=len(wanted) - len(left),
-        queries=sum(rows * queries for _, rows, queries in left),
-        seconds=sum(known.seconds(model.id, norm, run) * rows * queries for run, rows, queries in left),
-        bytes=sum(_HEAD + rows * (_SAMPLE + _POINT * bench.queries // CHECKPOINT) for _, rows, _ in left),
-    )
-
-
-def _wanted(
-    bench: Bench, model: BenchmarkModel, norm: str, record: Record | None, notes: dict[str, None]
-) -> Iterator[tuple[UnitName, int]]:
-    """The units of a trace and how many samples each attacks: all of them, where the model has not been tried yet."""
     clean = record.read_clean() if record is not None else None
     samples = bench.benchmark.data[model.data].samples
+    wanted: list[tuple[UnitName, int]]  # each unit, and how many samples it attacks
     if record is not None and clean is not None and len(clean.labels) >= samples:
-        yield from ((unit, len(rows)) for unit, rows in record.layout(bench.runs(norm, clean.classes)))
-        return
-    classes = clean.classes if clean is not None else _classes(bench, model, notes)
-    for run in bench.runs(norm, classes):
-        for first, count in shards_of(samples, model.batch):
-            yield UnitName(run, first, count), count
+        wanted = [(unit, len(rows)) for unit, rows in record.layout(bench.runs(norm, clean.classes))]
+    else:  # the model has not been tried on all of them yet
+        runs = bench.runs(norm, clean.classes if clean is not None else _classes(bench, model, notes))
+        wanted = [(UnitName(run, *shard), shard[1]) for run in runs for shard in shards_of(samples, model.batch)]
+    left = []
+    for unit, rows in wanted:
+        queries = rows * (bench.queries - done.get(unit, 0))
+        if queries > 0:
+            seconds = known.seconds(model.id, norm, unit.run) * queries
+            left.append((queries, seconds, _unit_bytes(rows, bench.queries)))
+    return Part.of(model.id, norm, "trace", len(wanted), left)
+
+
+def _unit_bytes(rows: int, queries: int) -> int:
+    return _HEAD + rows * (_SAMPLE + _POINT * queries // CHECKPOINT)
 
 
 def _classes(bench: Bench, model: BenchmarkModel, notes: dict[str, None]) -> int:
@@ -208,21 +197,12 @@ def _classes(bench: Bench, model: BenchmarkModel, notes: dict[str, None]) -> int
 
 def _race_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibration) -> Part:
     """Before the race is learned nothing of it can be done, but what it will take is known."""
-    race, total = learned_race(bench, norm), bench.benchmark.budgets[-1]
-    done = race is not None and finished_race(race_place(bench, model, race), norm) is not None
-    samples = bench.benchmark.data[model.data].samples
-    units = len(shards_of(samples, model.batch))
-    queries = 0 if done else samples * total
-    return Part(
-        model.id,
-        norm,
-        "race",
-        units=units,
-        done=units if done else 0,
-        queries=queries,
-        seconds=known.models.get(model.id, math.nan) * queries if queries else 0.0,
-        bytes=0 if done else units * _HEAD + samples * (_SAMPLE + _POINT * total // CHECKPOINT),
-    )
+    stored, total = open_folder(bench.ensembles).read(race_file(norm)), bench.benchmark.budgets[-1]
+    done = stored and finished_race(bench.race(model, Race.from_toml(stored)), norm) is not None
+    rate = known.models.get(model.id, math.nan)
+    shards = shards_of(bench.benchmark.data[model.data].samples, model.batch)
+    left = [(rows * total, rate * rows * total, _unit_bytes(rows, total)) for _, rows in shards]
+    return Part.of(model.id, norm, "race", len(shards), [] if done else left)
 
 
 def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibration) -> Part:
@@ -231,19 +211,12 @@ def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibr
     # Before the trace is finished its percentiles are not known, only how many there will be.
     radii = sorted({*chosen, *references}) if chosen else [-float(k) for k in range(_RADII + len(references))]
     shards = shards_of(bench.benchmark.data[model.data].samples, model.baseline_batch)
-    tasks, units = missing_radii(open_folder(place), radii, shards), len(radii) * len(shards)
     # The percentiles of the frontier break a tenth to nine tenths of the samples: half of them, on average.
-    queries = sum(task.count for task in tasks) * (_PER_ROBUST + _PER_BROKEN) // 2
-    return Part(
-        model.id,
-        norm,
-        "baseline",
-        units=units,
-        done=units - len(tasks),
-        queries=queries,
-        seconds=known.models.get(model.id, math.nan) * queries if queries else 0.0,
-        bytes=_HEAD * len(tasks),
-    )
+    each = (_PER_ROBUST + _PER_BROKEN) // 2
+    rate = known.models.get(model.id, math.nan)
+    tasks = missing_radii(open_folder(place), radii, shards)
+    left = [(task.count * each, rate * task.count * each, _HEAD) for task in tasks]
+    return Part.of(model.id, norm, "baseline", len(radii) * len(shards), left)
 
 
 def disk_used(out: str) -> int:

@@ -1,4 +1,4 @@
-"""One model in one norm, reduced from its trajectories to what the tables are made of: a few rows of distances.
+"""Models in one norm, reduced from their trajectories to what the tables are made of: a few rows of distances each.
 
 Trajectories of a whole pool take a gigabyte for a dozen models. The tables need the frontier, the end of every run,
 what each tier found, and the AOI along the way, so models are read one after the other and only this is kept.
@@ -9,25 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench.benchmark import SPLITS
 from advfrontier.flags import Flag
 from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
-from advfrontier.frontier.measure import Measure
+from advfrontier.frontier.defence import ReferencePool, defence_frontier
+from advfrontier.frontier.measure import Measure, check_same_samples
 from advfrontier.frontier.optimality import aoi
+from advfrontier.frontier.ranking import RankRow, rank_table
+from advfrontier.frontier.stability import Reversal, reversals
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import CHECKPOINT, Ensemble, tier_label
-from advfrontier.table import Column, Format, Spread
-
-if TYPE_CHECKING:
-    from advfrontier.attacks.autoattack import KnownPoints
+from advfrontier.table import Column, Doubted, Format, Spread
 
 Found = dict[int, NDArray[np.float64]]  # budget → distances
+Tier = tuple[str, int]  # family and budget
 Allocations = Mapping[str, Mapping[int, Mapping[str, int]]]  # family → budget → run → queries
 
 GREEDY, RACE, PAPER = "greedy", "race", "paper"
@@ -61,22 +63,20 @@ class Subject:
         others: Allocations | None = None,
         **about: Any,
     ) -> Subject:
-        """Read off the trajectories what each budget finds: its queries are prefixes of the traced runs.
+        """Read off the trajectories what each greedy ensemble finds: its queries are prefixes of the traced runs.
 
-        Args:
-            trajectories: distances of every run at every checkpoint.
-            ensembles: the greedy ensemble of every budget.
-            raced: what the race found at the same budgets, where it was run.
-            others: other ways to give out the queries; those whose runs were all traced are read off as well.
-            about: the other fields; samples have the names of the trajectories unless they are given.
+        So do other ways to give out the queries, where all of their runs were traced; what the race found was run.
         """
         frontier, last = trajectories.frontier(), ensembles[max(ensembles)]
         if raced:
             frontier = np.minimum(frontier, raced[max(raced)])
         families = {GREEDY: {budget: trajectories.best(each.queries) for budget, each in ensembles.items()}}
         for family, queries_of in (others or {}).items():
-            fitting = {budget: queries for budget, queries in queries_of.items() if _traced(trajectories, queries)}
-            families[family] = {budget: trajectories.best(queries) for budget, queries in fitting.items()}
+            families[family] = {
+                budget: trajectories.best(queries)
+                for budget, queries in queries_of.items()
+                if set(queries) <= set(trajectories.runs) and max(queries.values()) <= trajectories.queries[-1]
+            }
         families[RACE] = raced or {}
         return cls(
             frontier=frontier,
@@ -117,6 +117,11 @@ class Subject:
             for family, found in self.families.items()
         }
 
+    def aoi(self, tier: Tier, *, straight: bool = False) -> float:
+        """AOI of one tier by all of its distances, or by straight lines."""
+        family, budget = tier
+        return self.straight_aois[family][budget] if straight else self.aois[family][budget].value
+
     @cached_property
     def baseline(self) -> BaselineAOI | None:
         """AOI of the baseline, by straight lines between the points that are known."""
@@ -141,15 +146,125 @@ class Subject:
         return baseline_aoi(radii, Curve.of(distances).at(radii), self.frontier).value
 
 
-def _traced(trajectories: Trajectories, queries: Mapping[str, int]) -> bool:
-    """Whether these queries are prefixes of traced runs."""
-    return set(queries) <= set(trajectories.runs) and max(queries.values()) <= trajectories.queries[-1]
-
-
 def growth_grid(budgets: Sequence[int]) -> tuple[int, ...]:
     """Where the AOI is read along the way: about fifty even steps, and the tiers themselves."""
     step = max(CHECKPOINT, max(budgets) // _STEPS // CHECKPOINT * CHECKPOINT)
     return tuple(sorted({*range(step, max(budgets) + 1, step), *budgets}))
+
+
+@dataclass(frozen=True, eq=False)
+class ModelGroup:
+    """Models that were evaluated on the same samples."""
+
+    norm: str
+    data: str
+    subjects: tuple[Subject, ...]
+    reference: float | None = None  # the reference ε
+
+    def __post_init__(self) -> None:
+        first, *others = self.subjects
+        for other in others:
+            check_same_samples(first.samples, other.samples, names=(first.model, other.model))
+
+    @property
+    def tiers(self) -> tuple[int, ...]:
+        """The budgets."""
+        return tuple(self.subjects[0].tiers)
+
+    @cached_property
+    def pools(self) -> dict[int, ReferencePool]:
+        """The models as a pool to rank in, by every tier."""
+        return {
+            tier: ReferencePool(
+                norm=self.norm,
+                dataset=self.data,
+                queries=tier,
+                samples=self.subjects[0].samples,
+                distances={subject.model: subject.tiers[tier] for subject in self.subjects},
+                flags={subject.model: subject.doubts for subject in self.subjects if subject.doubts},
+            )
+            for tier in self.tiers
+        }
+
+    @cached_property
+    def doubts(self) -> dict[int, dict[str, tuple[Flag, ...]]]:
+        """Tier → the models whose distances cannot be trusted there, and why."""
+        return {tier: pool.flagged for tier, pool in self.pools.items()}
+
+    @cached_property
+    def trusted(self) -> tuple[Subject, ...]:
+        """The models that the largest tier leaves no doubt about; all of them where it leaves doubt about each."""
+        doubted = self.doubts[max(self.tiers)]
+        return tuple(subject for subject in self.subjects if subject.model not in doubted) or self.subjects
+
+    @cached_property
+    def distances(self) -> dict[str, NDArray[np.float64]]:
+        """What the largest tier finds on the trusted models."""
+        return {subject.model: subject.last for subject in self.trusted}
+
+    @cached_property
+    def early(self) -> dict[str, NDArray[np.float64]]:
+        """What the smallest tier finds on them."""
+        return {subject.model: subject.tiers[min(self.tiers)] for subject in self.trusted}
+
+    @cached_property
+    def reversals(self) -> tuple[Reversal, ...]:
+        """The pairs that change places beyond the reference ε, the widest first."""
+        return () if self.reference is None else tuple(reversals(self.distances, reference=self.reference))
+
+    @cached_property
+    def frontier(self) -> NDArray[np.float64]:
+        """The defence frontier at the largest tier."""
+        return defence_frontier(self.distances)
+
+    @cached_property
+    def ranked(self) -> dict[int, dict[str, RankRow]]:
+        """Tier → model → rank and DOI; a tier that leaves doubt about every model has no frontier and is missing."""
+        return {
+            tier: {row.model: row for row in rank_table(pool, resamples=1).rows}
+            for tier, pool in self.pools.items()
+            if len(self.doubts[tier]) < len(self.subjects)
+        }
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The models by DOI at the largest tier, best first, those in doubt last; empty where there is no DOI."""
+        last = self.ranked[max(self.ranked)] if self.ranked else {}
+        return tuple(sorted(last, key=lambda model: last[model].bracketed))
+
+    @cached_property
+    def steady(self) -> tuple[str, ...]:
+        """The models that no tier leaves doubt about, by DOI."""
+        return tuple(model for model in self.order if not any(model in doubted for doubted in self.doubts.values()))
+
+    def rank(self, model: str) -> int | Doubted | None:
+        """Rank by DOI at the largest tier."""
+        if model not in self.order:
+            return None
+        row = self.ranked[max(self.ranked)][model]
+        return Doubted(row.rank) if row.bracketed and row.rank is not None else row.rank
+
+    def doi(self, model: str, tier: int) -> float | Doubted | None:
+        """DOI at a tier; None where no model can be trusted."""
+        row = self.ranked[tier][model] if tier in self.ranked else None
+        if row is None or not row.doi.known:
+            return None
+        return Doubted(row.doi.estimate) if row.bracketed else row.doi.estimate
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is missing, and why."""
+        notes = []
+        if not self.ranked:
+            notes.append("no DOI: every model has samples that were never broken, or is in doubt")
+        elif absent := [tier_label(tier) for tier in self.tiers if tier not in self.ranked]:
+            notes.append(f"no DOI with {', '.join(absent)} queries: they leave samples of every model unbroken")
+        if len(self.trusted) < len(self.subjects):
+            named = ", ".join(self.doubts[max(self.tiers)])
+            notes.append(f"left out of ranks by radius, crossings and rejections, because it is in doubt: {named}")
+        if self.reference is None:
+            notes.append("no reference radius is given: no robust accuracy and no crossings")
+        return tuple(notes)
 
 
 def tier_columns(budgets: Iterable[int], how: Format, name: str = "{}") -> tuple[Column, ...]:
@@ -157,7 +272,7 @@ def tier_columns(budgets: Iterable[int], how: Format, name: str = "{}") -> tuple
     return tuple(Column(name.format(tier_label(budget)), how) for budget in budgets)
 
 
-def shown_tiers(subjects: Sequence[Subject]) -> dict[str, tuple[str, int]]:
+def shown_tiers(subjects: Sequence[Subject]) -> dict[str, Tier]:
     """Name of a column, such as `race-4k` → family and budget, for those that every model has."""
     return {
         f"{family}-{tier_label(tier)}": (family, tier)
@@ -169,14 +284,14 @@ def shown_tiers(subjects: Sequence[Subject]) -> dict[str, tuple[str, int]]:
 
 def by_split(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
     """The models of every split that has any."""
-    every = {split: [subject for subject in subjects if subject.split == split] for split in SPLITS}
+    every = {str(split): [subject for subject in subjects if subject.split == split] for split in SPLITS}
     return {split: group for split, group in every.items() if group}
 
 
 def grouped(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
     """By split, and all of them where there are several splits."""
     splits = by_split(subjects)
-    return {**splits, ALL: list(subjects)} if len(splits) > 1 else {str(split): own for split, own in splits.items()}
+    return {**splits, ALL: list(subjects)} if len(splits) > 1 else splits
 
 
 def spread(values: Sequence[float]) -> Spread | None:

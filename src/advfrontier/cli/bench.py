@@ -62,16 +62,11 @@ def run_command(
     Killed at any moment, the same command goes on. Adding a model, a norm, samples or runs to the file does only what
     is missing.
 
-    Parameters
-    ----------
-    benchmark
-        fashion-mnist, small, paper, cifar10, imagenet, or a TOML file.
-    page
-        Write the page for a site as well, such as docs/results.md; what it links to goes to docs/results/.
-    cached
-        Trace and attack nothing: make the tables from what is done so far, and say what is missing.
-    download
-        Fetch models and data that are not on this machine.
+    Args:
+        benchmark: fashion-mnist, small, paper, cifar10, imagenet, or a TOML file.
+        page: Write the page for a site as well, such as docs/results.md; what it links to goes to docs/results/.
+        cached: Trace and attack nothing: make the tables from what is done so far, and say what is missing.
+        download: Fetch models and data that are not on this machine.
     """
     target = place.open(benchmark)
     done = {(part.model, part.norm, part.stage) for part in status(target).parts if not part.left} if cached else None
@@ -108,12 +103,9 @@ def status_command(
 ) -> None:
     """Say what is done, what is left, what it will cost and what failed.
 
-    Parameters
-    ----------
-    benchmark
-        The benchmark given to `bench run`.
-    calibration
-        Measure how long a query takes here, if that is not known: a few short runs.
+    Args:
+        benchmark: The benchmark given to `bench run`.
+        calibration: Measure how long a query takes here, if that is not known: a few short runs.
     """
     target = place.open(benchmark)
     machine = Machine(workers, device=device, threads=threads)

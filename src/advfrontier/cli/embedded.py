@@ -32,10 +32,8 @@ def list_models() -> None:
 def card(model: str, /) -> None:
     """Show what is known of one model.
 
-    Parameters
-    ----------
-    model
-        F1 to F17.
+    Args:
+        model: F1 to F17.
     """
     from advfrontier.zoo import MODELS  # noqa: PLC0415
 
@@ -62,14 +60,10 @@ def card(model: str, /) -> None:
 def train(model: str, /, *, data: str | None = None, out: str | None = None) -> None:
     """Train one of the models anew, by its recipe. Killed, the same command goes on.
 
-    Parameters
-    ----------
-    model
-        F1 to F17.
-    data
-        Folder of the four IDX files of Fashion-MNIST; by default where the Debian package puts them.
-    out
-        Folder for the weights.
+    Args:
+        model: F1 to F17.
+        data: Folder of the four IDX files of Fashion-MNIST; by default where the Debian package puts them.
+        out: Folder for the weights.
     """
     from advfrontier.zoo import train as train_model  # noqa: PLC0415
 
@@ -80,14 +74,10 @@ def train(model: str, /, *, data: str | None = None, out: str | None = None) -> 
 def pool_command(*, norm: str = "Linf", classes: int = 10, pool: str = "paper") -> None:
     """List the runs of a pool.
 
-    Parameters
-    ----------
-    norm
-        L0, L1, L2 or Linf.
-    classes
-        How many classes the model has.
-    pool
-        paper, or extended with attacks beyond it.
+    Args:
+        norm: L0, L1, L2 or Linf.
+        classes: How many classes the model has.
+        pool: paper, or extended with attacks beyond it.
     """
     for run in pool_of(norm, classes=classes, name=pool):
         print(run)

@@ -88,12 +88,9 @@ def extend_command(
     A number of queries goes on with the kind of attacks that the record began with: a race, an ensemble, or runs that
     take turns. An ensemble that is named must hold the one evaluated so far. Device, threads and batches stay as well.
 
-    Parameters
-    ----------
-    record
-        The folder of an evaluation, or one that holds several.
-    model
-        Where the model is: needed where the record does not say, or names something that would run code.
+    Args:
+        record: The folder of an evaluation, or one that holds several.
+        model: Where the model is: needed where the record does not say, or names something that would run code.
     """
     ensemble = budget.chosen()
     if ensemble is None:
@@ -113,14 +110,10 @@ def extend_command(
 def demo_command(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE) -> None:
     """Evaluate an embedded model in four norms and write the report: nothing is downloaded.
 
-    Parameters
-    ----------
-    out
-        Folder of the record.
-    samples
-        How many of the embedded images.
-    tier
-        4k, 8k or 12k queries per sample.
+    Args:
+        out: Folder of the record.
+        samples: How many of the embedded images.
+        tier: 4k, 8k or 12k queries per sample.
     """
     from advfrontier.zoo import MODELS  # noqa: PLC0415
 

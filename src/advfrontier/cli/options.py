@@ -65,18 +65,11 @@ WorkerCount = Annotated[
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Configured:
-    """Options that may stand in a file: `cli/config.py` reads it."""
+class Workers:
+    """How many processes do the work, and a file that may hold any option: `cli/config.py` reads it."""
 
     config: str | None = field(default=None, kw_only=True)
     'A TOML file with options by their names, as in norm = "L2"; what is typed wins.'
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Workers(Configured):
-    """How many processes do the work."""
-
     workers: WorkerCount = None
     ray: str | None = None
     "A Ray cluster: auto, an address, or local."
@@ -92,9 +85,9 @@ class Workers(Configured):
 
     def count(self, device: str, threads: int = 1) -> int:
         """Worker processes for a model on this device: 0 means this process."""
-        if self.workers is not None and self.workers < 0:
-            raise FrontierError(f"--workers is {self.workers}: expected 0 (this process) or more")
         if self.workers is not None:
+            if self.workers < 0:
+                raise FrontierError(f"--workers is {self.workers}: expected 0 (this process) or more")
             return self.workers
         if self.ray is not None:
             return 0  # the cluster knows its slots

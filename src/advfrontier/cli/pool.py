@@ -7,18 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from advfrontier.bench.allocation import (
-    allocate_traces,
-    allocation_facts,
-    allocation_tables,
-    find_traces,
-    learn_from,
-    trace_facts,
-    trace_table,
-    write_ensembles,
-    write_race,
-)
-from advfrontier.bench.baselines import baseline_facts, baseline_table, radii_to_run, run_autoattack
+from advfrontier.bench import allocation, baselines
 from advfrontier.cli.options import OUT, RADII, Attacks, Data, Json, Machine, Model, Norm, Seed, norms
 from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
@@ -48,12 +37,9 @@ def trace_command(
     The pool is the paper's if no other is named. Killed at any moment, the same command goes on. More models, norms,
     runs, queries or samples add to what is there.
 
-    Parameters
-    ----------
-    out
-        Folder of the traces; each model gets a folder, and in it one per norm.
-    queries
-        Where each run stops, of its schedule of 1000.
+    Args:
+        out: Folder of the traces; each model gets a folder, and in it one per norm.
+        queries: Where each run stops, of its schedule of 1000.
     """
     if not models:
         raise FrontierError("no model to trace: expected at least one, such as zoo:F3")
@@ -76,7 +62,8 @@ def trace_command(
                 batch_size=100 if data.batch_size is None else data.batch_size,
                 machine=where,
             )
-    show(trace_table(done), facts=trace_facts(done), as_json=json)
+    table, facts = allocation.told_traces(done)
+    show(table, facts=facts, as_json=json)
 
 
 def allocate_command(
@@ -90,30 +77,26 @@ def allocate_command(
 ) -> None:
     """Allocate a budget of queries on traced models: nested ensembles, and what none can pass.
 
-    Parameters
-    ----------
-    traces
-        Folders that `advfrontier trace` wrote, of the models to allocate on.
-    budget
-        Rising budgets, with commas.
-    out
-        Folder of the ensemble files, such as L2-4k.toml; `advfrontier evaluate --ensemble` takes them.
-    plain
-        The paper's algorithm as printed: one run a move, no swaps afterwards.
-    race
-        Learn a race instead, one file such as L2-race.toml: every smaller budget is a prefix of the largest one named.
+    Args:
+        traces: Folders that `advfrontier trace` wrote, of the models to allocate on.
+        budget: Rising budgets, with commas.
+        out: Folder of the ensemble files, such as L2-4k.toml; `advfrontier evaluate --ensemble` takes them.
+        plain: The paper's algorithm as printed: one run a move, no swaps afterwards.
+        race: Learn a race instead, one file such as L2-race.toml: every smaller budget is a prefix of the largest one
+            named.
     """
     budgets = tuple(sorted({tier_queries(part) for part in budget.split(",")}))
-    for each, records in find_traces(traces, norms(norm)).items():
+    for each, records in allocation.find_traces(traces, norms(norm)).items():
         if race:
-            learned, table = learn_from(records, total=budgets[-1])
-            file = write_race(out, learned)
+            learned, table = allocation.learn_from(records, total=budgets[-1])
+            file = allocation.write_race(out, learned)
             facts = {"norm": each, "file": file, "models": table.records()}
             show(replace(table, notes=(f"race: {file}",)), facts=facts, as_json=json)
             continue
-        ensembles = allocate_traces(records, budgets=budgets, plain=plain)
-        made = each, [record.place for record in records], ensembles, write_ensembles(out, ensembles)
-        show(*allocation_tables(*made), facts=allocation_facts(*made), as_json=json)
+        ensembles = allocation.allocate_traces(records, budgets=budgets, plain=plain)
+        files = allocation.write_ensembles(out, ensembles)
+        tables, facts = allocation.told_allocation(each, records, ensembles, files)
+        show(*tables, facts=facts, as_json=json)
 
 
 def baseline_command(
@@ -131,45 +114,37 @@ def baseline_command(
 ) -> None:
     """Run AutoAttack at several radii, every pass counted, to compare with.
 
-    Parameters
-    ----------
-    norm
-        L1, L2 or Linf.
-    radii
-        Such as 4/255,8/255; by default those usually quoted.
-    trace
-        The model's trace in this norm: adds nine percentiles of its frontier to the radii, and tells the AOI.
-    out
-        Folder of the record; each model gets a folder, and in it one per norm.
+    Args:
+        norm: L1, L2 or Linf.
+        radii: Such as 4/255,8/255; by default those usually quoted.
+        trace: The model's trace in this norm: adds nine percentiles of its frontier to the radii, and tells the AOI.
+        out: Folder of the record; each model gets a folder, and in it one per norm.
     """
     only, *others = norms(norm)
     if others:
         raise FrontierError(f"--norm {norm}: expected one norm, because radii differ from norm to norm")
     folder = below(out, folder_name(model), only)
     frontier = load_traces(trace).frontier() if trace else None
-    points = run_autoattack(
+    points = baselines.run_autoattack(
         folder,
         model,
         data.load(model),
         norm=only,
-        radii=radii_to_run(radii, data.data, only, frontier),
+        radii=baselines.radii_to_run(radii, data.data, only, frontier),
         seed=seed,
         batch_size=100 if data.batch_size is None else data.batch_size,
         machine=machine.machine(),
     )
-    found = points, frontier, only, folder
-    show(baseline_table(*found), facts=baseline_facts(*found), as_json=json)
+    table, facts = baselines.told_baseline(points, frontier, only, folder)
+    show(table, facts=facts, as_json=json)
 
 
 def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
     """How close an evaluation came to the frontier of a traced pool, and what each of its runs added.
 
-    Parameters
-    ----------
-    record
-        The folder of an evaluation.
-    trace
-        Folder of traces that holds one of the same model on the same samples.
+    Args:
+        record: The folder of an evaluation.
+        trace: Folder of traces that holds one of the same model on the same samples.
     """
     records = find_records(trace, kind="trace")
     scores = [evaluation_aoi(evaluation, records) for evaluation in find_evaluations([record])]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
+from advfrontier import report
 from advfrontier.certified import SUPPORTED
 from advfrontier.cli.options import OUT, Export, Json, Model, Norm, Output, Radii, Source, norms
 from advfrontier.cli.output import end_with, say, show, show_evaluations, show_summaries
@@ -22,15 +23,6 @@ from advfrontier.evaluation.verified import only_verified, write_verified
 from advfrontier.evaluation.verify import Verification, parse_rerun, verify
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import below, write_file
-from advfrontier.report import (
-    comparison_table,
-    rank_tables,
-    ranking_csv,
-    write_comparison,
-    write_figures,
-    write_leaderboard,
-    write_report,
-)
 from advfrontier.threat.names import NORMS
 
 _SOURCE = Source()
@@ -43,12 +35,9 @@ def certify_command(record: str, /, *, model: str | None = None, radii: Radii = 
     For feed-forward ReLU networks, in L1, L2 and Linf; what is certified is stored in the record, and the report draws
     it below the curve that attacks have found. A norm that is certified already is not certified again.
 
-    Parameters
-    ----------
-    record
-        The folder of an evaluation, or one that holds several; those in L0 are left out.
-    model
-        Where the model is: needed where the record does not say, or names something that would run code.
+    Args:
+        record: The folder of an evaluation, or one that holds several; those in L0 are left out.
+        model: Where the model is: needed where the record does not say, or names something that would run code.
     """
     output = Output(radii, json=json)
     output.check()
@@ -77,16 +66,11 @@ def verify_command(
     are the same, else with distances that differ by at most 5 % in the median. Ends with exit code 1 if anything is
     false. The record is only read.
 
-    Parameters
-    ----------
-    record
-        The folder of an evaluation, or one that holds several.
-    rerun
-        Units to do again: a share such as 5%, or a number such as 3; 0 for none.
-    seed
-        Of the draw of these units; by default one that nobody could know beforehand.
-    out
-        A list, to which records that hold are added; `advfrontier rank --verified` takes it.
+    Args:
+        record: The folder of an evaluation, or one that holds several.
+        rerun: Units to do again: a share such as 5%, or a number such as 3; 0 for none.
+        seed: Of the draw of these units; by default one that nobody could know beforehand.
+        out: A list, to which records that hold are added; `advfrontier rank --verified` takes it.
     """
     parse_rerun(rerun)
     evaluations = find_evaluations([record])
@@ -123,14 +107,10 @@ def report_command(
 
     Several models are ranked among each other, with areas up to one common ε.
 
-    Parameters
-    ----------
-    records
-        Folders of evaluations; the first is reported on and exported, the others are set beside it.
-    out
-        The HTML file; by default report.html in the first folder.
-    figures
-        A folder for the figures as PDF and PNG.
+    Args:
+        records: Folders of evaluations; the first is reported on and exported, the others are set beside it.
+        out: The HTML file; by default report.html in the first folder.
+        figures: A folder for the figures as PDF and PNG.
     """
     if not records:
         raise FrontierError("nothing to report on: expected the folder of an evaluation, such as runs/mine")
@@ -139,10 +119,10 @@ def report_command(
     own = find_evaluations(records[:1])
     summaries = summarise_all([*own, *find_evaluations(records[1:])], radii=radii)
     show_summaries(summaries, own, records[0], output)
-    path = write_report(out or below(records[0], "report.html"), summaries)
+    path = report.write_report(out or below(records[0], "report.html"), summaries)
     say(f"report: {path}", as_json=json)
     if figures is not None:
-        for written in write_figures(figures, summaries):
+        for written in report.write_figures(figures, summaries):
             say(f"figure: {written}", as_json=json)
 
 
@@ -159,16 +139,12 @@ def compare_command(
 ) -> None:
     """Compare two models on whole curves: is one rejected already, or what should be run next?
 
-    Parameters
-    ----------
-    first
-        The folder of one model's evaluations.
-    second
-        That of another model, on the same samples.
-    fail_if_worse
-        End with exit code 1 if the first is shown to be worse than the second, at equal queries, in any of the norms.
-    out
-        An HTML file with the picture.
+    Args:
+        first: The folder of one model's evaluations.
+        second: That of another model, on the same samples.
+        fail_if_worse: End with exit code 1 if the first is shown to be worse than the second, at equal queries, in any
+            of the norms.
+        out: An HTML file with the picture.
     """
     Output(radii).check()
     tables = [of_one_model(folder) for folder in (first, second)]
@@ -184,9 +160,9 @@ def compare_command(
         one, other = summarise_all(pair, radii=radii)
         compared.append((compare(*pair), one, other))
     facts = {one.norm: jsonable(result) for result, one, _ in compared}
-    show(*(comparison_table(*entry) for entry in compared), facts=facts, as_json=json)
+    show(*(report.comparison_table(*entry) for entry in compared), facts=facts, as_json=json)
     if out is not None:
-        say(f"picture: {write_comparison(out, compared)}", as_json=json)
+        say(f"picture: {report.write_comparison(out, compared)}", as_json=json)
     if fail_if_worse:
         end_with([not_worse(tables[0][each], tables[1][each]) for each in shared])
 
@@ -203,20 +179,14 @@ def rank_command(
 ) -> None:
     """Rank models by DOI, in every norm and over all of them.
 
-    Parameters
-    ----------
-    records
-        Folders of evaluations, on the same samples; what holds none is left out with a note.
-    reference
-        Rank against a shipped pool as well: fashion-mnist.
-    csv
-        Write the tables to this file.
-    html
-        Write a leaderboard page to this file.
-    highlight
-        Models that stand out on the page, with commas; by default your own, where they stand among reference models.
-    verified
-        A list that `advfrontier verify --out` wrote: records that are not on it are left out with a note.
+    Args:
+        records: Folders of evaluations, on the same samples; what holds none is left out with a note.
+        reference: Rank against a shipped pool as well: fashion-mnist.
+        csv: Write the tables to this file.
+        html: Write a leaderboard page to this file.
+        highlight: Models that stand out on the page, with commas; by default your own, where they stand among reference
+            models.
+        verified: A list that `advfrontier verify --out` wrote: records that are not on it are left out with a note.
     """
     Output(radii).check()
     evaluations = _to_rank(records, verified)
@@ -224,12 +194,12 @@ def rank_command(
         print(f"note: {note}", file=sys.stderr)
     pools = None if reference is None else reference_pools(evaluations, name=reference)
     ranking = rank(evaluations, reference=pools, radii=radii)
-    show(*rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
+    show(*report.rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
     if csv is not None:
-        say(f"table: {write_file(csv, ranking_csv(ranking).encode())}", as_json=json)
+        say(f"table: {write_file(csv, report.ranking_csv(ranking).encode())}", as_json=json)
     if html is not None:
         chosen = None if highlight is None else [name.strip() for name in highlight.split(",") if name.strip()]
-        say(f"leaderboard: {write_leaderboard(html, ranking, highlight=chosen)}", as_json=json)
+        say(f"leaderboard: {report.write_leaderboard(html, ranking, highlight=chosen)}", as_json=json)
 
 
 def _to_rank(records: Sequence[str], verified: str | None) -> list[Evaluation]:

@@ -3,9 +3,8 @@
 Nothing here computes a metric: everything shown was computed by `frontier` and `evaluation`.
 """
 
-from advfrontier.report.comparison import comparison_table, write_comparison
 from advfrontier.report.figures import write_figures
-from advfrontier.report.html import write_report
+from advfrontier.report.html import comparison_table, write_comparison, write_report
 from advfrontier.report.leaderboard import rank_tables, ranking_csv, write_leaderboard
 from advfrontier.report.render import print_tables
 from advfrontier.report.summary import summary_tables

@@ -27,10 +27,7 @@ _DPI, _SMALL_DPI = 200, 100  # dots per inch of figures: to look at closely, and
 
 def write_results(results: Results, folder: str | PathLike[str]) -> list[Path]:
     """Write all of it, figures only where matplotlib is installed; returns the files."""
-    target = Path(folder)
-    rankings = results.rankings()
-    boards = []
-    target.mkdir(parents=True, exist_ok=True)
+    target, rankings, boards = Path(folder), results.rankings(), []
     for data, ranking in rankings.items():
         board = target / ("leaderboard.html" if len(rankings) == 1 else f"leaderboard-{folder_name(data)}.html")
         boards.append(Path(write_leaderboard(board, ranking, title=f"{results.name}: leaderboard")))
@@ -48,18 +45,17 @@ def _write_page(results: Results, page: Path, beside: Path, formats: Sequence[st
     beside.mkdir(parents=True, exist_ok=True)
     content = beside / "results.json"
     content.write_text(json.dumps(results_json(results), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    learned = [_write_learned(beside / "ensembles", name, text) for name, text in learned_files(results).items()]
+    learned = {beside / "ensembles" / name: text for name, text in learned_files(results).items()}
+    (beside / "ensembles").mkdir(exist_ok=True)
+    for path, text in learned.items():
+        path.write_text(text, encoding="utf-8")
     figures = draw_results(results, beside / "figures", formats=formats, dpi=dpi) if drawable() else None
 
     def link(path: Path) -> str:
         return path.relative_to(page.parent).as_posix()
 
-    text = results_markdown(
-        results,
-        figures=None if figures is None else {name: link(paths[-1]) for name, paths in figures.items()},
-        learned=[link(path) for path in learned],
-        content=link(content),
-    )
+    links = None if figures is None else {name: link(paths[-1]) for name, paths in figures.items()}
+    text = results_markdown(results, figures=links, learned=[link(path) for path in learned], content=link(content))
     page.write_text(text, encoding="utf-8")
     return [page, content, *learned, *(path for paths in (figures or {}).values() for path in paths)]
 
@@ -92,39 +88,27 @@ def _reached(part: NormResults, family: str) -> list[str]:
     return lines
 
 
-def _write_learned(folder: Path, name: str, text: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(text, encoding="utf-8")
-    return folder / name
-
-
 def results_json(results: Results) -> dict[str, object]:
     """Every table with its rows by column name: over all norms, per norm, and per data set of each norm."""
+
+    def told(tables: Mapping[str, Table], notes: Sequence[str]) -> dict[str, object]:
+        return {"notes": list(notes), "tables": {name: as_json(table) for name, table in tables.items()}}
+
+    norms = {}
+    for norm, part in results.norms.items():
+        groups = {
+            data: told(model_tables.tables(group, title=SYMBOLS[norm]), group.notes)
+            for data, group in part.groups.items()
+        }
+        norms[norm] = {**told(part.tables(), part.notes), "data": groups}
     return {
         "name": results.name,
         "budgets": list(results.budgets),
-        "models": _json(results.model_tables()),
-        "tables": _json(results.tables()),
-        "norms": {
-            norm: {
-                "notes": list(part.notes),
-                "tables": _json(part.tables()),
-                "data": {
-                    data: {
-                        "notes": list(group.notes),
-                        "tables": _json(model_tables.tables(group, title=SYMBOLS[norm])),
-                    }
-                    for data, group in part.groups.items()
-                },
-            }
-            for norm, part in results.norms.items()
-        },
+        "models": told(results.model_tables(), ())["tables"],
+        "tables": told(results.tables(), ())["tables"],
+        "norms": norms,
         "failures": list(results.failures),
     }
-
-
-def _json(tables: Mapping[str, Table]) -> dict[str, object]:
-    return {name: as_json(table) for name, table in tables.items()}
 
 
 def results_markdown(
@@ -134,14 +118,7 @@ def results_markdown(
     learned: Sequence[str] = (),
     content: str = "results.json",
 ) -> str:
-    """The page.
-
-    Args:
-        results: What it shows.
-        figures: Files by name; None says that they could not be drawn.
-        learned: The files of what was learned.
-        content: The file that has all tables for programs.
-    """
+    """The page, with links to figures by name (None: they could not be drawn), to what was learned, and to the JSON."""
     whole = results.tables()
     template = environment().overlay(autoescape=False).get_template("results.md.j2")
     page = template.render(

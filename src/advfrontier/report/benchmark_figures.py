@@ -10,49 +10,34 @@ import numpy as np
 
 from advfrontier.bench.attack_tables import mean_aoi, mean_growth
 from advfrontier.bench.baseline_tables import extreme_cases
-from advfrontier.bench.model_tables import crossing_pairs, rankings, rejection
-from advfrontier.bench.results import ModelGroup, NormResults, Results
-from advfrontier.bench.subject import RACE, Subject, by_split, shown_tiers
+from advfrontier.bench.model_tables import rankings, rejection
+from advfrontier.bench.results import NormResults, Results
+from advfrontier.bench.subject import RACE, ModelGroup, Subject, by_split, shown_tiers
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.stability import RankStability
 from advfrontier.pool import tier_label
+from advfrontier.report import style
 from advfrontier.report.numbers import size
-from advfrontier.report.style import (
-    COLOURS,
-    FORMATS,
-    GREY,
-    INK,
-    RED,
-    common_legend,
-    curve_axes,
-    draw_steps,
-    lines_of,
-    panels,
-    save,
-    styled,
-)
 from advfrontier.threat.names import SYMBOLS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDE, _DPI = 2.5, 200  # inches of one panel, and dots per inch
+_WIDE = 2.5  # inches of one panel
 _SPLITS = {"train": "training models", "held-out": "held-out models"}
 _OTHERS, _REFERENCE = "other models", "reference radius"
 _MOVING = 6  # models in colour where ranks are drawn
 _NAMED = 12  # models that a legend names
 
 
-def draw_results(
-    results: Results, folder: Path, *, formats: Sequence[str] = FORMATS, dpi: int = _DPI
-) -> dict[str, list[Path]]:
+def draw_results(results: Results, folder: Path, *, formats: Sequence[str], dpi: int) -> dict[str, list[Path]]:
     """Draw every figure that has something to show; returns the files by name, the PNG last."""
     written = {}
-    with styled():
+    with style.styled():
         for name, figure in _figures(results):
-            common_legend(figure, columns=8, last=(_OTHERS, _REFERENCE))
-            written[name] = [Path(path) for path in save(figure, folder, name, formats=formats, dpi=dpi)]
+            style.common_legend(figure, columns=8, last=(_OTHERS, _REFERENCE))
+            written[name] = [Path(path) for path in style.save(figure, folder, name, formats=formats, dpi=dpi)]
     return written
 
 
@@ -76,7 +61,7 @@ def _drawn(
 ) -> Iterator[tuple[str, Figure]]:
     """One figure with a panel for each entry: its title, and what is drawn in it."""
     if entries:
-        figure = panels(len(entries), wide=_WIDE)
+        figure = style.panels(len(entries), wide=_WIDE)
         for axes, (title, content) in zip(figure.axes, entries, strict=True):
             axes.set_title(title)
             draw(axes, content)
@@ -86,11 +71,14 @@ def _drawn(
 def _draw_growth(axes: Axes, part: NormResults) -> None:
     growth = mean_growth(part.subjects)
     budgets = list(part.subjects[0].tiers)
-    for colour, (split, series) in zip(COLOURS, growth.items(), strict=False):
+    for colour, (split, series) in zip(style.COLOURS, growth.items(), strict=False):
         shares = [100 * value for value in series.values()]
         axes.plot(list(series), shares, color=colour, label=_SPLITS[split])
         axes.plot(budgets, [100 * series[budget] for budget in budgets], color=colour, linestyle="", marker="o", ms=3)
-        _draw_race(axes, part, split, colour)
+        group = by_split(part.subjects)[split]
+        tiers = [tier for family, tier in shown_tiers(part.subjects).values() if family == RACE]
+        reached = [100 * (mean_aoi(group, RACE, tier) or 0) for tier in tiers]
+        axes.plot(tiers, reached, color=colour, linestyle="", marker="x", ms=4, label=f"race, {_SPLITS[split]}")
     low = 100 * min(series[budgets[0]] for series in growth.values())
     margin = max(100 - low, 0.2)
     axes.set_ylim(low - margin, 100 + 0.1 * margin)
@@ -100,77 +88,66 @@ def _draw_growth(axes: Axes, part: NormResults) -> None:
     axes.set_ylabel("mean AOI (%)")
 
 
-def _draw_race(axes: Axes, part: NormResults, split: str, colour: str) -> None:
-    """What the race reaches at the tiers."""
-    group = by_split(part.subjects)[split]
-    tiers = [tier for family, tier in shown_tiers(part.subjects).values() if family == RACE]
-    reached = [100 * (mean_aoi(group, RACE, tier) or 0) for tier in tiers]
-    axes.plot(tiers, reached, color=colour, linestyle="", marker="x", ms=4, label=f"race, {_SPLITS[split]}")
-
-
 def _draw_case(axes: Axes, content: tuple[str, Subject]) -> None:
     norm, subject = content
     curves = {tier_label(budget): Curve.of(distances) for budget, distances in subject.tiers.items()}
     frontier = Curve.of(subject.frontier)
-    for colour, (label, curve) in zip(COLOURS, curves.items(), strict=False):
-        draw_steps(axes, curve, color=colour, label=label)
-    draw_steps(axes, frontier, color=INK, linewidth=0.7, linestyle="--", label="frontier of the pool")
+    for colour, (label, curve) in zip(style.COLOURS, curves.items(), strict=False):
+        style.draw_steps(axes, curve, color=colour, label=label)
+    style.draw_steps(axes, frontier, color=style.INK, linewidth=0.7, linestyle="--", label="frontier of the pool")
     if subject.known is not None:
-        axes.plot(subject.known.radii, subject.known.accuracies, "x", color=RED, ms=4, label="AutoAttack", zorder=5)
-    curve_axes(axes, norm, [frontier, *curves.values()])
+        axes.plot(
+            subject.known.radii, subject.known.accuracies, "x", color=style.RED, ms=4, label="AutoAttack", zorder=5
+        )
+    style.curve_axes(axes, norm, [frontier, *curves.values()])
 
 
 def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """The pair that changes places most beyond the reference radius."""
-    pairs = {title: crossing_pairs(group).rows[:1] for title, group in groups}
-    lines = lines_of(model for rows in pairs.values() for row in rows for model in row[:2])
+    crossed = [(title, group) for title, group in groups if group.reversals]
+    widest = [group.reversals[0] for _, group in crossed]
+    lines = style.lines_of(model for pair in widest for model in (pair.leader, pair.overtaken_by))
 
-    def draw(axes: Axes, content: tuple[ModelGroup, Sequence[str]]) -> None:
-        group, models = content
-        curves = {model: Curve.of(group.distances[model]) for model in models}
+    def draw(axes: Axes, group: ModelGroup) -> None:
+        pair, reference = group.reversals[0], group.reference or 0.0
+        curves = {model: Curve.of(group.distances[model]) for model in (pair.leader, pair.overtaken_by)}
         for model, curve in curves.items():
-            draw_steps(axes, curve, color=lines[model]["color"], label=model)
-        reference = group.reference or 0.0
-        axes.axvline(reference, color=INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
-        curve_axes(axes, group.norm, curves.values(), least=1.3 * reference)
+            style.draw_steps(axes, curve, color=lines[model]["color"], label=model)
+        axes.axvline(reference, color=style.INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
+        style.curve_axes(axes, group.norm, curves.values(), least=1.3 * reference)
 
-    yield from _drawn("crossings", [(t, (g, pairs[t][0][:2])) for t, g in groups if pairs[t]], draw)
+    yield from _drawn("crossings", crossed, draw)
 
 
 def _instability(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """Ranks by the largest tier, then by AutoAttack; those that move most in any panel in colour."""
-    drawn = [
-        (by, title, g, ranking) for title, g in groups for by, ranking in rankings(g).items() if " where " not in by
-    ]
-    drawn.sort(key=lambda entry: entry[0] == "AutoAttack")
+    every = [(by, title, group, ranking) for title, group in groups for by, ranking in rankings(group).items()]
+    drawn = sorted((entry for entry in every if " where " not in entry[0]), key=lambda entry: entry[0] == "AutoAttack")
     most: dict[str, int] = {}
     for _, _, _, ranking in drawn:
         most |= {model: max(moved, most.get(model, 0)) for model, moved in ranking.moved.items()}
-    lines = lines_of(sorted(most, key=lambda model: -most[model])[:_MOVING])
+    lines = style.lines_of(sorted(most, key=lambda model: -most[model])[:_MOVING])
 
     def draw(axes: Axes, content: tuple[ModelGroup, RankStability]) -> None:
-        _draw_ranks(axes, *content, lines)
+        group, ranking = content
+        positions = list(range(ranking.epsilons.size))
+        for model, ranks in zip(ranking.models, ranking.ranks.tolist(), strict=True):
+            if model in lines:
+                axes.plot(positions, ranks, color=lines[model]["color"], marker="o", ms=2, label=model, zorder=3)
+            else:
+                axes.plot(positions, ranks, color=style.GREY, linewidth=0.7, label=_OTHERS)
+        if group.reference is not None:
+            for at in np.flatnonzero(np.isclose(ranking.epsilons, group.reference, rtol=1e-9, atol=0)):
+                axes.axvline(float(at), color=style.INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
+        axes.set_xticks(positions, [size(ε) if ε == int(ε) else f"{ε:.3g}" for ε in ranking.epsilons], rotation=60)
+        axes.set_ylim(len(ranking.models) + 0.5, 0.5)
+        axes.set_yticks(range(1, len(ranking.models) + 1, 1 + len(ranking.models) // 10))
+        axes.set_xlabel(f"ε in {SYMBOLS[group.norm]}")
+        axes.set_ylabel("rank")
 
     several = len({by for by, *_ in drawn}) > 1
     entries = [(f"{title}, {by}" if several else title, (group, ranking)) for by, title, group, ranking in drawn]
     yield from _drawn("instability", entries, draw)
-
-
-def _draw_ranks(axes: Axes, group: ModelGroup, ranking: RankStability, lines: dict[str, Any]) -> None:
-    positions = list(range(ranking.epsilons.size))
-    for model, ranks in zip(ranking.models, ranking.ranks.tolist(), strict=True):
-        if model in lines:
-            axes.plot(positions, ranks, color=lines[model]["color"], marker="o", ms=2, label=model, zorder=3)
-        else:
-            axes.plot(positions, ranks, color=GREY, linewidth=0.7, label=_OTHERS)
-    if group.reference is not None:
-        for at in np.flatnonzero(np.isclose(ranking.epsilons, group.reference, rtol=1e-9, atol=0)):
-            axes.axvline(float(at), color=INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
-    axes.set_xticks(positions, [size(ε) if ε == int(ε) else f"{ε:.3g}" for ε in ranking.epsilons], rotation=60)
-    axes.set_ylim(len(ranking.models) + 0.5, 0.5)
-    axes.set_yticks(range(1, len(ranking.models) + 1, 1 + len(ranking.models) // 10))
-    axes.set_xlabel(f"ε in {SYMBOLS[group.norm]}")
-    axes.set_ylabel("rank")
 
 
 def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
@@ -188,13 +165,13 @@ def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Itera
         trusted = [model for model in scores if model in group.distances]
         for model in trusted:
             line = {"color": colours(scale(scores[model])), "label": model if named else None}
-            draw_steps(axes, Curve.of(group.distances[model]), linewidth=0.9, **line)
+            style.draw_steps(axes, Curve.of(group.distances[model]), linewidth=0.9, **line)
         for subject in (each for each in group.subjects if each.model not in trusted):
-            line = {"color": GREY, "label": f"{subject.model} (in doubt)" if named else "in doubt"}
-            draw_steps(axes, Curve.of(subject.last), linewidth=0.9, linestyle=":", **line)
+            line = {"color": style.GREY, "label": f"{subject.model} (in doubt)" if named else "in doubt"}
+            style.draw_steps(axes, Curve.of(subject.last), linewidth=0.9, linestyle=":", **line)
         frontier = Curve.of(group.frontier)
-        draw_steps(axes, frontier, color=RED, linestyle="--", label="defence frontier")
-        curve_axes(axes, group.norm, [frontier])
+        style.draw_steps(axes, frontier, color=style.RED, linestyle="--", label="defence frontier")
+        style.curve_axes(axes, group.norm, [frontier])
 
     for name, figure in _drawn("curves", groups, draw):
         if scores:
@@ -206,18 +183,16 @@ def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Itera
 def _rejections(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """A model that the smallest tier rejects, and the one it is rejected against."""
     decisions = {title: pair for title, group in groups if (pair := rejection(group))}
-    lines = lines_of(model for reference, rejected in decisions.values() for model in (reference, rejected[0]))
+    lines = style.lines_of(model for reference, rejected in decisions.values() for model in (reference, rejected[0]))
 
     def draw(axes: Axes, content: tuple[ModelGroup, str, str]) -> None:
         group, reference, candidate = content
         first, last = min(group.tiers), max(group.tiers)
-        above = Curve.of(group.distances[reference])
-        below = Curve.of(next(subject for subject in group.trusted if subject.model == candidate).tiers[first])
-        draw_steps(axes, above, color=lines[reference]["color"], label=f"{reference} at {tier_label(last)}")
-        draw_steps(
-            axes, below, color=lines[candidate]["color"], label=f"{candidate} at {tier_label(first)}", linestyle="--"
-        )
-        curve_axes(axes, group.norm, [above, below])
+        curves = Curve.of(group.distances[reference]), Curve.of(group.early[candidate])
+        for curve, model, tier, dash in zip(curves, (reference, candidate), (last, first), ("-", "--"), strict=True):
+            label = f"{model} at {tier_label(tier)}"
+            style.draw_steps(axes, curve, color=lines[model]["color"], linestyle=dash, label=label)
+        style.curve_axes(axes, group.norm, curves)
 
     entries = [(title, (g, decisions[title][0], decisions[title][1][0])) for title, g in groups if title in decisions]
     yield from _drawn("early-rejection", entries, draw)

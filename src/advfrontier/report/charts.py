@@ -25,13 +25,18 @@ def norm_data(
     places = list(names) if names is not None else [other.model for other in others]
     far = max([curve.falls_to(0.01) for curve in curves] + [1.2 * at.epsilon for at in summary.robust], default=0.0)
     near = min((float(ε) for curve in curves for ε in curve.epsilons[1:2]), default=far)
-    found = summary.convergence
+    found, pool = summary.convergence, summary.standing.table if summary.standing else None
     return {
         "norm": summary.norm,
         "symbol": SYMBOLS[summary.norm],
         "own": _model(summary),
         "others": [{**_model(other), "line": line_number(1 + places.index(other.model))} for other in others],
-        **_pool(summary),
+        "pool": [
+            {"name": row.model, **points(pool.curves[row.model], _POOL_POINTS), "flagged": row.bracketed}
+            for row in (pool.rows if pool else ())
+            if pool and not row.given
+        ],
+        "frontier": points(pool.frontier, _POOL_POINTS) if pool else None,
         "radii": [{"label": at.label, "x": short(at.epsilon)} for at in summary.robust],
         "far": short(far or 1.0),
         "near": short(near or 1e-3),
@@ -46,34 +51,14 @@ def norm_data(
 
 def _model(summary: NormSummary) -> dict[str, Any]:
     certified = None if summary.certified is None else points(summary.certified.curve, _OWN_POINTS)
-    return {
-        "name": summary.model,
-        **points(summary.curve, _OWN_POINTS),
-        "margin": summary.margin,
-        "certified": certified,
-    }
-
-
-def _pool(summary: NormSummary) -> dict[str, Any]:
-    """The curves of the reference models and their frontier, where there are any."""
-    if summary.standing is None:
-        return {"pool": [], "frontier": None}
-    table = summary.standing.table
-    return {
-        "pool": [
-            {"name": row.model, **points(table.curves[row.model], _POOL_POINTS), "flagged": row.bracketed}
-            for row in table.rows
-            if not row.given
-        ],
-        "frontier": points(table.frontier, _POOL_POINTS),
-    }
+    drawn = points(summary.curve, _OWN_POINTS)
+    return {"name": summary.model, **drawn, "margin": summary.margin, "certified": certified}
 
 
 def points(curve: Curve, limit: int) -> dict[str, list[float]]:
     """At most so many steps of a curve, the first and the last among them."""
-    last = len(curve.epsilons) - 1
-    step = -(-(last + 1) // limit)
-    kept = sorted({*range(0, last + 1, step), last})
+    count = len(curve.epsilons)
+    kept = sorted({*range(0, count, math.ceil(count / limit)), count - 1})
     return {"x": [short(curve.epsilons[k]) for k in kept], "y": [short(curve.accuracies[k]) for k in kept]}
 
 
@@ -112,12 +97,8 @@ def svg_chart(
         "height": _HEIGHT,
         "axis": f"ε in {SYMBOLS[norm]}",
         "paths": [
-            {
-                "model": model,
-                "d": _path(curve, end),
-                "label": labels.get(model),
-                **line(order.index(model), doubt=model in doubted),
-            }
+            {"model": model, "d": _path(curve, end), "label": labels.get(model)}
+            | line(order.index(model), doubt=model in doubted)
             for model, curve in curves.items()
         ],
         "frontier": _path(frontier, end) if frontier else None,

@@ -26,7 +26,7 @@ from advfrontier.report.png import MARK, png
 from advfrontier.report.render import as_csv, as_latex
 from advfrontier.report.summary import summary_tables
 from advfrontier.report.words import CITATION, sentence
-from advfrontier.table import Column, Table
+from advfrontier.table import Column
 
 _AT_ONCE = 100  # samples whose images are read together
 
@@ -97,7 +97,10 @@ def export(evaluation: Evaluation, kind: str, path: Path, *, radii: Sequence[Rad
         table = sample_table(evaluation) if kind == "csv" else class_table(evaluation, radii)
         path.write_text(as_csv(table), encoding="utf-8")
     elif kind == "parquet":
-        _parquet(sample_table(evaluation), path)
+        import pyarrow as pa  # noqa: PLC0415  # an extra
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        pq.write_table(pa.Table.from_pylist(sample_table(evaluation).records()), path)
     elif kind == "npz":
         _npz(evaluation, path)
     else:
@@ -176,10 +179,3 @@ def _npz(evaluation: Evaluation, path: Path) -> None:
                         header["shape"] = (len(table.rows), *array.shape[1:])
                         np.lib.format.write_array_header_1_0(entry, header)
                     entry.write(np.ascontiguousarray(array).tobytes())
-
-
-def _parquet(table: Table, path: Path) -> None:
-    import pyarrow as pa  # noqa: PLC0415  # an extra
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    pq.write_table(pa.Table.from_pylist(table.records()), path)

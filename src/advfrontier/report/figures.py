@@ -10,21 +10,8 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.summary import NormSummary
 from advfrontier.frontier.curve import Curve
 from advfrontier.pool import tier_label
+from advfrontier.report import style
 from advfrontier.report.numbers import size
-from advfrontier.report.style import (
-    FORMATS,
-    GREY,
-    INK,
-    MUTED,
-    common_legend,
-    curve_axes,
-    draw_steps,
-    lines_of,
-    need_matplotlib,
-    panels,
-    save,
-    styled,
-)
 from advfrontier.report.summary import in_order
 from advfrontier.threat.names import SYMBOLS
 
@@ -37,32 +24,32 @@ _ALONE, _BESIDE = 3.25, 2.05  # inches: one column of a two-column paper; one pa
 
 
 def write_figures(
-    folder: str | PathLike[str], summaries: Sequence[NormSummary], *, formats: Sequence[str] = FORMATS
+    folder: str | PathLike[str], summaries: Sequence[NormSummary], *, formats: Sequence[str] = style.FORMATS
 ) -> list[str]:
     """Write `curve-NORM` and `queries-NORM` for every norm and `curves` with all of them; returns the files."""
-    need_matplotlib()
+    style.need_matplotlib()
     if not summaries:
         raise FrontierError("nothing to draw: expected at least one summary, such as summarise(evaluation, …)")
     by_norm = {s.norm: [one for one in summaries if one.norm == s.norm] for s in in_order(summaries)}
-    lines = lines_of(summary.model for summary in summaries)
+    lines = style.lines_of(summary.model for summary in summaries)
     written = []
-    with styled():
+    with style.styled():
         for norm, group in by_norm.items():
             drawings = {"curve": draw_curves}
             if any(summary.convergence.queries for summary in group):
                 drawings["queries"] = draw_queries
             for name, draw in drawings.items():
-                figure = panels(1, wide=_ALONE)
+                figure = style.panels(1, wide=_ALONE)
                 draw(figure.axes[0], group, lines)
-                common_legend(figure, columns=2)
-                written += save(figure, folder, f"{name}-{norm}", formats=formats)
+                style.common_legend(figure, columns=2)
+                written += style.save(figure, folder, f"{name}-{norm}", formats=formats)
         if len(by_norm) > 1:
-            figure = panels(len(by_norm), wide=_BESIDE)
+            figure = style.panels(len(by_norm), wide=_BESIDE)
             for axes, group in zip(figure.axes, by_norm.values(), strict=True):
                 draw_curves(axes, group, lines)
                 axes.label_outer()
-            common_legend(figure, columns=6)
-            written += save(figure, folder, "curves", formats=formats)
+            style.common_legend(figure, columns=6)
+            written += style.save(figure, folder, "curves", formats=formats)
     return written
 
 
@@ -73,16 +60,18 @@ def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> N
         table = first.standing.table
         for k, row in enumerate(row for row in table.rows if not row.given):
             label = None if k else "reference models"
-            draw_steps(axes, table.curves[row.model], color=GREY, linewidth=0.5, label=label)
-        draw_steps(axes, table.frontier, color=INK, linewidth=0.8, linestyle="--", label="defence frontier")
+            style.draw_steps(axes, table.curves[row.model], color=style.GREY, linewidth=0.5, label=label)
+        style.draw_steps(axes, table.frontier, color=style.INK, linewidth=0.8, linestyle="--", label="defence frontier")
     for summary in summaries:
         line = lines[summary.model]
         draw_model(axes, summary.model, summary.curve, summary.margin, line)
         if summary.certified is not None:
             label = f"{summary.model}, certified"
-            draw_steps(axes, summary.certified.curve, color=line["color"], linestyle=":", linewidth=0.8, label=label)
+            style.draw_steps(
+                axes, summary.certified.curve, color=line["color"], linestyle=":", linewidth=0.8, label=label
+            )
     beyond = 1.2 * max((at.epsilon for at in first.robust), default=0.0)
-    curve_axes(axes, first.norm, [summary.curve for summary in summaries], least=beyond)
+    style.curve_axes(axes, first.norm, [summary.curve for summary in summaries], least=beyond)
     draw_marks(axes, [(at.epsilon, at.label) for at in first.robust], axes.get_xlim()[1])
 
 
@@ -91,7 +80,7 @@ def draw_model(axes: Axes, name: str, curve: Curve, margin: float, line: Mapping
     ε, ρ = [*curve.epsilons, 1e9], [*curve.accuracies, curve.accuracies[-1]]
     low, high = [max(0.0, share - margin) for share in ρ], [min(1.0, share + margin) for share in ρ]
     axes.fill_between(ε, low, high, step="post", color=line["color"], alpha=0.13, linewidth=0)
-    draw_steps(axes, curve, label=name, **line)
+    style.draw_steps(axes, curve, label=name, **line)
 
 
 def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> None:
@@ -123,8 +112,8 @@ def draw_marks(axes: Axes, items: Sequence[tuple[float, str]], far: float) -> No
         half = 1.9 * len(label) + 1
         raised = x / far * wide - half < end and not raised
         end = x / far * wide + half
-        axes.axvline(x, color=MUTED, linewidth=0.6, linestyle=":")
+        axes.axvline(x, color=style.MUTED, linewidth=0.6, linestyle=":")
         axes.annotate(
             label, (x, 1.0), xytext=(0, 8 if raised else 1), xycoords=("data", "axes fraction"),
-            textcoords="offset points", ha="center", va="bottom", fontsize=6, color=MUTED,
+            textcoords="offset points", ha="center", va="bottom", fontsize=6, color=style.MUTED,
         )  # fmt: skip

@@ -1,20 +1,25 @@
-"""The HTML report of one model: curves in every norm, where it stands, what it cost, how it looks."""
+"""HTML pages about models: the report of one in every norm, and two of them side by side, also as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.gallery import GalleryItem
 from advfrontier.evaluation.summary import NormSummary, most_wins
+from advfrontier.frontier.comparison import Comparison
 from advfrontier.frontier.ranking import mean_rows
-from advfrontier.report.charts import norm_data
+from advfrontier.report.charts import norm_data, short
+from advfrontier.report.numbers import size
 from advfrontier.report.page import script_json, write_page
 from advfrontier.report.summary import NO_RADII, in_order
+from advfrontier.table import Column, Table
 
 _SHOWN_WINS = 8
+_SHOWN_CROSSINGS = 6  # there may be hundreds where two curves run together
 
 
 def write_report(path: str | PathLike[str], summaries: Sequence[NormSummary]) -> str:
@@ -24,7 +29,9 @@ def write_report(path: str | PathLike[str], summaries: Sequence[NormSummary]) ->
     model = summaries[0].model
     own = in_order(s for s in summaries if s.model == model)
     beside = in_order(s for s in summaries if s.model != model)
-    _check_unique(own + beside)
+    named = [(summary.model, summary.norm) for summary in own + beside]
+    if twice := [" in ".join(pair) for pair in named if named.count(pair) > 1]:
+        raise FrontierError(f"two summaries of {twice[0]}: expected one per model and norm; leave one out")
     names = list(dict.fromkeys(s.model for s in beside))
     norms = [norm_data(s, [o for o in beside if o.norm == s.norm], names=names) for s in own]
     return write_page(
@@ -48,13 +55,6 @@ def write_report(path: str | PathLike[str], summaries: Sequence[NormSummary]) ->
     )
 
 
-def _check_unique(summaries: Sequence[NormSummary]) -> None:
-    named = [(summary.model, summary.norm) for summary in summaries]
-    for model, norm in named:
-        if named.count((model, norm)) > 1:
-            raise FrontierError(f"two summaries of {model} in {norm}: expected one per model and norm; leave one out")
-
-
 def _standings(own: Sequence[NormSummary]) -> dict[str, Any] | None:
     """The rank tables of all norms side by side: a row per model."""
     standing = [s.standing for s in own if s.standing]
@@ -75,7 +75,71 @@ def _standings(own: Sequence[NormSummary]) -> dict[str, Any] | None:
 def _gallery(own: Sequence[NormSummary]) -> list[dict[str, GalleryItem]]:
     """Sample by sample what each norm did to it."""
     samples: dict[str, dict[str, GalleryItem]] = {}
-    for summary in own:
-        for item in summary.gallery:
-            samples.setdefault(item.sample, {})[summary.norm] = item
+    for norm, item in ((summary.norm, item) for summary in own for item in summary.gallery):
+        samples.setdefault(item.sample, {})[norm] = item
     return list(samples.values())
+
+
+def comparison_table(comparison: Comparison, first: NormSummary, second: NormSummary) -> Table:
+    """The verdict, and the figures behind it."""
+    labels = [at.label for at in first.robust]
+    columns = (
+        Column("model", folds=True),
+        Column("queries", "count"),
+        Column(f"AUREC up to {size(comparison.E)}", "size"),
+        *(Column(f"robust % at {label}", "percent") for label in labels),
+    )
+    rows: list[tuple[Any, ...]] = [
+        (name, summary.tier, area, *(at.accuracy for at in summary.robust))
+        for name, summary, area in zip(comparison.names, (first, second), comparison.aurec, strict=True)
+    ]
+    rows.append(("difference", "", comparison.difference, *("" for _ in labels)))
+    return Table(f"{first.norm}: {comparison.verdict}", columns, tuple(rows), tuple(comparison_notes(comparison)))
+
+
+def write_comparison(path: str | PathLike[str], compared: Sequence[tuple[Comparison, NormSummary, NormSummary]]) -> str:
+    """Write a page with both curves in every norm, their bands, and by how much one leads where.
+
+    Each entry is a comparison with the summaries of its two models, in its order; one entry per norm.
+    """
+    if not compared:
+        raise FrontierError("nothing to compare: expected at least one comparison with the summaries of its two models")
+    entries = [(comparison, *_named(comparison, *summaries)) for comparison, *summaries in compared]
+    norms = [{**norm_data(first, [second]), "difference": _difference(first, second)} for _, first, second in entries]
+    first, second = compared[0][0].names
+    return write_page(
+        path,
+        "comparison.html.j2",
+        title=f"{first} and {second}",
+        names=(first, second),
+        entries=entries,
+        notes=comparison_notes,
+        radii=any(one.robust for _, one, _ in entries),
+        data=script_json({"model": first, "norms": norms}),
+    )
+
+
+def _named(comparison: Comparison, first: NormSummary, second: NormSummary) -> tuple[NormSummary, NormSummary]:
+    """The summaries under the comparison's names, which tell two records of one model apart; without their pools."""
+    if first.norm != second.norm:
+        raise FrontierError(f"{first.model} in {first.norm}, {second.model} in {second.norm}: expected the same norm")
+    both = zip((first, second), comparison.names, strict=True)
+    one, other = (replace(summary, model=name, standing=None) for summary, name in both)
+    return one, other
+
+
+def _difference(first: NormSummary, second: NormSummary) -> dict[str, Any]:
+    """The first curve less the second, as steps."""
+    steps, gaps = first.curve.less(second.curve)
+    names = {"first": first.model, "second": second.model}
+    return {"x": [short(ε) for ε in steps.tolist()], "y": [round(gap, 6) for gap in gaps.tolist()], **names}
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """What to know beside the verdict, which says what to run next: where the curves cross, and flags."""
+    notes = []
+    if comparison.crossings:
+        shown = ", ".join(size(ε) for ε in comparison.crossings[:_SHOWN_CROSSINGS])
+        more = len(comparison.crossings) - _SHOWN_CROSSINGS
+        notes.append(f"the curves cross at ε = {shown}{f' and {more} more' if more > 0 else ''}")
+    return notes + [f"flag: {flag}" for flag in comparison.flags]

@@ -16,7 +16,7 @@ from advfrontier.report.render import as_csv
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import SYMBOLS
 
-_OVERALL = "all"
+_HEAD = (Column("rank", "integer"), Column("95 %", "integer"), Column(""), Column("model", folds=True))
 _LEGEND = "* the records asked about; (…) distances that cannot be trusted, which do not count in the others' ranks"
 _CSV = (
     "norm", "model", "rank", "bracketed", "rank_low", "rank_high", "doi", "doi_low", "doi_high", "aurec", "E",
@@ -39,20 +39,16 @@ def rank_tables(ranking: Ranking) -> list[Table]:
 
 def ranking_csv(ranking: Ranking) -> str:
     """A line per model and norm, and with norm `all` a line per model over the norms all models share."""
-    tables: list[tuple[str, tuple[RankRow, ...], RankTable | None]] = [(t.norm, t.rows, t) for t in ranking.norms]
-    if ranking.overall:
-        tables.append((_OVERALL, ranking.overall, None))
+    models: list[tuple[RankTable | None, RankRow]] = [(table, row) for table in ranking.norms for row in table.rows]
     radii = [(table.norm, radius) for table in ranking.norms for radius in table.radii]
     rows = []
-    for norm, models, table in tables:
-        end, queries, samples = (table.E, table.queries, table.samples) if table else (None, None, None)
-        for row in models:
-            doi = [value if known(value) else None for value in (row.doi.estimate, row.doi.low, row.doi.high)]
-            area = row.aurec if known(row.aurec) else None
-            ranks = row.ranks or (None, None)
-            about = (end, row.clean_accuracy, row.median, queries, samples, "; ".join(_told(row)))
-            robust = (row.robust.get(radius) if table and table.norm == of else None for of, radius in radii)
-            rows.append((norm, row.model, row.rank, int(row.bracketed), *ranks, *doi, area, *about, *robust))
+    for table, row in (*models, *((None, row) for row in ranking.overall)):
+        norm, *about = (table.norm, table.E, table.queries, table.samples) if table else ("all", None, None, None)
+        doi = [value if known(value) else None for value in (row.doi.estimate, row.doi.low, row.doi.high, row.aurec)]
+        robust = (row.robust.get(radius) if norm == of else None for of, radius in radii)
+        start = (norm, row.model, row.rank, int(row.bracketed), *(row.ranks or (None, None)), *doi)
+        told = (about[0], row.clean_accuracy, row.median, *about[1:], "; ".join(_told(row)))
+        rows.append((*start, *told, *robust))
     columns = (*_CSV, *(f"robust_accuracy_{of}_{radius}" for of, radius in radii))
     return as_csv(Table("", tuple(Column(name) for name in columns), tuple(rows)))
 
@@ -94,7 +90,7 @@ def write_leaderboard(
 
 
 def _overall(ranking: Ranking) -> Table:
-    columns = (*_head(), Column("mean DOI", "score"), *(Column(f"DOI {norm}", "score") for norm in ranking.shared))
+    columns = (*_HEAD, Column("mean DOI", "score"), *(Column(f"DOI {norm}", "score") for norm in ranking.shared))
     rows = tuple(
         (*_start(row), *(Doubted(row.dois[norm]) if row.bracketed else row.dois[norm] for norm in ranking.shared))
         for row in ranking.overall
@@ -105,14 +101,10 @@ def _overall(ranking: Ranking) -> Table:
 def _of_norm(table: RankTable) -> Table:
     area = Column(f"AUREC up to {size(table.E)}", "sizes")
     robust = (Column(f"at {radius} %", "percent") for radius in table.radii)
-    columns = (*_head(), Column("DOI", "score"), area, Column("clean %", "percent"), *robust, Column("median", "sizes"))
+    columns = (*_HEAD, Column("DOI", "score"), area, Column("clean %", "percent"), *robust, Column("median", "sizes"))
     rows = tuple((*_start(row), row.aurec, row.clean_accuracy, *row.robust.values(), row.median) for row in table.rows)
     title = f"{table.norm} on {table.data}: {whole(table.samples)} samples, {tier_label(table.queries)} queries each"
     return Table(title, columns, rows)
-
-
-def _head() -> tuple[Column, ...]:
-    return Column("rank", "integer"), Column("95 %", "integer"), Column(""), Column("model", folds=True)
 
 
 def _start(row: RankRow) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any, TextIO
 
 from markupsafe import Markup
@@ -87,7 +88,7 @@ def as_markdown(table: Table) -> str:
     lines = [
         [column.name for column in table.columns],
         [":--" if column.left else "--:" for column in table.columns],
-        *([_bold(cell, column.format) for cell, column in zip(row, table.columns, strict=True)] for row in table.rows),
+        *_marked(table, "**{}**", code="`{}`"),
     ]
     drawn = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
     return drawn + ("\n\n" + "\n".join(f"- {note}" for note in table.notes) if table.notes else "")
@@ -125,13 +126,7 @@ def as_latex(table: Table) -> str:
     """A `tabular` with booktabs' rules."""
     sides = "".join("l" if column.left else "r" for column in table.columns)
     escapes = str.maketrans(_LATEX)
-    lines = [[column.name.translate(escapes) for column in table.columns]]
-    for row in table.rows:
-        cells = []
-        for cell, column in zip(row, table.columns, strict=True):
-            text = _cell_text(cell, column.format).translate(escapes)
-            cells.append(f"\\textbf{{{text}}}" if isinstance(cell, Strong) else text)
-        lines.append(cells)
+    lines = [[column.name.translate(escapes) for column in table.columns], *_marked(table, r"\textbf{{{}}}", escapes)]
     head, *body = (" & ".join(line) + r" \\" for line in lines)
     drawn = "\n".join([f"\\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule",
                        r"\end{tabular}", *(f"% {note}" for note in table.notes)])  # fmt: skip
@@ -148,13 +143,19 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-def _cell_text(value: Any, how: Format) -> str:
-    """One cell as it is printed; a dash where nothing is known."""
-    return " ".join(_cell(value, _FORMATTERS[how], named=how == "norm"))
+def _marked(table: Table, bold: str, escapes: Mapping[int, str] | None = None, *, code: str = "{}") -> Iterator[Row]:
+    """Every row as it is printed, in the signs of a language: what stands out is bold, and code is code."""
+    for row, texts in zip(table.rows, _cells(table), strict=True):
+        cells = [text.translate(escapes or {}) for text in texts]
+        coded = [
+            code.format(text) if column.format == "code" and text != NONE else text
+            for text, column in zip(cells, table.columns, strict=True)
+        ]
+        yield [bold.format(t) if isinstance(cell, Strong) else t for t, cell in zip(coded, row, strict=True)]
 
 
-def _cell(value: Any, show: Callable[[Any], str], *, named: bool = False) -> tuple[str, ...]:
-    """The figure of a cell, and its interval if there is one; `named` is a column whose texts `show` spells out."""
+def _cell(value: Any, show: Callable[[Any], str]) -> tuple[str, ...]:
+    """The figure of a cell, and its interval if there is one; a dash where nothing is known."""
     bare = _bare(value)
     middle = _middle(bare)
     if middle is None or (isinstance(middle, float) and math.isnan(middle)):
@@ -166,7 +167,7 @@ def _cell(value: Any, show: Callable[[Any], str], *, named: bool = False) -> tup
     elif isinstance(bare, tuple):
         text = numbers.ranks(bare)
     else:
-        text = middle if isinstance(middle, str) and not named else show(middle)
+        text = show(middle)
     if isinstance(value, Doubted):
         return (f"({text})",)
     if isinstance(bare, BaselineAOI):
@@ -190,18 +191,21 @@ def _cells(table: Table, *, between: str = " ") -> list[Row]:
     """Every cell as it is printed, with this between a figure and its interval."""
     columns = []
     for k, column in enumerate(table.columns):
-        show = _formatter(column, [row[k] for row in table.rows])
-        cells = [_cell(row[k], show, named=column.format == "norm") for row in table.rows]
-        columns.append([between.join(map(printable, cell)) for cell in cells])
+        cells = [row[k] for row in table.rows]
+        show = _formatter(column, cells)
+        columns.append([between.join(map(printable, _cell(cell, show))) for cell in cells])
     return list(zip(*columns, strict=True))
 
 
 def _formatter(column: Column, cells: Sequence[Any]) -> Callable[[Any], str]:
-    if column.format != "sizes":
-        return _FORMATTERS[column.format]
-    figures = [_middle(_bare(cell)) for cell in cells]
-    decimals = numbers.column_decimals(figure for figure in figures if isinstance(figure, (int, float)))
-    return lambda value: numbers.size(value, decimals)
+    """How the cells of a column are printed; a text among figures stands as it is."""
+    show = _FORMATTERS[column.format]
+    if column.format == "sizes":
+        figures = [_middle(_bare(cell)) for cell in cells]
+        show = partial(
+            numbers.size, decimals=numbers.column_decimals(f for f in figures if isinstance(f, (int, float)))
+        )
+    return lambda value: value if isinstance(value, str) and column.format != "norm" else show(value)
 
 
 def _layouts(table: Table) -> Iterator[Layout]:
@@ -216,13 +220,13 @@ def _layouts(table: Table) -> Iterator[Layout]:
 def _folded(table: Table, rows: Sequence[Row]) -> Row:
     """The headings, on two lines where they are wider than what stands below."""
     headings = []
-    for k, column in enumerate(table.columns):
-        name = printable(column.name)
+    for k, name in enumerate(printable(column.name) for column in table.columns):
         spaces = [place for place, letter in enumerate(name) if letter == " "]
         if spaces and len(name) > max(_SHORT, *(_wide(row[k]) for row in rows), 0):
             split = min(spaces, key=lambda place: abs(len(name) - 1 - 2 * place))
-            name = f"{name[:split]}\n{name[split + 1 :]}"  # as even as can be
-        headings.append(name)
+            headings.append(f"{name[:split]}\n{name[split + 1 :]}")  # as even as can be
+        else:
+            headings.append(name)
     return headings
 
 
@@ -264,16 +268,9 @@ def _listing(table: Table) -> Text:
     lines = []
     for row in _cells(table):
         lines += ["", row[title]] if row[title] else []
-        told = [(name, text) for k, (name, text) in enumerate(zip(names, row, strict=True)) if k != title]
-        lines += [f"  {name}{' ' * (longest - cell_len(name))}  {text}" for name, text in told if text]
+        told = [(name, text) for k, (name, text) in enumerate(zip(names, row, strict=True)) if text and k != title]
+        lines += [f"  {name}{' ' * (longest - cell_len(name))}  {text}" for name, text in told]
     return Text("\n".join(lines))
-
-
-def _bold(cell: Any, how: Format) -> str:
-    text = _cell_text(cell, how)
-    if how == "code" and text != NONE:
-        text = f"`{text}`"
-    return f"**{text}**" if isinstance(cell, Strong) else text
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:

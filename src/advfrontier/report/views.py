@@ -104,7 +104,7 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
 
         with styled():
             _, ax = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
-    known = reached(ax)
+    known = ax.get_legend_handles_labels()[1]  # what is drawn already has its colour
     curve = evaluation.curve()
     line = lines_of([*known, evaluation.model])[evaluation.model]
     draw_model(ax, evaluation.model, curve, curve_margin(len(evaluation.distances)), line)
@@ -115,11 +115,6 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
         draw_marks(ax, [(size, label) for label, size in marks], ax.get_xlim()[1])
     ax.legend(fontsize=8, frameon=False)
     return ax
-
-
-def reached(ax: Axes) -> list[str]:
-    """The names of the lines that are drawn already, so that the next one has another colour."""
-    return [str(name) for _, name in zip(*ax.get_legend_handles_labels(), strict=True)]
 
 
 def dataframe(evaluation: Evaluation) -> Any:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from advfrontier.evaluation.summary import NormSummary, RobustAt
 from advfrontier.frontier.comparison import Comparison
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import percent, size, whole
 from advfrontier.threat.names import SYMBOLS
-
-if TYPE_CHECKING:
-    from advfrontier.evaluation.summary import NormSummary, RobustAt
-
 
 PAPER = "Adversarial Frontiers: Minimum-Norm Attack Ensembles for Robustness Evaluation"
 CITATION = f"""@article{{advfrontier,
