@@ -45,25 +45,17 @@ def stored_images(folder: Folder, first: int, count: int) -> Tensor | None:
     return images / 255 if images is not None and images.dtype == torch.uint8 else images
 
 
-@dataclass(frozen=True, eq=False)
-class StoredImages:
-    """Reads the images that lie beside a record."""
-
-    place: str
-    shard: int
-    samples: int
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """These rows, all of one shard."""
-        first = int(rows[0]) // self.shard * self.shard
-        count = min(self.shard, self.samples - first)
-        images = stored_images(open_folder(self.place), first, count)
-        if images is None or len(images) != count:
-            raise FrontierError(
-                f"{self.place} does not hold the images of samples {first}–{first + count - 1}, or they were damaged: "
-                "evaluate again with the data set, which writes them anew"
-            )
-        return images[rows - first]
+def read_stored(place: str, shard: int, samples: int, rows: Tensor) -> Tensor:
+    """These rows, all of one shard, of the images that lie beside a record."""
+    first = int(rows[0]) // shard * shard
+    count = min(shard, samples - first)
+    images = stored_images(open_folder(place), first, count)
+    if images is None or len(images) != count:
+        raise FrontierError(
+            f"{place} does not hold the images of samples {first}–{first + count - 1}, or they were damaged: evaluate "
+            "again with the data set, which writes them anew"
+        )
+    return images[rows - first]
 
 
 @dataclass(frozen=True, eq=False)
