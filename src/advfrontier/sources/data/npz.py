@@ -40,7 +40,7 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to 
         names = next((pair for pair in _NAMES if set(pair) <= found), None)
         if names is None:
             held = ", ".join(sorted(found)) or "nothing"
-            raise FrontierError(f"{spec.text}: holds {held}: expected images and labels")
+            raise spec.error(f"holds {held}: expected images and labels")
         image, label = (_Entry(spec.text, path, name) for name in names)
         numbers = label.read(check=True)
         pixels = image.read(check=True)
@@ -48,7 +48,7 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to 
     asked = spec.option("layout", choices=LAYOUTS, default="NHWC") if "layout" in spec.options else None
     layout = layout_of(pixels.shape, spec.text, asked=asked)
     if numbers.dtype.kind not in "iu":
-        raise FrontierError(f"{spec.text}: labels are {numbers.dtype}: expected class numbers as integers")
+        raise spec.error(f"labels are {numbers.dtype}: expected class numbers as integers")
     labels = as_labels(torch.from_numpy(numbers.astype(np.int64)), len(pixels), spec.text)
     read = Rows(partial(image.read, check=False), partial(to_unit, layout=layout, name=spec.text))
     vars(read)["array"] = pixels
