@@ -27,9 +27,11 @@ def image_file(first: int, count: int) -> str:
     return f"{FOLDER}/{first:05d}+{count:03d}.safetensors"
 
 
-def write_images(folder: Folder, first: int, images: Tensor) -> None:
-    """Store a shard's images: as bytes where that loses nothing, a quarter of the space."""
-    whole = images.float().cpu()
+def store_images(folder: Folder, first: int, images: Tensor) -> None:
+    """Store a shard's images unless they are there: as bytes where that loses nothing, a quarter of the space."""
+    whole, there = images.float().cpu(), stored_images(folder, first, len(images))
+    if there is not None and torch.equal(there, whole):
+        return
     levels = (whole * 255).round().to(torch.uint8)
     stored = levels if torch.equal(levels / 255, whole) else whole
     folder.write(image_file(first, len(images)), pack({"images": stored}))
