@@ -46,6 +46,16 @@ def attempt_packed(load: Callable[[], Callable[[Any], Any]], task: bytes) -> byt
         return pickle.dumps((None, in_words(error)))
 
 
+def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str = "") -> bytes:
+    """The work as processes in another place get it."""
+    try:
+        return dumps(work)
+    except Exception as error:
+        raise FrontierError(
+            f"the work cannot be sent to {place} ({in_words(error)}): expected something that can be pickled{hint}"
+        ) from error
+
+
 def unpacked(task: T, packed: bytes) -> Outcome[T, Any]:
     """The outcome of a task out of what `attempt_packed` sent back."""
     result, error = pickle.loads(packed)  # noqa: S301

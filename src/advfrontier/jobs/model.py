@@ -15,7 +15,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.record import Terms
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Model:
     """A classifier with a name. One that has a source is sent to other processes as what loads it, and loaded once."""
 

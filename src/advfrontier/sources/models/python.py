@@ -39,7 +39,7 @@ def load(spec: str) -> nn.Module:
     place, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
     is_file = place.endswith(".py") or "/" in place
     try:
-        if (here := str(Path.cwd())) not in sys.path and not is_file:
+        if not is_file and (here := str(Path.cwd())) not in sys.path:
             sys.path.append(here)  # a console command, unlike `python -m`, does not look here by itself
         module = _from_file(existing(place, spec)) if is_file else importlib.import_module(place)
     except FrontierError:
