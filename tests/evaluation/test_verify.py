@@ -9,7 +9,7 @@ from support.models import conv_net, samples
 from support.races import small_race
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate, verify
-from advfrontier.evaluation import rerun
+from advfrontier.evaluation import claims
 from advfrontier.evaluation.verified import figures_digest
 from advfrontier.evaluation.verify import parse_rerun
 from advfrontier.pool import RACE
@@ -208,16 +208,16 @@ def test_other_versions_are_held_to_a_tolerance(ensemble, monkeypatch):
     assert (result.same, result.close) == (0, 4)
     assert "4 of 4 units came out within 5%" in str(result)
     assert "no more than 5% in the median" in result.notes[0]
-    monkeypatch.setattr(rerun, "_deviation", lambda *_: 0.06)
+    monkeypatch.setattr(claims, "_deviation", lambda *_: 0.06)
     assert len(verify(ensemble.place, net(), *data(), rerun="100%").false) == 4
 
 
 def test_deviation():
     inf = float("inf")
     said, found = torch.tensor([1.0, 2.0, inf, inf, 4.0]), torch.tensor([1.0, 1.8, inf, 3.0, 4.0])
-    assert rerun._deviation(said, found) == 0.0
-    assert rerun._deviation(said[1:2], found[1:2]) == pytest.approx(0.1)
-    assert rerun._deviation(said[3:4], found[3:4]) == 1.0
+    assert claims._deviation(said, found) == 0.0
+    assert claims._deviation(said[1:2], found[1:2]) == pytest.approx(0.1)
+    assert claims._deviation(said[3:4], found[3:4]) == 1.0
 
 
 def test_how_many_units():

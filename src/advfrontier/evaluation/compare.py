@@ -7,12 +7,9 @@ common tier, which costs nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.frontier import comparison, ranking
 from advfrontier.frontier.comparison import Comparison
@@ -23,9 +20,6 @@ from advfrontier.frontier.ranking import Ranking
 from advfrontier.pool import FAMILIES, tier_label
 from advfrontier.record.identity import settings
 from advfrontier.threat.names import NORMS
-
-if TYPE_CHECKING:
-    from advfrontier.evaluation.evaluation import Evaluation
 
 
 def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) -> Comparison:
@@ -38,12 +32,23 @@ def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) ->
 
 def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str | None = None) -> Evaluated:
     """One evaluation at the tier it stands at, or at an earlier one: every tier is a prefix of the next."""
-    tier = reached(evaluation) if queries is None else queries
+    found = reached(evaluation)
+    tier = found if queries is None else queries
+    if tier != found and tier not in evaluation.ensemble.tiers:
+        if found < tier:
+            cure = f"type `advfrontier extend` with its folder and --tier {tier_label(tier)}"
+        else:
+            tiers = ", ".join(map(tier_label, evaluation.ensemble.tiers))
+            cure = f"its ensemble {evaluation.ensemble.name} has no such stage ({tiers} only): evaluate it with another"
+        raise FrontierError(
+            f"{evaluation.model} was evaluated in {evaluation.norm} with {tier_label(found)} queries, the others with "
+            f"{tier_label(tier)}: expected equal tiers; {cure}"
+        )
     return Evaluated(
-        model=evaluation.model if name is None else name,
+        model=name or evaluation.model,
         norm=evaluation.norm,
         samples=tuple(evaluation.samples),
-        distances=_distances_at(evaluation, tier),
+        distances=evaluation.distances if tier == found else evaluation.distances_at(tier),
         queries=tier,
         flags=evaluation.flags,
         data=evaluation.data,
@@ -66,8 +71,8 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
             f"{other.ensemble.name}: expected one kind of ensemble for all, because they do not find the same "
             f"distances; evaluate one of them again in a new folder with --ensemble {one.ensemble.name}"
         )
-    for other in evaluations[1:]:
-        first = evaluations[0]
+    first, *others = evaluations
+    for other in others:
         check_same_settings(
             settings(first.solver_words), settings(other.solver_words), names=(first.model, other.model),
             attacks=first.solver_words.keys() & other.solver_words.keys(),
@@ -77,23 +82,6 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
 def reached(evaluation: Evaluation) -> int:
     """The tier an evaluation stands at: the budget its ensemble was made for."""
     return evaluation.ensemble.tiers[-1] if evaluation.ensemble.tiers else 0
-
-
-def _distances_at(evaluation: Evaluation, queries: int) -> NDArray[np.float64]:
-    found = reached(evaluation)
-    if found == queries:
-        return evaluation.distances
-    if queries in evaluation.ensemble.tiers:
-        return evaluation.distances_at(queries)
-    if found < queries:
-        cure = f"type `advfrontier extend` with its folder and --tier {tier_label(queries)}"
-    else:
-        tiers = ", ".join(tier_label(tier) for tier in evaluation.ensemble.tiers)
-        cure = f"its ensemble {evaluation.ensemble.name} has no such stage ({tiers} only): evaluate it with another"
-    raise FrontierError(
-        f"{evaluation.model} was evaluated in {evaluation.norm} with {tier_label(found)} queries, the others with "
-        f"{tier_label(queries)}: expected equal tiers; {cure}"
-    )
 
 
 def rank(

@@ -14,9 +14,9 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
 from advfrontier.execution import Machine, as_machine
+from advfrontier.execution.tasks import threads
 from advfrontier.flags import Kind
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients, prepare
-from advfrontier.jobs.setup import threads
 from advfrontier.pool import TARGETS, Ensemble, Race, Run, find_ensemble, find_larger, tier_label
 from advfrontier.record import Record
 from advfrontier.record.header import packed, unpacked
@@ -85,15 +85,13 @@ def _gradients(wanted: Ensemble | Race) -> bool | None:
 def extend(
     evaluation: Evaluation,
     ensemble: Ensemble | Race | str | int | Sequence[str],
-    *,
-    model: Model | Callable[[Tensor], Tensor] | str | None = None,
-    machine: Machine | str | torch.device | None = None,
+    model: Model | Callable[[Tensor], Tensor] | str | None,
+    machine: Machine | str | torch.device | None,
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     record, header = evaluation.record, evaluation.record.header
     before, classes = None if header.ensemble is None else unpacked(header.ensemble), record.clean.classes
-    wanted = find_ensemble(find_larger(ensemble, before, classes), header.terms.norm, classes)
-    wanted = _for_model(wanted, record)
+    wanted = _for_model(find_ensemble(find_larger(ensemble, before, classes), header.terms.norm, classes), record)
     solvers = solvers_for(wanted, evaluation.solvers)
     subject, record = recognised(evaluation, model, "extend", solvers)
     return _reach(record, subject, wanted, as_machine(machine), solvers)
@@ -141,11 +139,7 @@ def recognised(
 
 
 def _reach(
-    record: Record,
-    model: Model,
-    wanted: Ensemble | Race,
-    machine: Machine,
-    solvers: Mapping[str, Solver],
+    record: Record, model: Model, wanted: Ensemble | Race, machine: Machine, solvers: Mapping[str, Solver]
 ) -> Evaluation:
     """Bring a record to an ensemble that goes at least as far as the units it holds."""
     header = record.header
@@ -185,14 +179,8 @@ def _try_noise(evaluation: Evaluation, model: Model) -> None:
     if not len(rows):
         return
     with threads(terms.threads), model.oracle(terms) as oracle:
-        found = noise_check(
-            oracle,
-            evaluation.images(rows.tolist()),
-            evaluation.labels[rows],
-            evaluation.distances[rows],
-            norm=terms.norm,
-            seed=terms.seed,
-        )
+        samples = evaluation.images(rows.tolist()), evaluation.labels[rows], evaluation.distances[rows]
+        found = noise_check(oracle, *samples, norm=terms.norm, seed=terms.seed)
     record.add_counts({"verification": oracle.counts.verification})
     record.replace_flag(Kind.BEATEN, found)
 
@@ -211,24 +199,14 @@ def solvers_for(ensemble: Ensemble | Race, given: Mapping[str, Solver] | None) -
     found = settings(solvers_of(attacks, given))
     for attack in attacks if learned or isinstance(ensemble, Race) else ():
         if learned.get(attack) != found.get(attack):
-            cure = "type --published (in Python: solvers=PUBLISHED)" if learned == published else _cure(learned)
+            own, named = "its own settings", ", ".join(f'"{key}": …({words})' for key, words in learned.items())
+            cure = f"in Python give solvers={{{named}}}" if learned else "leave --published out (in Python: solvers=)"
+            cure = "type --published (in Python: solvers=PUBLISHED)" if learned == published else cure
             raise FrontierError(
-                f"{ensemble.name} was learned with {attack} at {_said(learned, attack)}, here it has "
-                f"{_said(found, attack)}: expected the same; {cure}, or an ensemble that is learned on nothing, such "
+                f"{ensemble.name} was learned with {attack} at {learned.get(attack, own)}, here it has "
+                f"{found.get(attack, own)}: expected the same; {cure}, or an ensemble that is learned on nothing, such "
                 "as --ensemble paper-4k"
             )
     if dict(given) == dict(PUBLISHED):
         check_published(ensemble.runs)
     return given
-
-
-def _said(found: Mapping[str, str], attack: str) -> str:
-    return found.get(attack, "its own settings")
-
-
-def _cure(learned: Mapping[str, str]) -> str:
-    """What to type for settings that are not the published ones."""
-    if not learned:
-        return "leave --published out (in Python: solvers=)"
-    named = ", ".join(f'"{attack}": …({words})' for attack, words in learned.items())
-    return f"in Python give solvers={{{named}}}"

@@ -19,7 +19,6 @@ from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
 from advfrontier.frontier.measure import Measure
 from advfrontier.jobs import Model, UnitJob
-from advfrontier.jobs.units import UnitPart, UnitTask
 from advfrontier.pool import CHECKPOINT, RACE, Ensemble, Race, tier_label
 from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.header import unpacked
@@ -97,7 +96,7 @@ class Evaluation(ShownEvaluation):
         """
         from advfrontier.evaluation.evaluate import extend  # noqa: PLC0415  # which makes evaluations
 
-        return extend(self, ensemble, model=model, machine=machine)
+        return extend(self, ensemble, model, machine)
 
     @cached_property
     def samples(self) -> tuple[str, ...]:
@@ -262,18 +261,13 @@ class Evaluation(ShownEvaluation):
             f"sample) is not finished: {done} of {units} units are done; {self.record.header.how_to_go_on}"
         )
 
-    def _heal(self, unit: UnitName, queries: int) -> None:
-        """Do a unit again from the start: its file was lost or damaged, or is of another record."""
-        if self._job is not None:
-            self._job(UnitTask((UnitPart(unit, queries),)))
-
     def _units(
         self, names: Sequence[str], only: Callable[[UnitName, Tensor], bool] | None = None
     ) -> Iterator[tuple[UnitName, Tensor, StoredUnit]]:
         """Of every unit, or of some, the tensors named."""
         self._require()
         queries = self.ensemble.queries
-        heal = None if self._job is None else self._heal
+        heal = None if self._job is None else self._job.again
         for unit, rows, stored in self.record.read_units(queries, names, heal=heal, only=only):
             if stored.queries > queries[unit.run] and "trajectory" not in names and not self._interrupted:
                 raise FrontierError(
@@ -301,11 +295,9 @@ class Evaluation(ShownEvaluation):
 
     @cached_property
     def _outcome(self) -> Outcome:
-        if isinstance(self.ensemble, Race):
-            units = self._units(("trajectory", "plan", "found", *DOUBTS))
-            return Outcome.of_race(units, self.ensemble, self.record.clean.correct.numpy())
-        units = self._units(("trajectory", *DOUBTS))
-        return Outcome.of(units, self.ensemble.queries, self.record.clean.correct.numpy())
+        race = self.ensemble if isinstance(self.ensemble, Race) else None
+        units = self._units(("trajectory", *DOUBTS, *(("plan", "found") if race else ())))
+        return Outcome.of(units, self.ensemble.queries, self.record.clean.correct.numpy(), race)
 
     def _rows(self, rows: Sequence[int] | Tensor | None) -> Tensor:
         return torch.arange(len(self.labels)) if rows is None else torch.as_tensor(rows, dtype=torch.int64)

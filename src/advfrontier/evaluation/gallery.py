@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, max_pool2d
 
 from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.evaluation.tables import class_name
 
 PICTURES = ("original", "adversarial", "difference")  # fields of an item that JSON leaves out
 _SIDE = 112  # pixels: images are reduced to fit, so that a report stays a few megabytes
@@ -63,9 +64,9 @@ def _item(evaluation: Evaluation, row: int, original: Tensor, adversarial: Tenso
         sample=evaluation.samples[row],
         row=row,
         label=label,
-        label_name=_class_name(evaluation, label),
+        label_name=class_name(evaluation, label),
         prediction=prediction,
-        prediction_name=_class_name(evaluation, prediction),
+        prediction_name=class_name(evaluation, prediction),
         distance=float(evaluation.distances[row]),
         run=evaluation.winners[row],
         magnification=0.5 / largest if largest else 0.0,
@@ -74,11 +75,6 @@ def _item(evaluation: Evaluation, row: int, original: Tensor, adversarial: Tenso
         adversarial=as_bytes(avg_pool2d(adversarial, factor)),
         difference=as_bytes(0.5 + torch.where(highest >= -lowest, highest, lowest)),
     )
-
-
-def _class_name(evaluation: Evaluation, number: int) -> str | None:
-    names = evaluation.class_names
-    return names[number] if names is not None and number < len(names) else None
 
 
 def as_bytes(image: Tensor) -> NDArray[np.uint8]:

@@ -8,22 +8,20 @@ tenth of the area, would more often than not have gone unnoticed. Between the tw
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from scipy.special import bdtr
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import check_alike, evaluated, reached
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.flags import doubts
 from advfrontier.frontier.comparison import compare
 from advfrontier.frontier.confidence import Interval, robust_accuracy_interval, wilson
 from advfrontier.threat.names import norm_name
-
-if TYPE_CHECKING:
-    from advfrontier.evaluation.evaluation import Evaluation
 
 _DEMAND = re.compile(r"\s*(?P<norm>[^@\s]+)\s*@\s*(?P<radius>[^>]+?)\s*>=\s*(?P<least>[0-9.]+)\s*(?P<percent>%?)\s*")
 _SHORTFALL = 0.1  # of accuracy, or of the area: what a gate must be able to notice
@@ -55,22 +53,17 @@ class Demand:
     def rule(self, evaluation: Evaluation) -> Ruling:
         """Whether an evaluation in this norm meets it."""
         if doubtful := doubts(evaluation.flags):
-            return Ruling(False, f"{self} fails, because the distances are in doubt: {doubtful[0]}")  # noqa: FBT003
-        found = robust_accuracy_interval(evaluation.distances, self.epsilon)
-        n, figures = (
-            len(evaluation.distances),
-            f"robust accuracy is {_figures(found)} on {len(evaluation.samples)} samples",
-        )
+            return _fails(self, f", because the distances are in doubt: {doubtful[0]}")
+        n, found = len(evaluation.samples), robust_accuracy_interval(evaluation.distances, self.epsilon)
+        figures = f"robust accuracy is {_figures(found)} on {n} samples"
         if found.high < self.least:
-            return Ruling(holds=False, text=f"{self} fails: {figures}, and all of the interval lies below")
+            return _fails(self, f": {figures}, and all of the interval lies below")
         if found.low >= self.least:
-            return Ruling(holds=True, text=f"{self} holds: {figures}, and all of the interval lies above")
+            return _holds(self, f": {figures}, and all of the interval lies above")
         if not _notices(n, self.least):
-            text = (
-                f"{self} fails, because {n} samples cannot tell: {figures}; {_enough(n, self.least)} samples are enough"
-            )
-            return Ruling(holds=False, text=f"{text} to notice a shortfall of 10 points")
-        return Ruling(holds=True, text=f"{self} holds: {figures}, which does not show the contrary")
+            enough = f"{_enough(n, self.least)} samples are enough to notice a shortfall of 10 points"
+            return _fails(self, f", because {n} samples cannot tell: {figures}; {enough}")
+        return _holds(self, f": {figures}, which does not show the contrary")
 
 
 def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
@@ -97,37 +90,36 @@ def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
     check_alike(both)
     tier = min(reached(each) for each in both)
     a, b = (evaluated(each, queries=tier, name=name) for each, name in zip(both, ("new", "reference"), strict=True))
-    norm = new.norm
     if doubtful := doubts(new.flags):
-        return Ruling(
-            holds=False, text=f"{norm} fails, because the distances of {new.model} are in doubt: {doubtful[0]}"
-        )
+        return _fails(new.norm, f", because the distances of {new.model} are in doubt: {doubtful[0]}")
     compared = compare(a, b)
     if (a.distances >= b.distances).all():
-        return Ruling(holds=True, text=f"{norm} holds: no sample is nearer to an error than before")
-    gap, area = compared.difference, compared.aurec[1]
+        return _holds(new.norm, ": no sample is nearer to an error than before")
+    gap, area, n = compared.difference, compared.aurec[1], len(a.samples)
     if not gap.known:
-        return Ruling(
-            holds=False, text=f"{norm} fails: no run broke any sample of {reference.model}, but some of the other"
-        )
-    n, change = len(a.samples), f"the area changes by {_change(gap, area)} on {len(a.samples)} samples"
+        return _fails(new.norm, f": no run broke any sample of {reference.model}, but some of the other")
+    change = f"the area changes by {_change(gap, area)} on {n} samples"
     if gap.high < 0:
-        return Ruling(holds=False, text=f"{norm} fails: {change}, and all of the interval is a loss")
+        return _fails(new.norm, f": {change}, and all of the interval is a loss")
     if gap.low < 0 and gap.estimate - gap.low > _SHORTFALL * area:
-        text = (
-            f"{norm} fails, because {n} samples cannot tell: {change}; expected so many that the loss of a tenth shows"
-        )
-        return Ruling(holds=False, text=text)
+        why = f"{n} samples cannot tell: {change}; expected so many that the loss of a tenth shows"
+        return _fails(new.norm, f", because {why}")
     shown = "which shows no loss" if gap.low < 0 else "and all of the interval is a gain"
-    return Ruling(holds=True, text=f"{norm} holds: {change}, {shown}")
+    return _holds(new.norm, f": {change}, {shown}")
+
+
+def _holds(demand: object, why: str) -> Ruling:
+    return Ruling(holds=True, text=f"{demand} holds{why}")
+
+
+def _fails(demand: object, why: str) -> Ruling:
+    return Ruling(holds=False, text=f"{demand} fails{why}")
 
 
 def _notices(samples: int, least: float) -> bool:
     """Whether so many samples would show a shortfall of ten points more often than not."""
-    shown, beyond = -1, samples  # the largest count whose interval lies below, and one whose interval does not
-    while beyond - shown > 1:
-        middle = (shown + beyond) // 2
-        shown, beyond = (middle, beyond) if wilson(middle, samples).high < least else (shown, middle)
+    # The largest count whose interval lies below.
+    shown = bisect_left(range(samples), True, key=lambda count: wilson(count, samples).high >= least) - 1  # noqa: FBT003
     return shown >= 0 and bool(bdtr(shown, samples, max(least - _SHORTFALL, 0.0)) >= 1 / 2)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from advfrontier.engine import beaten
 from advfrontier.flags import Flag, Kind
-from advfrontier.pool import CHECKPOINT, RACE, SLICE, Race, Run, facts_of
+from advfrontier.pool import CHECKPOINT, SLICE, Race, Run, facts_of
 from advfrontier.record import StoredUnit, UnitName
 from advfrontier.record.units import doubtful
 
@@ -36,53 +37,31 @@ class Outcome:
         units: Iterable[tuple[UnitName, Tensor, StoredUnit]],
         queries: Mapping[str, int],
         correct: NDArray[np.bool_],
+        race: Race | None = None,
     ) -> Outcome:
-        """Read units, each with the rows it attacked, up to these queries per run."""
+        """Read units, each with the rows it attacked, up to these queries per run, which may be those of a race."""
         distances = np.where(correct, np.inf, 0.0)
-        winners: list[str | None] = [None] * len(correct)
+        winners = np.full(len(correct), None, dtype=object)
         trajectories = {run: np.zeros((count // CHECKPOINT, len(correct))) for run, count in queries.items()}
+        shares = None if race is None else _RaceShares(race, correct)
         spent, doubts, seconds = Counter[str](), Counter[tuple["Kind", str]](), 0.0
         for unit, rows, stored in units:
             where, table = rows.numpy(), trajectories[unit.run]
             table[:, where] = stored.tensors["trajectory"][: len(table)].numpy()
-            better = table[-1, where] < distances[where]
+            better = where[table[-1, where] < distances[where]]
             distances[where] = np.minimum(distances[where], table[-1, where])
-            for row in where[better].tolist():
-                winners[row] = unit.run
+            if shares is None:
+                winners[better] = unit.run
+            else:
+                winners[where] = shares.add(where, table[:, where], stored.tensors)
             spent += stored.spent
             doubts += doubtful(unit.run, stored.queries, stored.tensors)
             seconds += float(stored.words["seconds"])
         found = {run: np.asarray(table[-1]) for run, table in trajectories.items()}
         given = {run: float(count) for run, count in queries.items()}
-        return cls(distances, tuple(winners), trajectories, found, given, spent, doubts, seconds)
-
-    @classmethod
-    def of_race(
-        cls, units: Iterable[tuple[UnitName, Tensor, StoredUnit]], race: Race, correct: NDArray[np.bool_]
-    ) -> Outcome:
-        """Read the shards of a race, each with the rows it attacked, up to the race's queries."""
-        table = np.zeros((race.total // CHECKPOINT, len(correct)))
-        found = np.where(correct, np.inf, 0.0)[None].repeat(len(race.names), axis=0)
-        winners: list[str | None] = [None] * len(correct)
-        slices = np.zeros(len(race.names))
-        spent, doubts, seconds = Counter[str](), Counter[tuple["Kind", str]](), 0.0
-        for unit, rows, stored in units:
-            where = rows.numpy()
-            table[:, where] = stored.tensors["trajectory"][: len(table)].numpy()
-            found[:, where] = stored.tensors["found"].numpy().T
-            plan = stored.tensors["plan"][: -(-race.total // SLICE)].long().numpy()
-            slices += np.bincount(plan.ravel(), minlength=len(race.names))
-            ends = table[[min(k * SLICE // CHECKPOINT, len(table)) - 1 for k in range(1, len(plan) + 1)]][:, where]
-            for row, place in zip(where.tolist(), _last_fall(ends, plan).tolist(), strict=True):
-                winners[row] = race.names[place] if place >= 0 else None
-            spent += stored.spent
-            doubts += doubtful(unit.run, stored.queries, stored.tensors)
-            seconds += float(stored.words["seconds"])
-        ran = [place for place in range(len(race.names)) if slices[place]]
-        mean = SLICE * slices / max(int(correct.sum()), 1)
-        by_run = {race.names[place]: np.asarray(found[place]) for place in ran}
-        given = {race.names[place]: float(mean[place]) for place in ran}
-        return cls(table[-1], tuple(winners), {RACE: table}, by_run, given, spent, doubts, seconds)
+        if shares is not None:
+            found, given = shares.by_run()
+        return cls(distances, tuple(winners.tolist()), trajectories, found, given, spent, doubts, seconds)
 
     def beaten(self, norm: str) -> tuple[Flag, ...]:
         """A flag if runs without gradients are nearer than those that use them."""
@@ -96,9 +75,27 @@ class Outcome:
         return () if flag is None else (flag,)
 
 
-def _last_fall(ends: NDArray[np.float64], plan: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The run to which the last slice went that lowered each sample's distance; -1 where none did."""
-    before = np.concatenate((np.full((1, ends.shape[1]), np.inf), ends[:-1]))
-    falls = ends < before
-    last = len(falls) - 1 - falls[::-1].argmax(0)
-    return np.where(falls.any(0), plan[last, np.arange(ends.shape[1])], -1)
+class _RaceShares:
+    """Which runs of a race got which queries, and what they found with them."""
+
+    def __init__(self, race: Race, correct: NDArray[np.bool_]) -> None:
+        self.race, self.attacked = race, max(int(correct.sum()), 1)
+        self.slices = np.zeros(len(race.names))
+        self.found = np.where(correct, np.inf, 0.0)[None].repeat(len(race.names), axis=0)
+
+    def add(self, where: NDArray[np.int64], table: NDArray[np.float64], tensors: Mapping[str, Tensor]) -> Any:
+        """Take in a shard; returns the run to which the last slice went that lowered each distance, or None."""
+        self.found[:, where] = tensors["found"].numpy().T
+        plan = tensors["plan"][: -(-self.race.total // SLICE)].long().numpy()
+        self.slices += np.bincount(plan.ravel(), minlength=len(self.race.names))
+        ends = table[[min(k * SLICE // CHECKPOINT, len(table)) - 1 for k in range(1, len(plan) + 1)]]
+        falls = ends < np.concatenate((np.full((1, ends.shape[1]), np.inf), ends[:-1]))
+        last = len(falls) - 1 - falls[::-1].argmax(0)
+        names = np.array([*self.race.names, None], dtype=object)
+        return names[np.where(falls.any(0), plan[last, np.arange(ends.shape[1])], -1)]
+
+    def by_run(self) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
+        """What each run that took part found, and the queries that it got on average."""
+        ran = [(k, name) for k, name in enumerate(self.race.names) if self.slices[k]]
+        mean = SLICE * self.slices / self.attacked
+        return {name: np.asarray(self.found[k]) for k, name in ran}, {name: float(mean[k]) for k, name in ran}

@@ -83,9 +83,7 @@ def _family(evaluation: Evaluation) -> str:
 
 def _quartiles(evaluation: Evaluation) -> tuple[Radius, ...]:
     broken = evaluation.distances[(evaluation.distances > 0) & np.isfinite(evaluation.distances)]
-    if not broken.size:
-        return ()
-    rounded = (f"{distance_quantile(broken, share):.2g}" for share in _QUANTILES)
+    rounded = (f"{distance_quantile(broken, share):.2g}" for share in _QUANTILES if broken.size)
     return tuple((text, float(text)) for text in dict.fromkeys(rounded))
 
 

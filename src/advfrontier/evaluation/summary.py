@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from advfrontier.engine import LAST_LOOK
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.averaged import Averaged
 from advfrontier.evaluation.compare import evaluated, reached
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
@@ -40,6 +40,25 @@ class RobustAt:
     epsilon: float
     accuracy: Interval
     customary: bool = False  # the radius that people quote first for this data
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """Of how many passes a query was the mean, and which share of fresh passes misclassifies the points found."""
+
+    eot: int  # passes per query
+    passes: int  # fresh ones over each point
+    lowest: float  # share; NaN where no point was found, as is the next
+    median: float
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> Averaged | None:
+        """The figures of an evaluation with EOT."""
+        if evaluation.shares is None:
+            return None
+        known = evaluation.shares[~np.isnan(evaluation.shares)]
+        lowest, median = (known.min(), np.median(known)) if known.size else (math.nan, math.nan)
+        return cls(evaluation.eot, LAST_LOOK, round(float(lowest), 4), round(float(median), 4))
 
 
 @dataclass(frozen=True)
@@ -81,28 +100,23 @@ class Standing:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Several models of one norm that are shown together: one E for all, and their ranks or why there are none."""
+    """Models of one norm that are shown together: one E for all, and their ranks or why there are none."""
 
     E: float
     table: RankTable | None = None
     no_table: str | None = None
 
     @classmethod
-    def of(cls, evaluations: Sequence[Evaluation]) -> Together:
-        """Rank these among each other, with the queries that all of them have had."""
-        queries = min(reached(evaluation) for evaluation in evaluations)
+    def of(cls, evaluations: Sequence[Evaluation], reference: ReferencePool | None = None) -> Together:
+        """Rank these among each other with the queries that all of them have had, or those of a reference pool."""
+        queries = reference.queries if reference else min(reached(evaluation) for evaluation in evaluations)
         try:
-            pool = ReferencePool.of([evaluated(evaluation, queries=queries) for evaluation in evaluations])
-            table = rank_table(pool, given=tuple(pool.distances))
+            models = [evaluated(evaluation, queries=queries) for evaluation in evaluations]
+            pool = ReferencePool.of(models, reference=reference)
+            table = rank_table(pool, given=tuple(evaluation.model for evaluation in evaluations))
         except FrontierError as error:
             return cls(max(epsilon_min(evaluation.distances).value for evaluation in evaluations), no_table=str(error))
         return cls(table.E, table)
-
-    def standing(self, model: str) -> tuple[Standing | None, str | None]:
-        """Where one of them stands, or why it does not."""
-        if self.table is None:
-            return None, self.no_table
-        return Standing(self.table.row(model), self.table.ranked, self.table), None
 
 
 @dataclass(frozen=True)
@@ -193,13 +207,13 @@ def summarise(
     there.
     """
     d = as_distances(evaluation.distances)
-    if together is not None:
-        (standing, no_standing), limit = together.standing(evaluation.model), together.E
-    else:
-        standing, no_standing = _standing(evaluation, reference) if reference is not None else (None, None)
-        limit = standing.table.E if standing else epsilon_min(d).value
+    if reference is not None:
+        together = Together.of([evaluation], reference)
+    ranks = together or Together(epsilon_min(d).value)
+    table = ranks.table
+    standing = None if table is None else Standing(table.row(evaluation.model), table.ranked, table)
     quoted = [ε for _, ε in reference_radii(evaluation.data, evaluation.norm)[-1:]]
-    noted = [*standing.row.doi.flags, *(unlike(evaluation) if together is None else ())] if standing else []
+    noted = [*standing.row.doi.flags, *(unlike(evaluation) if reference else ())] if standing else []
     return NormSummary(
         **_origin(evaluation, d),
         distances=tuple(d.tolist()),
@@ -210,14 +224,14 @@ def summarise(
         median=distance_quantile(d, 0.5),
         averaged=Averaged.of(evaluation),
         certified=Certified.of(evaluation.certified, radii),
-        E=limit,
-        aurec=aurec_interval(d, E=limit),
+        E=ranks.E,
+        aurec=aurec_interval(d, E=ranks.E),
         standing=standing,
-        no_standing=no_standing,
+        no_standing=ranks.no_table,
         notes=tuple(note for note in noted if note not in unbroken_flag(d)),
         curve=Curve.of(d),
         margin=curve_margin(d.size),
-        convergence=_convergence(evaluation, d, limit),
+        convergence=_convergence(evaluation, d, ranks.E),
         wins=_wins(evaluation, d),
         gallery=pictures(evaluation, d, gallery),
     )
@@ -279,15 +293,6 @@ def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
         "versions": dict(evaluation.versions),
         "seconds": float(evaluation.seconds),
     }
-
-
-def _standing(evaluation: Evaluation, reference: ReferencePool) -> tuple[Standing | None, str | None]:
-    try:
-        pool = reference.add(evaluated(evaluation, queries=reference.queries))
-        table = rank_table(pool, given=(evaluation.model,))
-    except FrontierError as error:
-        return None, str(error)
-    return Standing(table.row(evaluation.model), table.ranked, table), None
 
 
 def _convergence(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> Convergence:

@@ -35,24 +35,14 @@ def sample_table(evaluation: Evaluation) -> Table:
 def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
     """One row per class that has samples: how far they are from an error, and what they are taken for then."""
     labels, d, seen = evaluation.labels.numpy(), evaluation.distances, evaluation.predictions.numpy()
-    names = evaluation.class_names or ()
     rows = []
     for number in np.unique(labels).tolist():
         own = labels == number
         wrong = Counter(seen[own & (seen != labels)].tolist()).most_common(1)
         taken_for = wrong[0][0] if wrong else None
-        rows.append(
-            (
-                number,
-                _name(names, number),
-                int(own.sum()),
-                robust_accuracy(d[own], 0.0),
-                *(robust_accuracy(d[own], size) for _, size in radii),
-                distance_quantile(d[own], 0.5),
-                taken_for,
-                _name(names, taken_for),
-            )
-        )
+        robust = [robust_accuracy(d[own], size) for size in (0.0, *(size for _, size in radii))]
+        names = class_name(evaluation, number), class_name(evaluation, taken_for)
+        rows.append((number, names[0], int(own.sum()), *robust, distance_quantile(d[own], 0.5), taken_for, names[1]))
     columns = (
         Column("class", "integer"),
         Column("name"),
@@ -66,5 +56,7 @@ def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
     return Table(f"Classes of {evaluation.model} in {evaluation.norm}", columns, tuple(rows))
 
 
-def _name(names: Sequence[str], number: int | None) -> str | None:
+def class_name(evaluation: Evaluation, number: int | None) -> str | None:
+    """What a class is called, where the data source knows it."""
+    names = evaluation.class_names or ()
     return names[number] if number is not None and number < len(names) else None

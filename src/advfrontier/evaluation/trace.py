@@ -15,16 +15,16 @@ from torch import Tensor
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import PURPOSES
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
+from advfrontier.evaluation.outcome import Outcome
 from advfrontier.execution import Machine, as_machine
-from advfrontier.flags import Flag, Kind
+from advfrontier.flags import Flag
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients
-from advfrontier.jobs.units import UnitPart, UnitTask
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, Run, check_run, facts_of
 from advfrontier.pool import pool as pool_of
 from advfrontier.record import Record, UnitName
 from advfrontier.record.identity import settings, several_versions
-from advfrontier.record.units import DOUBTS, doubtful, unit_flags
+from advfrontier.record.units import DOUBTS, unit_flags
 from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.threat.names import norm_name
 from advfrontier.views import Shown
@@ -91,7 +91,7 @@ def trace(
     wanted = dict.fromkeys(members, queries)
     job = UnitJob(model=subject, samples=samples, wanted=wanted, solvers=solvers, pack=machine.pack, keep="distances")
     ready = drive(record, job, machine)
-    return read_traces(record, runs=members, heal=lambda unit, far: ready(UnitTask((UnitPart(unit, far),))))
+    return read_traces(record, runs=members, heal=ready.again)
 
 
 def read_traces(
@@ -108,22 +108,17 @@ def read_traces(
     if not wanted:
         raise FrontierError(f"no run is finished in {record.place}: type the trace command again to go on")
     queries = min(reached[run] for run in wanted)
-    distances = np.zeros((len(wanted), queries // CHECKPOINT, len(record.clean.labels)))
-    spent, doubts = record.spent(), Counter[tuple["Kind", str]]()
-    place = {run: k for k, run in enumerate(wanted)}
-    far = {run: reached[run] for run in wanted}
-    for unit, rows, stored in record.read_units(far, ("trajectory", *DOUBTS), heal=heal):
-        distances[place[unit.run]][:, rows.numpy()] = stored.tensors["trajectory"][: queries // CHECKPOINT].numpy()
-        spent += stored.spent
-        doubts += doubtful(unit.run, stored.queries, stored.tensors)
+    units = record.read_units({run: reached[run] for run in wanted}, ("trajectory", *DOUBTS), heal=heal)
+    found = Outcome.of(units, dict.fromkeys(wanted, queries), record.clean.correct.numpy())
+    spent = record.spent() + found.spent
     return Traces(
         norm=record.header.terms.norm,
         runs=tuple(wanted),
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
-        distances=distances,
+        distances=np.stack([found.trajectories[run] for run in wanted]),
         samples=record.clean.names,
         solvers=settings(record.header.solvers),
-        flags=(*record.header.flags, *unit_flags(doubts), *several_versions(record.header)),
+        flags=(*record.header.flags, *unit_flags(found.doubts), *several_versions(record.header)),
         counts={key: spent[key] for key in PURPOSES},
     )
 

@@ -30,7 +30,7 @@ def figures_digest(evaluation: Evaluation) -> str:
 
 def write_verified(path: str, verifications: Iterable[Verification]) -> str:
     """Add what holds to a list, which is begun if it is not there yet."""
-    entries = _read(path) if _content(path) is not None else {}
+    entries = _read(path) or {}
     for each in verifications:
         if each.holds:
             entries[each.digest] = {name: getattr(each, name) for name in _TOLD}
@@ -40,6 +40,8 @@ def write_verified(path: str, verifications: Iterable[Verification]) -> str:
 def only_verified(evaluations: Iterable[Evaluation], path: str) -> tuple[list[Evaluation], list[Evaluation]]:
     """Those whose figures stand in a list, and the others."""
     known = _read(path)
+    if known is None:
+        raise FrontierError(f"no file {path}: expected one that `advfrontier verify … --out {path}` has written")
     listed: list[Evaluation] = []
     others: list[Evaluation] = []
     for evaluation in evaluations:
@@ -47,15 +49,12 @@ def only_verified(evaluations: Iterable[Evaluation], path: str) -> tuple[list[Ev
     return listed, others
 
 
-def _content(path: str) -> bytes | None:
+def _read(path: str) -> dict[str, Any] | None:
+    """The entries of a list; None if there is no such file."""
     folder, _, name = path.replace("\\", "/").rpartition("/")
-    return open_folder(folder or ".").read(name)
-
-
-def _read(path: str) -> dict[str, Any]:
-    content = _content(path)
+    content = open_folder(folder or ".").read(name)
     if content is None:
-        raise FrontierError(f"no file {path}: expected one that `advfrontier verify … --out {path}` has written")
+        return None
     try:
         entries = json.loads(content)["verified"]
     except (ValueError, RecursionError, KeyError, TypeError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,17 +20,16 @@ from advfrontier.engine import find_device
 from advfrontier.engine.data import Samples
 from advfrontier.engine.margins import safety
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.claims import NEEDED, TOLERANCE, difference, false_points, same_bits
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model
-from advfrontier.evaluation.points import NEEDED, PointCheck
-from advfrontier.evaluation.rerun import TOLERANCE, UnitCheck
 from advfrontier.evaluation.verified import figures_digest
+from advfrontier.execution.tasks import threads
 from advfrontier.flags import doubts
-from advfrontier.jobs import Model, prepare
-from advfrontier.jobs.setup import threads
+from advfrontier.jobs import Model, UnitJob, prepare
+from advfrontier.pool import Race
 from advfrontier.progress import progress_bar
 from advfrontier.record import Record, StoredUnit, Terms, UnitName
-from advfrontier.record.images import VerifiedImages
 from advfrontier.threat.losses import margin
 
 
@@ -101,12 +100,16 @@ def verify(
     if not claimed.finished:
         raise FrontierError(f"{claimed.place} is not finished: expected a whole evaluation to verify")
     parse_rerun(rerun)
-    subject, samples = as_model(model), _first(as_data(images, labels), claimed)
-    terms = _terms_here(claimed)
+    subject, samples, count = as_model(model), as_data(images, labels), len(claimed.samples)
+    if len(samples) < count:
+        raise FrontierError(
+            f"{claimed.place} is a record of {count} samples, and {samples.name} has {len(samples)}: expected the data "
+            "it was made with; name them with --data, --samples and --sample-seed as in the command that made it"
+        )
+    samples = replace(samples, labels=samples.labels[:count])
     with TemporaryDirectory(prefix="advfrontier-") as aside:
-        place = str(Path(aside) / claimed.norm)
-        gradients = claimed.record.header.gradients
-        fresh = prepare(place, subject, samples, terms, kind="evaluation", gradients=gradients)
+        place, gradients = str(Path(aside) / claimed.norm), claimed.record.header.gradients
+        fresh = prepare(place, subject, samples, _terms_here(claimed), kind="evaluation", gradients=gradients)
         drawn = secrets.randbelow(2**31) if seed is None else seed
         return _Verifying(claimed, fresh, subject, samples).all(rerun, drawn, progress=progress)
 
@@ -124,17 +127,6 @@ def parse_rerun(rerun: str | int) -> Callable[[int], int]:
             f"cannot do {rerun!r} of the units again: expected a share such as 5%, or a number such as 3"
         )
     return lambda units: min(units, int(np.ceil(units * number / 100)) if share else int(number))
-
-
-def _first(samples: Samples, claimed: Evaluation) -> Samples:
-    """As many of the samples as the record has."""
-    count = len(claimed.samples)
-    if len(samples) < count:
-        raise FrontierError(
-            f"{claimed.place} is a record of {count} samples, and {samples.name} has {len(samples)}: expected the data "
-            "it was made with; name them with --data, --samples and --sample-seed as in the command that made it"
-        )
-    return Samples(samples.name, samples.labels[:count], samples.read, samples.class_names)
 
 
 def _terms_here(claimed: Evaluation) -> Terms:
@@ -159,19 +151,12 @@ class _Verifying:
     rows: dict[int, str] = field(default_factory=dict)  # sample → what is false about it: the first reason found
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def record(self) -> Record:
-        """The one that is verified."""
-        return self.claimed.record
-
     def all(self, rerun: str | int, seed: int, *, progress: bool | None) -> Verification:
         """Everything, in the order in which one thing rests on another."""
-        claimed, record = self.claimed, self.record
-        units = sorted(unit for unit, _ in record.layout(claimed.ensemble.queries))
+        claimed = self.claimed
+        units = sorted(unit for unit, _ in claimed.record.layout(claimed.ensemble.queries))
         wanted = parse_rerun(rerun)(len(units))
-        drawn = (
-            [units[k] for k in np.random.default_rng(seed).choice(len(units), wanted, replace=False)] if units else []
-        )
+        drawn = np.random.default_rng(seed).choice(len(units), wanted, replace=False).tolist() if units else []
         self._check_header()
         self._check_clean()
         same_subject = not self.false and not self.rows
@@ -181,10 +166,7 @@ class _Verifying:
             if drawn and not same_subject:
                 self.notes.append("no unit was done again, because model, data or clean pass are others")
                 drawn = []
-            again = UnitCheck(claimed, self.fresh, self.model, self.samples)
-            same, close = again.count(drawn, bar.advance)
-            self.false += again.false
-            self.notes += again.notes
+            same, close = self._check_units([units[k] for k in drawn], bar.advance)
         return Verification(
             norm=claimed.norm,
             place=claimed.place,
@@ -204,7 +186,7 @@ class _Verifying:
 
     def _check_header(self) -> None:
         """Is it the model, and does the record tell all that puts it in doubt?"""
-        said, found = self.record.header, self.fresh.header
+        said, found = self.claimed.record.header, self.fresh.header
         if said.model.digest != found.model.digest:
             self.false.append(
                 f"the record is of another model ({said.model.name}, {said.model.digest[:8]}) than "
@@ -215,7 +197,7 @@ class _Verifying:
 
     def _check_clean(self) -> None:
         """Are these the images, their labels, and what the model makes of them unperturbed?"""
-        said, found = self.record.clean, self.fresh.clean
+        said, found = self.claimed.record.clean, self.fresh.clean
         for row in np.flatnonzero(said.ids != found.ids).tolist():
             self.rows[row] = f"its image is another than that of {self.samples.name}"
         for row in (said.labels != found.labels).nonzero().flatten().tolist():
@@ -229,34 +211,59 @@ class _Verifying:
 
     def _check_points(self, units: list[UnitName], tick: Callable[[int], object]) -> tuple[int, int]:
         """Look at every stored point once; returns how many there are, and how many are proved."""
-        record, terms = self.record, self.fresh.header.terms
-        longest, points, proved = record.units(), 0, 0
+        terms, clean, points, proved = self.fresh.header.terms, self.fresh.clean, 0, 0
+        longest, images = self.claimed.record.units(), self.fresh.images(self.samples)
         with threads(terms.threads), self.model.oracle(terms) as oracle:
-            images = VerifiedImages(self.samples.read, self.fresh.clean.ids, terms.shard, self.samples.name)
-            check = PointCheck(oracle, images, self.fresh.clean, terms.norm)
             for unit in units:
                 tick(1)
-                stored = self._stored(unit, longest.get(unit, 0), NEEDED | {"plan", "found"})
+                stored = self._stored(unit, longest.get(unit, 0))
                 if stored is None:
                     continue
-                rows = record.clean.attacked(*unit.shard)
+                rows = self.claimed.record.clean.attacked(*unit.shard)
                 try:
-                    found = check(rows, stored)
+                    count, wrong = false_points(oracle, images(rows), clean.labels[rows], terms.norm, stored)
                 except ValueError as error:
                     self.false.append(f"{unit}: {error}")
                     continue
-                points += found.points
-                proved += found.points - len(found.wrong)
-                for row, why in found.wrong.items():
-                    self.rows.setdefault(row, f"{why} ({unit.run})")
+                points += count
+                proved += count - len(wrong)
+                for k, why in wrong.items():
+                    self.rows.setdefault(int(rows[k]), f"{why} ({unit.run})")
         return points, proved
 
-    def _stored(self, unit: UnitName, queries: int, names: frozenset[str]) -> StoredUnit | None:
+    def _stored(self, unit: UnitName, queries: int) -> StoredUnit | None:
         """A unit of the record as its readers see it. One that they would not believe is false."""
-        wanted, known = self.claimed.ensemble.queries[unit.run], len(self.record.damaged)
-        stored = self.record.read_unit(unit, queries, names) if queries == wanted else None
+        record, wanted = self.claimed.record, self.claimed.ensemble.queries[unit.run]
+        known = len(record.damaged)
+        stored = record.read_unit(unit, queries, NEEDED | {"plan", "found"}) if queries == wanted else None
         if stored is None:
             held = f"it holds {queries} queries of {unit}" if queries else f"it lacks {unit}"
-            reason = self.record.damaged[-1] if len(self.record.damaged) > known else held
+            reason = record.damaged[-1] if len(record.damaged) > known else held
             self.false.append(f"the record does not hold what it claims, {wanted} queries of {unit}: {reason}")
         return stored
+
+    def _check_units(self, units: list[UnitName], tick: Callable[[int], object]) -> tuple[int, int]:
+        """Do units again, and count those that came out bit for bit, and those that did so up to rounding."""
+        race, same, close = self.claimed.ensemble, 0, 0
+        if not units:
+            return 0, 0
+        job = UnitJob(
+            model=self.model, samples=self.samples, record=self.fresh, wanted=race.queries,
+            race=race if isinstance(race, Race) else None, solvers=self.claimed.solvers, keep="points",
+        )  # fmt: skip
+        job.check()
+        self.fresh.change(lambda _: job.changes())
+        for unit in units:
+            exact = same_bits(self.claimed.record, self.fresh, unit)
+            different = difference(self.claimed, job, unit, exact=exact)
+            if different is not None:
+                self.false.append(f"{unit} did not come out again: {different}")
+            same += different is None and exact
+            close += different is None and not exact
+            tick(1)
+        if close:
+            self.notes.append(
+                "code, libraries, device or rounding are not those of the record: a unit holds if its distances differ "
+                f"by no more than {TOLERANCE:.0%} in the median"
+            )
+        return same, close

@@ -21,7 +21,7 @@ from typing import Any
 from advfrontier.errors import FrontierError
 from advfrontier.execution.local import cores, died, keep_memory
 from advfrontier.execution.machine import Machine
-from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, unpacked
+from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed, unpacked
 
 _AHEAD = 2  # tasks handed over per slot: one is done while the next travels
 _SECONDS = 5.0  # between two looks at how large the cluster is
@@ -45,7 +45,7 @@ def on_ray(work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retr
         perform = ray.remote(_perform).options(
             num_cpus=each, num_gpus=1 if gpu else 0, max_retries=retries, retry_exceptions=False
         )
-        reference = ray.put((_packed(ray, work), sys.path, str(Path.cwd())))
+        reference = ray.put((packed(work, ray.cloudpickle.dumps, "Ray"), sys.path, str(Path.cwd())))
         key = reference.hex()
         waiting = iter(tasks)
         finished: list[Outcome[T, R]] = []
@@ -112,16 +112,6 @@ def _connect(ray: Any, address: str, processors: int) -> AbstractContextManager[
     return nullcontext()
 
 
-def _packed(ray: Any, work: object) -> bytes:
-    try:
-        packed: bytes = ray.cloudpickle.dumps(work)
-    except Exception as error:
-        raise FrontierError(
-            f"the work cannot be sent to Ray ({in_words(error)}): expected something that can be pickled"
-        ) from error
-    return packed
-
-
 def _room(ray: Any, threads: int, *, gpu: bool) -> int:
     """How many tasks to have handed over, for the cluster as it is now."""
     there = ray.cluster_resources()
@@ -149,11 +139,11 @@ def _perform(reference: list[Any], key: str, task: bytes, threads: int) -> bytes
             torch.set_num_threads(threads)
             keep_memory()
             _LOADED.clear()  # a worker serves one job at a time: drop an earlier one's model
-            packed, folders, here = import_module("ray").get(reference[0])
+            content, folders, here = import_module("ray").get(reference[0])
             sys.path += [folder for folder in folders if folder not in sys.path]  # as spawned processes have it,
             if Path(here).is_dir():  # and a file of the model named from where the parent is
                 os.chdir(here)
-            _LOADED[key] = pickle.loads(packed)  # noqa: S301
+            _LOADED[key] = pickle.loads(content)  # noqa: S301
         return _LOADED[key]
 
     return attempt_packed(load, task)

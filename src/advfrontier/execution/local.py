@@ -23,7 +23,7 @@ from typing import Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.execution.machine import Machine
-from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, unpacked
+from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed, unpacked
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # numbers of glibc's malloc.h
 _KEPT, _MAPPED = 2**30, 2**25  # freed bytes kept; and the most that glibc lets a block have that is not mapped alone
@@ -33,10 +33,11 @@ def in_processes(
     work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int
 ) -> Iterator[Outcome[T, R]]:
     """Outcomes of all tasks, done by as many processes as the machine says."""
-    packed = _packed(work)
+    hint = ", made of importable functions and classes; or use workers=0"
+    content = packed(work, pickle.dumps, "worker processes", hint)
     workers = min(machine.workers, len(tasks))
     threads = machine.threads or max(1, cores() // max(workers, 1))
-    team = [_Worker(packed, threads, gpu) for gpu in _gpus(str(machine.device), workers)]
+    team = [_Worker(content, threads, gpu) for gpu in _gpus(str(machine.device), workers)]
     free = list(team)
     busy: dict[Future[bytes], tuple[_Worker, T, int]] = {}  # with how often the task has killed its worker
     waiting = deque((task, 0) for task in tasks)
@@ -134,16 +135,6 @@ class _Worker:
         self._lifeline.close()
         self._end.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _packed(work: object) -> bytes:
-    try:
-        return pickle.dumps(work)
-    except Exception as error:
-        raise FrontierError(
-            f"the work cannot be sent to worker processes ({in_words(error)}): expected something that can be pickled, "
-            "made of importable functions and classes; or use workers=0"
-        ) from error
 
 
 def _gpus(device: str, workers: int) -> list[str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -43,6 +44,16 @@ def attempt_packed(load: Callable[[], Callable[[Any], Any]], task: bytes) -> byt
         return pickle.dumps((outcome.result, outcome.error))
     except Exception as error:  # noqa: BLE001
         return pickle.dumps((None, in_words(error)))
+
+
+def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str = "") -> bytes:
+    """The work as processes in another place get it."""
+    try:
+        return dumps(work)
+    except Exception as error:
+        raise FrontierError(
+            f"the work cannot be sent to {place} ({in_words(error)}): expected something that can be pickled{hint}"
+        ) from error
 
 
 def unpacked(task: T, packed: bytes) -> Outcome[T, Any]:
@@ -87,14 +98,21 @@ def execute(
 
 
 def _here(work: Callable[[T], R], tasks: Sequence[T], machine: Machine) -> Iterator[Outcome[T, R]]:
-    import torch  # noqa: PLC0415
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(machine.threads or before)
-    try:
+    with threads(machine.threads):
         for task in tasks:
             yield attempt(work, task)
             if machine.late:
                 return
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Compute with so many threads, or as many as there are: sums are rounded differently with another number."""
+    import torch  # noqa: PLC0415
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
     finally:
         torch.set_num_threads(before)

@@ -13,8 +13,8 @@ import torch
 
 from advfrontier.attacks.autoattack import KnownPoints, attack_at, check_norm
 from advfrontier.errors import FrontierError
+from advfrontier.execution.tasks import threads
 from advfrontier.jobs.driver import Job
-from advfrontier.jobs.setup import threads
 from advfrontier.record import Record
 from advfrontier.record.folder import Folder
 from advfrontier.record.identity import mark
@@ -48,30 +48,26 @@ class AutoAttackJob(Job[RadiusTask]):
     radii: tuple[float, ...]
     counted = "units of AutoAttack"
 
-    def check(self, record: Record) -> None:
+    def check(self) -> None:
         """Refuse norms that AutoAttack does not attack in."""
-        check_norm(record.header.terms.norm)
+        check_norm(self.work.header.terms.norm)
 
-    def missing(self, record: Record) -> list[RadiusTask]:
+    def missing(self) -> list[RadiusTask]:
         """What is still to be done, from the names of the files alone."""
-        return missing_radii(record.folder, self.radii, record.shards)
+        return missing_radii(self.work.folder, self.radii, self.work.shards)
 
-    def changes(self, record: Record) -> Mapping[str, Any]:
+    def changes(self) -> Mapping[str, Any]:
         """The radii, with those of earlier calls."""
-        return {"radii": tuple(sorted({*record.header.radii, *self.radii}))}
+        return {"radii": tuple(sorted({*self.work.header.radii, *self.radii}))}
 
-    def progress(self, record: Record) -> str:
+    def progress(self) -> str:
         """Radii on shards."""
-        units = len(self.radii) * len(record.shards)
-        return f"{units - len(self.missing(record))} of {units} {self.counted}"
+        units = len(self.radii) * len(self.work.shards)
+        return f"{units - len(self.missing())} of {units} {self.counted}"
 
-    def size(self, record: Record, task: RadiusTask) -> int:  # noqa: ARG002
-        """Every task counts as one."""
-        return 1
-
-    def labels(self, record: Record, tasks: Sequence[RadiusTask]) -> Callable[[RadiusTask, Any], str]:  # noqa: ARG002
+    def labels(self, tasks: Sequence[RadiusTask]) -> Callable[[RadiusTask, Any], str]:  # noqa: ARG002
         """Which radius was just done."""
-        return lambda task, _: f"{record.header.terms.norm} AutoAttack at {task.radius:g}"
+        return lambda task, _: f"{self.work.header.terms.norm} AutoAttack at {task.radius:g}"
 
     def __call__(self, task: RadiusTask) -> int:
         """Attack, write, and return the rows that went through the model."""
@@ -84,15 +80,9 @@ class AutoAttackJob(Job[RadiusTask]):
             )
         with threads(terms.threads):
             found = attack_at(
-                self.model.oracle(terms).model,
-                self.images(rows),
-                record.clean.labels[rows],
-                norm=terms.norm,
-                radius=task.radius,
-                seed=terms.seed,
-                batch_size=terms.shard,
-                device=terms.device,
-            )
+                self.model.oracle(terms).model, self.images(rows), record.clean.labels[rows], norm=terms.norm,
+                radius=task.radius, seed=terms.seed, batch_size=terms.shard, device=terms.device,
+            )  # fmt: skip
         tensors = {name: torch.tensor(getattr(found, name)) for name in ("robust", "forwards", "backwards")}
         words = {key: str(value) for key, value in found.counts.items()}
         words |= {"seconds": f"{found.seconds:.3f}", "flags": json.dumps(found.flags)}

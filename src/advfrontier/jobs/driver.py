@@ -26,7 +26,7 @@ class Job(ABC, Generic[T]):
 
     model: Model
     samples: Samples
-    record: Record | None = None  # that it works on; set when work begins, and opened anew in another process
+    record: Record | None = None  # that it works on; set by `drive`, and opened anew in another process
     until: float | None = None  # when tasks that can stop half-way do, as `time.time()` tells it
     tick: Callable[[int], object] | None = None  # told how the work gets on, where it is done in this process
     counted: ClassVar[str]  # what progress is counted in, in the plural
@@ -41,37 +41,37 @@ class Job(ABC, Generic[T]):
 
     @property
     def work(self) -> Record:
-        """The record, once work has begun."""
-        assert self.record is not None  # noqa: S101  # `drive` sets it before the first call
+        """The record."""
+        assert self.record is not None  # noqa: S101  # `drive` sets it before anything is asked
         return self.record
 
     @cached_property
     def images(self) -> VerifiedImages:
         """Reads the images, and refuses others than those of the record."""
-        return VerifiedImages(self.samples.read, self.work.clean.ids, self.work.header.terms.shard, self.samples.name)
+        return self.work.images(self.samples)
 
     @abstractmethod
-    def check(self, record: Record) -> None:
+    def check(self) -> None:
         """Refuse what cannot be done."""
 
     @abstractmethod
-    def missing(self, record: Record) -> list[T]:
+    def missing(self) -> list[T]:
         """The tasks that the record lacks, from the names of its files alone."""
 
     @abstractmethod
-    def changes(self, record: Record) -> Mapping[str, Any]:
+    def changes(self) -> Mapping[str, Any]:
         """What the header is to say once work begins."""
 
     @abstractmethod
-    def progress(self, record: Record) -> str:
+    def progress(self) -> str:
         """How much of all its tasks is done, in words such as `3 of 8 units`."""
 
-    @abstractmethod
-    def size(self, record: Record, task: T) -> int:
+    def size(self, task: T) -> int:  # noqa: ARG002
         """How much a task counts."""
+        return 1
 
     @abstractmethod
-    def labels(self, record: Record, tasks: Sequence[T]) -> Callable[[T, Any], str]:
+    def labels(self, tasks: Sequence[T]) -> Callable[[T, Any], str]:
         """What to say after each task."""
 
     @abstractmethod
@@ -86,42 +86,36 @@ def drive(record: Record, job: J, machine: Machine) -> J:
 
     Returns the job, ready to do a task again whose file is lost later.
     """
-    machine = replace(machine, device=record.header.terms.device)
-    job.check(record)
-    tasks = job.missing(record)
+    machine, job = replace(machine, device=record.header.terms.device), replace(job, record=record)
+    job.check()
+    tasks = job.missing()
     if tasks:
         record.check_code()
-    record.change(lambda header: {"commands": header.with_command(), **job.changes(record)})
-    job = _ready(job, record=record)
+    record.change(lambda header: {"commands": header.with_command(), **job.changes()})
     if not tasks:
         return job
     failed: dict[str, str | None] = {}
-    label, total = job.labels(record, tasks), sum(job.size(record, task) for task in tasks)
+    label, total = job.labels(tasks), sum(map(job.size, tasks))
     start = f"{record.header.terms.norm} {tasks[0]}"
     with progress_bar(machine.progress, total, unit=job.counted, label=start) as bar:
-        work = _ready(job, until=machine.until, tick=bar.advance if machine.here else None)
+        work = replace(job, until=machine.until, tick=bar.advance if machine.here else None)
         for outcome in execute(work, tasks, machine):
             if outcome.error is not None or outcome.result is None:
                 failed[str(outcome.task)] = outcome.error
                 continue
             bar.show(label(outcome.task, outcome.result))
             if not machine.here:
-                bar.advance(job.size(record, outcome.task))
+                bar.advance(job.size(outcome.task))
     if failed:
         first = next(iter(failed))
         raise FrontierError(
             f"{len(failed)} of {len(tasks)} units failed, the others are stored; type the same command to try them "
             f"again. {first}: {failed[first]}" + (f"; also {', '.join(list(failed)[1:4])}" if len(failed) > 1 else "")
         )
-    if machine.late and job.missing(record):
+    if machine.late and job.missing():
         header = record.header
         raise Unfinished(
-            f"time is up: {job.progress(record)} of {header.model.name} in {header.terms.norm} are done and stored in "
+            f"time is up: {job.progress()} of {header.model.name} in {header.terms.norm} are done and stored in "
             f"{record.place}; {header.how_to_go_on}"
         )
     return job
-
-
-def _ready(job: J, **changes: Any) -> J:
-    ready: J = replace(job, **changes)
-    return ready

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,15 @@ from torch import Tensor
 from advfrontier.engine import CleanPass, Oracle, accuracy_flag, check_data, check_model, clean_pass
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, NoGradientError
+from advfrontier.execution.tasks import threads
 from advfrontier.flags import Flag
 from advfrontier.flags import Kind as Flags
 from advfrontier.jobs.model import Model
 from advfrontier.record import Header, Record, Terms
 from advfrontier.record.header import DataIdentity, Kind, ModelIdentity
-from advfrontier.record.identity import answers_as, code_digest, data_digest, solvers_of, versions
-from advfrontier.record.images import VerifiedImages, keep_images, stored_images, write_images
+from advfrontier.record.identity import code_digest, data_digest, solvers_of, versions
+from advfrontier.record.images import VerifiedImages, keep_images
+from advfrontier.record.images import store_images as store
 from advfrontier.record.record import check_empty
 from advfrontier.record.tidy import tidy
 from advfrontier.record.units import shards_of
@@ -28,6 +29,7 @@ from advfrontier.solvers import Solver
 from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
 
+_SAME = 1e-3  # of the largest logit: what another machine may round differently
 _CHECKED = 16  # samples on which the model is tried before any are attacked
 _NO_GRADIENTS = Flag(
     Flags.NO_GRADIENTS,
@@ -47,20 +49,12 @@ def prepare(
     store_images: bool = False,
     solvers: Mapping[str, Solver] | None = None,
 ) -> Record:
-    """A record whose clean pass is done, so that work can begin.
+    """A record whose clean pass is done, so that work can begin, in a folder that holds it already, is empty or new.
 
     A new record costs a few queries to try the model, and 2 per sample for the clean pass. When it is opened again, a
     forward pass on a few samples tells whether the model answers as it did. More samples of the same data extend it.
-
-    Args:
-        place: The folder; a new record needs one that is empty or not there yet.
-        model: What is attacked.
-        samples: What it is attacked on.
-        terms: What else decides the bits of the results.
-        kind: What the record is for.
-        gradients: Whether any run will need them; None if they are used where the model has any.
-        store_images: Whether the images are stored beside the record.
-        solvers: Solvers used instead of their attacks' own.
+    `gradients` says whether any run will need them; None if they are used where the model has any. `solvers` are used
+    instead of their attacks' own.
     """
     record = Record.find(place)
     if record is None:
@@ -79,15 +73,11 @@ def prepare(
         elif (known := record.read_clean()) is not None:
             check_answers(record, oracle, images, known)
         _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
-    _note_source(record, asked)
-    return record
-
-
-def _note_source(record: Record, asked: Header) -> None:
-    """Let a record that was begun with an object say where the model comes from, now that it is known."""
     if asked.model.source is not None and record.header.model.source is None:
+        # A record that was begun with an object can say where the model comes from, now that it is known.
         data = record.header.data.model_copy(update={"name": asked.data.name})
         record.change(lambda _: {"model": asked.model, "data": data})
+    return record
 
 
 def _try_model(oracle: Oracle, images: VerifiedImages, labels: Tensor, gradients: bool | None) -> dict[str, Any]:  # noqa: FBT001
@@ -159,12 +149,18 @@ def _check_same(
 def check_answers(record: Record, oracle: Oracle, images: VerifiedImages, known: CleanPass) -> None:
     """A model is recognised by its logits too: its numbers, if it has any, do not tell what it does with them."""
     rows = few_rows(len(known.labels))
-    answers = oracle.logits(images(rows).to(oracle.device, oracle.dtype))
-    if not answers_as(answers, known.logits[rows], record.header.flags):
+    answers, expected = oracle.logits(images(rows).to(oracle.device, oracle.dtype)), known.logits[rows]
+    varying = {flag.kind for flag in record.header.flags} & {Flags.RANDOM, Flags.EOT, Flags.BATCH}
+    if answers.shape != expected.shape or not (varying or _close(answers.cpu().to(expected), expected)):
         raise FrontierError(
             f"{record.place} holds a record of another model, which answers differently. Choose another folder, or "
             "remove this one"
         )
+
+
+def _close(answers: Tensor, expected: Tensor) -> bool:
+    """Whether logits are the same but for what another machine may round differently."""
+    return torch.allclose(answers, expected, rtol=_SAME, atol=_SAME * float(expected.abs().max()))
 
 
 def _complete(
@@ -181,19 +177,12 @@ def _complete(
             parts.append(known.rows(rows))
         else:
             record.check_code()
-            parts.append(
-                clean_pass(
-                    oracle,
-                    images(rows),
-                    labels[rows],
-                    get_norm(terms.norm),
-                    batch_size=terms.shard,
-                    gradients=record.header.gradients,
-                    ids=images.ids[first : first + count],
-                )
-            )
-        if store_images and not _is_stored(record, first, images(rows)):
-            write_images(record.folder, first, images(rows))
+            parts.append(clean_pass(
+                oracle, images(rows), labels[rows], get_norm(terms.norm), batch_size=terms.shard,
+                gradients=record.header.gradients, ids=images.ids[first : first + count],
+            ))  # fmt: skip
+        if store_images:
+            store(record.folder, first, images(rows))
     record.add_counts({"checks": oracle.counts.checks, "setup": oracle.counts.setup})
     if known is None or len(known.labels) < len(labels):
         clean = CleanPass.join(parts)
@@ -202,23 +191,6 @@ def _complete(
     tidy(record)
 
 
-def _is_stored(record: Record, first: int, images: Tensor) -> bool:
-    """Whether these images lie beside the record, whole."""
-    there = stored_images(record.folder, first, len(images))
-    return there is not None and torch.equal(there, images.float().cpu())
-
-
 def few_rows(samples: int) -> Tensor:
     """Rows on which the model is tried, and recognised later."""
     return torch.linspace(0, samples - 1, min(_CHECKED, samples)).long()
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Compute with so many threads: sums are rounded differently with another number."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

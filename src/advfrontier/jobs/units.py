@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -18,10 +19,11 @@ from torch import Tensor
 
 from advfrontier.engine import Oracle, RaceUnit, Unit, advance, advance_race, classify, start_race, start_unit
 from advfrontier.errors import FrontierError
+from advfrontier.execution.tasks import threads
 from advfrontier.jobs.driver import Job
-from advfrontier.jobs.setup import check_answers, threads
+from advfrontier.jobs.setup import check_answers
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, RACE, SLICE, Race, Run, check_run
-from advfrontier.record import Record, StoredUnit, UnitName
+from advfrontier.record import StoredUnit, UnitName
 from advfrontier.record.identity import code_digest, policy_words, solver_words, solvers_of
 from advfrontier.record.units import SPENT
 from advfrontier.solvers import Solver, solver_of
@@ -72,29 +74,27 @@ class UnitJob(Job[UnitTask]):
 
     # What is to be done
 
-    def check(self, record: Record) -> None:
-        """Refuse runs that do not exist, and queries where no run can stop."""
-        if self.race is not None:
-            self._check_race(self.race, record)
-        for run, queries in self.wanted.items() if self.race is None else ():
-            check_run(Run.parse(run), record.header.terms.norm, record.clean.classes)
+    def check(self) -> None:
+        """Refuse runs that do not exist, queries where no run can stop, and another race than was begun."""
+        race, record, header = self.race, self.work, self.work.header
+        if race is not None:
+            race.check(classes=record.clean.classes)
+            if header.solvers.get(RACE, policy_words(race)) != policy_words(race):
+                raise FrontierError(
+                    f"{record.place} was begun with another race than {race.name}: expected the same order and "
+                    "constants; choose another folder"
+                )
+        for run, queries in self.wanted.items() if race is None else ():
+            check_run(Run.parse(run), header.terms.norm, record.clean.classes)
             if not 0 < queries <= MAX_QUERIES or queries % CHECKPOINT:
                 raise FrontierError(
                     f"{run} cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to "
                     f"{MAX_QUERIES}"
                 )
-        if not record.header.gradients and needs_gradients(self.runs, record.header.terms.norm):
+        if not header.gradients and needs_gradients(self.runs, header.terms.norm):
             raise FrontierError(
                 f"{record.place} was begun for black-box runs alone, without a gradient of any sample: choose another "
                 "folder for runs that use gradients"
-            )
-
-    def _check_race(self, race: Race, record: Record) -> None:
-        race.check(classes=record.clean.classes)
-        if record.header.solvers.get(RACE, policy_words(race)) != policy_words(race):
-            raise FrontierError(
-                f"{record.place} was begun with another race than {race.name}: expected the same order and constants; "
-                "choose another folder"
             )
 
     @property
@@ -102,9 +102,9 @@ class UnitJob(Job[UnitTask]):
         """The runs that take part."""
         return tuple(self.wanted) if self.race is None else self.race.runs
 
-    def changes(self, record: Record) -> Mapping[str, Any]:
+    def changes(self) -> Mapping[str, Any]:
         """Which runs the record is to hold, and with which solvers."""
-        header = record.header
+        header = self.work.header
         names = self.runs if self.race is None else self.race.names
         attacks = solvers_of({Run.parse(name).attack: None for name in names}, self.solvers)
         if self.race is not None:
@@ -112,41 +112,35 @@ class UnitJob(Job[UnitTask]):
         runs = {run: max(queries, header.runs.get(run, 0)) for run, queries in self.wanted.items()}
         return {"runs": header.runs | runs, "solvers": header.solvers | attacks, **self.note}
 
-    def missing(self, record: Record) -> list[UnitTask]:
+    def missing(self) -> list[UnitTask]:
         """The units still to be done, in the order of the runs."""
-        done = record.units()
+        done = self.work.units()
         parts = [
             UnitPart(unit, self.wanted[unit.run], done.get(unit, 0))
-            for unit, _ in record.layout(self.wanted)
+            for unit, _ in self.work.layout(self.wanted)
             if done.get(unit, 0) < self.wanted[unit.run]
         ]
         if self.pack == 1:
             return [UnitTask((part,)) for part in parts]
-        shards: dict[tuple[int, int], list[UnitPart]] = {}
-        for part in parts:
-            shards.setdefault(part.unit.shard, []).append(part)
-        return [
-            UnitTask(tuple(together[k : k + self.pack]))
-            for together in shards.values()
-            for k in range(0, len(together), self.pack)
-        ]
+        parts.sort(key=lambda part: part.unit.first)  # those of a shard, in the order of the runs
+        shards = (list(together) for _, together in groupby(parts, lambda part: part.unit.shard))
+        return [UnitTask(tuple(some[k : k + self.pack])) for some in shards for k in range(0, len(some), self.pack)]
 
-    def progress(self, record: Record) -> str:
+    def progress(self) -> str:
         """Queries, and units that have spent all of theirs."""
-        done, units = record.finished(self.wanted)
-        whole = sum(
-            self.size(record, UnitTask((UnitPart(u, self.wanted[u.run]),))) for u, _ in record.layout(self.wanted)
-        )
-        left = sum(self.size(record, task) for task in self.missing(record))
+        done, units = self.work.finished(self.wanted)
+        whole = sum(self.wanted[unit.run] * len(rows) for unit, rows in self.work.layout(self.wanted))
+        left = sum(map(self.size, self.missing()))
         return f"{1 - left / max(whole, 1):.0%} of the queries ({done} of {units} units)"
 
-    def size(self, record: Record, task: UnitTask) -> int:
+    def size(self, task: UnitTask) -> int:
         """Queries that a task spends, all its samples together."""
-        rows = len(record.clean.attacked(*task.parts[0].unit.shard))
+        rows = len(self.work.clean.attacked(*task.parts[0].unit.shard))
         return sum((part.queries - part.reached) * rows for part in task.parts)
 
-    def labels(self, record: Record, tasks: Sequence[UnitTask]) -> Callable[[UnitTask, Mapping[str, Any]], str]:
+    def labels(self, tasks: Sequence[UnitTask]) -> Callable[[UnitTask, Mapping[str, Any]], str]:
         """What to say after each task: which run, how many are finished, and how near the points are by now."""
+        record = self.work
         left = Counter(part.unit.run for task in tasks for part in task.parts)
         best = np.where(record.clean.correct.numpy(), np.inf, 0.0)
 
@@ -163,6 +157,10 @@ class UnitJob(Job[UnitTask]):
         return label
 
     # Doing it, in any process
+
+    def again(self, unit: UnitName, queries: int) -> None:
+        """Do a unit from the start: its file was lost or damaged, or is of another record."""
+        self(UnitTask((UnitPart(unit, queries),)))
 
     def __call__(self, task: UnitTask) -> dict[str, NDArray[np.float64]]:
         """Bring units further and store them; returns the distances of each run on the rows it attacked.

@@ -10,8 +10,8 @@ import io
 import os
 import re
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -23,14 +23,19 @@ _WRITTEN = {":": "+", "/": "~"}  # in names of folders; neither of the two is ke
 _ASIDE = re.compile(r"\..+\.advfrontier-\d+-[0-9a-f]{8}")  # what a file is called while it is being written
 
 
-class Folder(ABC):
-    """Whole files by name; names use `/`."""
+class Folder:
+    """Whole files by name, behind an address that fsspec knows; names use `/`."""
 
-    place: str  # what opens it again, from anywhere
+    def __init__(self, address: str, system: Any, root: str) -> None:
+        self.place = address  # what opens it again, from anywhere
+        self._system, self._root = system, root.rstrip("/")
 
-    @abstractmethod
     def open(self, name: str) -> BinaryIO | None:
         """The file, to be closed by the caller, or None if there is no such file."""
+        try:
+            return io.BytesIO(self._system.cat_file(f"{self._root}/{name}"))
+        except FileNotFoundError:
+            return None
 
     def read(self, name: str) -> bytes | None:
         """The content, or None if there is no such file."""
@@ -40,21 +45,33 @@ class Folder(ABC):
         with file:
             return file.read()
 
-    @abstractmethod
     def write(self, name: str, content: bytes) -> None:
         """Put a whole file there, in place of one that was."""
+        path = f"{self._root}/{name}"
+        self._system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        self._system.pipe_file(path, content)
 
-    @abstractmethod
     def names(self, under: str = "", depth: int | None = None) -> list[str]:
         """The names of all files below a folder of this folder, or of those in at most `depth` folders below it."""
+        self._system.invalidate_cache()  # other workers write too
+        deepest = None if depth is None else depth + 1
+        try:
+            found: list[Any] = self._system.find(f"{self._root}/{under}".rstrip("/"), maxdepth=deepest)
+        except FileNotFoundError:
+            return []
+        return sorted(str(path)[len(self._root) + 1 :] for path in found)
 
-    @abstractmethod
     def entries(self) -> list[str]:
         """Everything directly in the folder, hidden files and folders included."""
+        return sorted({name.split("/")[0] for name in self.names()})
 
-    @abstractmethod
     def remove(self, name: str) -> None:
         """Delete a file; it is no error if there is none."""
+        with suppress(FileNotFoundError):
+            self._system.rm_file(f"{self._root}/{name}")
+
+    def remove_abandoned(self, under: str, older_than: float) -> None:
+        """Delete files that a killed process was writing directly in a folder: here nothing is ever half written."""
 
     def state(self, name: str) -> object:  # noqa: ARG002
         """Something that changes when the file is written; None where that cannot be known without reading it."""
@@ -131,48 +148,6 @@ class LocalFolder(Folder):
         return path
 
 
-class RemoteFolder(Folder):
-    """A folder behind an address that fsspec knows."""
-
-    def __init__(self, address: str, system: Any, root: str) -> None:
-        self.place = address
-        self._system, self._root = system, root.rstrip("/")
-
-    def open(self, name: str) -> BinaryIO | None:
-        """Fetch the file."""
-        try:
-            return io.BytesIO(self._system.cat_file(f"{self._root}/{name}"))
-        except FileNotFoundError:
-            return None
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write the file as a whole."""
-        path = f"{self._root}/{name}"
-        self._system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        self._system.pipe_file(path, content)
-
-    def names(self, under: str = "", depth: int | None = None) -> list[str]:
-        """All files below."""
-        self._system.invalidate_cache()  # other workers write too
-        deepest = None if depth is None else depth + 1
-        try:
-            found: list[Any] = self._system.find(f"{self._root}/{under}".rstrip("/"), maxdepth=deepest)
-        except FileNotFoundError:
-            return []
-        return sorted(str(path)[len(self._root) + 1 :] for path in found)
-
-    def entries(self) -> list[str]:
-        """All names in it."""
-        return sorted({name.split("/")[0] for name in self.names()})
-
-    def remove(self, name: str) -> None:
-        """Delete it."""
-        try:
-            self._system.rm_file(f"{self._root}/{name}")
-        except FileNotFoundError:
-            return
-
-
 def open_folder(place: str | PathLike[str]) -> Folder:
     """A local path, or an address with `://`."""
     if not isinstance(place, str) or "://" not in place:
@@ -185,7 +160,7 @@ def open_folder(place: str | PathLike[str]) -> Folder:
         raise FrontierError(f"cannot open {place}: {error}") from error
     # A local folder is one however it is written: fsspec writes into a file, which a reader may see half done.
     local = isinstance(system, fsspec.get_filesystem_class("file"))
-    return LocalFolder(root) if local else RemoteFolder(place, system, str(root))
+    return LocalFolder(root) if local else Folder(place, system, str(root))
 
 
 def below(folder: str | PathLike[str], *names: str) -> str:
@@ -199,12 +174,9 @@ def folder_name(name: str) -> str:
 
     What a folder name cannot hold everywhere is written as `%` and its number, as addresses do.
     """
-    safe = "".join(c if c.isalnum() or c in "-_." else _WRITTEN.get(c, _escaped(c)) for c in name)
+    escaped = {c: "".join(f"%{byte:02x}" for byte in c.encode()) for c in name} | _WRITTEN
+    safe = "".join(c if c.isalnum() or c in "-_." else escaped[c] for c in name)
     return safe if safe.strip(".") else "%2e" * len(safe) or "%"
-
-
-def _escaped(letter: str) -> str:
-    return "".join(f"%{byte:02x}" for byte in letter.encode())
 
 
 def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") -> str:

@@ -86,18 +86,6 @@ class EnsembleFile(_Frozen):
     flags: tuple[str, ...] = ()
     solvers: dict[str, str] = {}
 
-    @classmethod
-    def of(cls, ensemble: Ensemble) -> EnsembleFile:
-        """The stored form of an ensemble."""
-        moves = tuple(MoveFile(tier=move.tier, raises=dict(move.raises)) for move in ensemble.moves)
-        return cls(name=ensemble.name, norm=ensemble.norm, moves=moves, aoi=ensemble.aoi, bound=ensemble.bound,
-                   flags=ensemble.flags, solvers=dict(ensemble.solvers))  # fmt: skip
-
-    def ensemble(self) -> Ensemble:
-        """The ensemble."""
-        moves = tuple(Move(tuple(move.raises.items()), move.tier) for move in self.moves)
-        return Ensemble(self.name, self.norm, moves, self.aoi, self.bound, self.flags, self.solvers)
-
 
 class Header(_Frozen):
     """All that `record.json` says."""
@@ -158,21 +146,18 @@ class Header(_Frozen):
             named = [f"{header.model.name} ({header.model.digest[:8]})" for header in (self, other)]
             found.append(f"another model: {named[0]}, not {named[1]}")
         pairs = {"kind": (self.kind, other.kind)} | {
-            name: (getattr(self.terms, name), getattr(other.terms, name)) for name in Terms.model_fields
+            _SAID.get(name, name): (value, getattr(other.terms, name))
+            for name, value in self.terms
+            if name != "threads"
         }
-        del pairs["threads"]
-        for name, (a, b) in pairs.items():
-            if a != b:
-                found.append(f"another {_SAID.get(name, name)}: {a}, not {b}")
-        for attack, solver in self.solvers.items():
-            if attack in other.solvers and other.solvers[attack] != solver:
-                found.append(f"another solver of {attack}: {solver}, not {other.solvers[attack]}")
-        return found
+        pairs |= {
+            f"solver of {key}": (self.solvers[key], other.solvers[key]) for key in self.solvers if key in other.solvers
+        }
+        return found + [f"another {name}: {a}, not {b}" for name, (a, b) in pairs.items() if a != b]
 
     def how_to_match(self, other: Header) -> str:
         """What to type so that the other record would be of these terms; nothing, if more than terms differ."""
-        differing = {name for name in Terms.model_fields if getattr(self.terms, name) != getattr(other.terms, name)}
-        differing -= {"threads"}
+        differing = {name for name, value in self.terms if value != getattr(other.terms, name)} - {"threads"}
         if not differing <= _TYPED.keys() or len(differing) < len(self.differences(other)):
             return ""
         typed = [(*_TYPED[name], getattr(self.terms, name)) for name in _TYPED if name in differing]
@@ -191,12 +176,19 @@ class Header(_Frozen):
 
 def packed(ensemble: Ensemble | Race) -> EnsembleFile | RaceFile:
     """An ensemble or a race as a record holds it."""
-    return RaceFile.of(ensemble) if isinstance(ensemble, Race) else EnsembleFile.of(ensemble)
+    if isinstance(ensemble, Race):
+        return RaceFile.of(ensemble)
+    moves = tuple(MoveFile(tier=move.tier, raises=dict(move.raises)) for move in ensemble.moves)
+    return EnsembleFile(name=ensemble.name, norm=ensemble.norm, moves=moves, aoi=ensemble.aoi, bound=ensemble.bound,
+                        flags=ensemble.flags, solvers=dict(ensemble.solvers))  # fmt: skip
 
 
 def unpacked(stored: EnsembleFile | RaceFile) -> Ensemble | Race:
     """The ensemble or race that a record holds."""
-    return stored.race() if isinstance(stored, RaceFile) else stored.ensemble()
+    if isinstance(stored, RaceFile):
+        return stored.race()
+    moves = tuple(Move(tuple(move.raises.items()), move.tier) for move in stored.moves)
+    return Ensemble(stored.name, stored.norm, moves, stored.aoi, stored.bound, stored.flags, stored.solvers)
 
 
 _SAID = {"shard": "batch size", "eot": "number of passes per query"}

@@ -27,9 +27,11 @@ def image_file(first: int, count: int) -> str:
     return f"{FOLDER}/{first:05d}+{count:03d}.safetensors"
 
 
-def write_images(folder: Folder, first: int, images: Tensor) -> None:
-    """Store a shard's images: as bytes where that loses nothing, a quarter of the space."""
-    whole = images.float().cpu()
+def store_images(folder: Folder, first: int, images: Tensor) -> None:
+    """Store a shard's images unless they are there: as bytes where that loses nothing, a quarter of the space."""
+    whole, there = images.float().cpu(), stored_images(folder, first, len(images))
+    if there is not None and torch.equal(there, whole):
+        return
     levels = (whole * 255).round().to(torch.uint8)
     stored = levels if torch.equal(levels / 255, whole) else whole
     folder.write(image_file(first, len(images)), pack({"images": stored}))
@@ -45,25 +47,17 @@ def stored_images(folder: Folder, first: int, count: int) -> Tensor | None:
     return images / 255 if images is not None and images.dtype == torch.uint8 else images
 
 
-@dataclass(frozen=True, eq=False)
-class StoredImages:
-    """Reads the images that lie beside a record."""
-
-    place: str
-    shard: int
-    samples: int
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """These rows, all of one shard."""
-        first = int(rows[0]) // self.shard * self.shard
-        count = min(self.shard, self.samples - first)
-        images = stored_images(open_folder(self.place), first, count)
-        if images is None or len(images) != count:
-            raise FrontierError(
-                f"{self.place} does not hold the images of samples {first}–{first + count - 1}, or they were damaged: "
-                "evaluate again with the data set, which writes them anew"
-            )
-        return images[rows - first]
+def read_stored(place: str, shard: int, samples: int, rows: Tensor) -> Tensor:
+    """These rows, all of one shard, of the images that lie beside a record."""
+    first = int(rows[0]) // shard * shard
+    count = min(shard, samples - first)
+    images = stored_images(open_folder(place), first, count)
+    if images is None or len(images) != count:
+        raise FrontierError(
+            f"{place} does not hold the images of samples {first}–{first + count - 1}, or they were damaged: evaluate "
+            "again with the data set, which writes them anew"
+        )
+    return images[rows - first]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import fields
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import PurePosixPath
 from typing import Any
@@ -30,7 +29,7 @@ from advfrontier.record.folder import Folder, below, open_folder
 from advfrontier.record.header import FILE, Header, Kind
 from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
 from advfrontier.record.images import FOLDER as IMAGES
-from advfrontier.record.images import StoredImages, VerifiedImages
+from advfrontier.record.images import VerifiedImages, read_stored
 from advfrontier.record.tensors import Damaged, pack, unpack_parts
 from advfrontier.record.units import FOLDER as UNITS
 from advfrontier.record.units import StoredUnit, UnitName, shards_of
@@ -47,13 +46,9 @@ class Record:
 
     def __init__(self, folder: Folder, header: Header) -> None:
         self.folder, self.header = folder, header
+        self.place = folder.place  # what opens it again
         self.damaged: list[str] = []  # files found damaged or foreign, each with the reason
         self._state = folder.state(FILE)
-
-    @property
-    def place(self) -> str:
-        """What opens it again."""
-        return self.folder.place
 
     # Opening
 
@@ -129,7 +124,7 @@ class Record:
 
     def read_clean(self) -> CleanPass | None:
         """The clean pass, if it has been done and belongs to this record."""
-        found = self.read_file(_CLEAN, self._clean_mark())
+        found = self.read_file(_CLEAN, self._mark("clean"))
         if found is None:
             return None
         tensors = dict(found[0])
@@ -145,7 +140,7 @@ class Record:
         self.change(lambda header: {"data": header.data.model_copy(update=data)})
         tensors = {field.name: getattr(clean, field.name) for field in fields(clean) if field.name != "ids"}
         tensors["ids"] = torch.from_numpy(clean.ids.view("int64").copy())
-        self.write_file(_CLEAN, tensors, {}, self._clean_mark())
+        self.write_file(_CLEAN, tensors, {}, self._mark("clean"))
         self.__dict__["clean"] = clean
 
     def replace_flag(self, kind: Flags, flag: Flag | None) -> None:
@@ -159,30 +154,32 @@ class Record:
             lambda header: {"counts": header.counts | {k: header.counts.get(k, 0) + n for k, n in counts.items()}}
         )
 
-    def _clean_mark(self) -> str:
-        return mark(self.header, "clean", self.header.data.digest)
-
     # Certified radii
 
     def read_certified(self) -> NDArray[np.float64] | None:
         """Per sample the radius that provably holds no misclassified point; None if nobody has computed it."""
-        found = self.read_file(_CERTIFIED, self._certified_mark())
+        found = self.read_file(_CERTIFIED, self._mark("certified"))
         radii = None if found is None else found[0].get("radii")
         return None if radii is None or radii.shape != self.clean.labels.shape else radii.double().numpy()
 
     def write_certified(self, radii: NDArray[np.float64]) -> None:
         """Store certified radii, one per sample."""
-        self.write_file(_CERTIFIED, {"radii": torch.from_numpy(radii)}, {}, self._certified_mark())
+        self.write_file(_CERTIFIED, {"radii": torch.from_numpy(radii)}, {}, self._mark("certified"))
 
-    def _certified_mark(self) -> str:
-        return mark(self.header, "certified", self.header.data.digest)
+    def _mark(self, what: str) -> str:
+        """Of a file that tells of all samples."""
+        return mark(self.header, what, self.header.data.digest)
 
     def samples(self) -> Samples:
         """The samples, read from the images beside the record."""
         terms, data = self.header.terms, self.header.data
-        read = StoredImages(self.place, terms.shard, len(self.clean.labels))
+        read = partial(read_stored, self.place, terms.shard, len(self.clean.labels))
         images = VerifiedImages(read, self.clean.ids, terms.shard, f"{self.place}/{IMAGES}")
         return Samples(data.name, self.clean.labels, images, data.class_names or None)
+
+    def images(self, samples: Samples) -> VerifiedImages:
+        """Reads the images of samples, and refuses others than those of the record."""
+        return VerifiedImages(samples.read, self.clean.ids, self.header.terms.shard, samples.name)
 
     # Units
 
@@ -205,10 +202,7 @@ class Record:
 
     def units(self) -> dict[UnitName, int]:
         """How far every unit has come, from the names of the files alone."""
-        longest: dict[UnitName, int] = {}
-        for unit, queries in self.unit_files():
-            longest[unit] = max(queries, longest.get(unit, 0))
-        return longest
+        return dict(sorted(self.unit_files(), key=lambda found: found[1]))  # the longest of a unit comes last
 
     def finished(self, wanted: Mapping[str, int]) -> tuple[int, int]:
         """How many units of these queries per run are done, and how many there are."""
@@ -278,7 +272,7 @@ class Record:
         file = self.folder.open(name)
         if file is None:
             return None
-        with closing(file):
+        with file:
             try:
                 tensors, words = unpack_parts(file, names)
             except Damaged as error:

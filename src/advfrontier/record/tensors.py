@@ -10,13 +10,11 @@ import io
 import json
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
 _LENGTH = 8  # bytes before the header, which say how long it is
 _LONGEST = 100_000_000  # bytes of a header; safetensors allows no more

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import closing
 
-from advfrontier.record.folder import LocalFolder
 from advfrontier.record.images import FOLDER as IMAGES
 from advfrontier.record.images import image_file
 from advfrontier.record.record import Record
@@ -32,10 +30,9 @@ def tidy(record: Record) -> None:
     for name in record.folder.names(IMAGES):
         if name not in wanted and _IMAGE_FILE.fullmatch(name):
             record.folder.remove(name)
-    if isinstance(record.folder, LocalFolder):
-        runs = {f"{UNITS}/{unit.run.replace(':', '.')}" for unit in longest}
-        for under in ("", IMAGES, *runs):  # others may be writing to the same record just now
-            record.folder.remove_abandoned(under, time.time() - _ABANDONED)
+    runs = {f"{UNITS}/{unit.run.replace(':', '.')}" for unit in longest}
+    for under in ("", IMAGES, *runs):  # others may be writing to the same record just now
+        record.folder.remove_abandoned(under, time.time() - _ABANDONED)
 
 
 def _spent(record: Record, unit: UnitName, queries: int) -> dict[str, int]:
@@ -43,7 +40,7 @@ def _spent(record: Record, unit: UnitName, queries: int) -> dict[str, int]:
     file = record.folder.open(unit.file(queries))
     if file is None:
         return {}
-    with closing(file):
+    with file:
         try:
             return dict(StoredUnit(queries, *unpack_parts(file, ())).spent)
         except (Damaged, KeyError, ValueError):

@@ -10,13 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from torch import Tensor
 
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import Run, facts_of
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 FOLDER = "units"
 SPENT = ("checks", "attack", "verification")  # passes through the model that a unit's file counts

@@ -6,19 +6,23 @@ refused in the one function that each of them has to call: `socket.connect` and 
 
 from __future__ import annotations
 
+import math
 import pickle
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch import nn
 
 from advfrontier.errors import FrontierError
 
+_BATCH = 3  # a size that nobody exports for
+_LARGEST = 2**24  # numbers of an image: larger ones are not tried
 _TURN = threading.RLock()  # the guards replace functions of the process: one at a time
 
 
@@ -86,3 +90,19 @@ def weights_only(source: str) -> Iterator[None]:
                 f"{source}: the checkpoint is not one of plain tensors, and reading anything else could run any code: "
                 "refused; keep its state_dict alone, as safetensors or with torch.save(model.state_dict(), file)"
             ) from error
+
+
+def try_batches(source: str, model: nn.Module, shape: Sequence[int], option: str) -> None:
+    """Refuse a graph that does not compute, or only with the batch size it was exported for.
+
+    `shape` is what the file says of its input, 0 for a size that may vary; with `option` it would take any batch.
+    """
+    if len(shape) != 4 or not 0 < math.prod(shape[1:]) <= _LARGEST:
+        return
+    hint = f": expected any; export it with {option} for the first dimension"
+    what = f"{source}: works only with batches of {shape[0] or 'one size'}, or not at all"
+    with explaining(what, hint), torch.no_grad():
+        logits = model.eval()(torch.zeros(_BATCH, *shape[1:]))
+        if logits.ndim != 2 or len(logits) != _BATCH or not logits.is_floating_point():
+            kind = f"{logits.dtype} of shape {tuple(logits.shape)}"
+            raise FrontierError(f"{what}: {_BATCH} images give {kind}{hint}, and logits (n, classes)")

@@ -22,8 +22,12 @@ class Spec:
         """An option that has a few possible values."""
         value = self.options.get(name, default)
         if value not in choices:
-            raise FrontierError(f"{self.text}: {name}={value}: expected one of {', '.join(choices)}")
+            raise self.error(f"{name}={value}: expected one of {', '.join(choices)}")
         return value
+
+    def error(self, why: str) -> FrontierError:
+        """To be raised where the source is not what it should be."""
+        return FrontierError(f"{self.text}: {why}")
 
 
 def read_spec(text: str, options: Mapping[str, tuple[str, ...]]) -> Spec | None:

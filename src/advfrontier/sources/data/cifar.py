@@ -29,26 +29,16 @@ from advfrontier.sources.spec import Spec, existing
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class _Kind:
-    folder: str
-    files: dict[str, tuple[str, ...]]
-    labels: str
-    classes: int
-    meta: str
-    names: str
-
-
-_KINDS = {
-    "cifar10": _Kind(
-        "cifar-10-batches-py",
-        {"test": ("test_batch",), "train": tuple(f"data_batch_{i}" for i in range(1, 6))},
-        "labels", 10, "batches.meta", "label_names",
-    ),
-    "cifar100": _Kind(
-        "cifar-100-python", {"test": ("test",), "train": ("train",)}, "fine_labels", 100, "meta", "fine_label_names"
-    ),
-}  # fmt: skip
+_FOLDERS = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
+_FILES: dict[str, dict[str, tuple[str, ...]]] = {
+    "cifar10": {"test": ("test_batch",), "train": tuple(f"data_batch_{i}" for i in range(1, 6))},
+    "cifar100": {"test": ("test",), "train": ("train",)},
+}
+# Where the labels are, how many classes there are, and where their names are.
+_LABELS = {
+    "cifar10": ("labels", 10, "batches.meta", "label_names"),
+    "cifar100": ("fine_labels", 100, "meta", "fine_label_names"),
+}
 # Images in a published file, and its MD5.
 _PUBLISHED = {
     "test_batch": (10_000, "40351d587109b95175f43aff81a1287e"),
@@ -64,35 +54,29 @@ _PUBLISHED = {
 
 def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (CIFAR is not fetched: its site says how to cite it)
     """Read the batches of one split."""
-    kind = _KINDS[spec.kind]
     folder = existing(spec.place, spec.text, folder=True)
-    folder = folder / kind.folder if (folder / kind.folder).is_dir() else folder
-    files = tuple(
-        existing(folder / name, spec.text).absolute()
-        for name in kind.files[spec.option("split", choices=("test", "train"), default="test")]
-    )
+    folder = inside if (inside := folder / _FOLDERS[spec.kind]).is_dir() else folder
+    split = spec.option("split", choices=("test", "train"), default="test")
+    files = tuple(existing(folder / name, spec.text).absolute() for name in _FILES[spec.kind][split])
     batches = [read_batch(file) for file in files]
     with explaining(f"{spec.text}: not CIFAR batches", ": get the published files"):
         parts = [_pixels(batch, file) for batch, file in zip(batches, files, strict=True)]
     for file, part in zip(files, parts, strict=True):
         _compare(file, len(part))
-    labels = [label for batch in batches for label in _list(spec, batch.get(kind.labels), int)]
-    if not all(0 <= label < kind.classes for label in labels):
-        raise FrontierError(f"{spec.text}: its labels are not all in 0 to {kind.classes - 1}: get the published files")
-    names = read_batch(folder / kind.meta).get(kind.names) if (folder / kind.meta).is_file() else None
+    key, classes, meta, names_key = _LABELS[spec.kind]
+    labels = [label for batch in batches for label in _list(spec, batch.get(key), int)]
+    if not all(0 <= label < classes for label in labels):
+        raise spec.error(f"its labels are not all in 0 to {classes - 1}: get the published files")
+    names = read_batch(folder / meta).get(names_key) if (folder / meta).is_file() else None
     read = Rows(partial(_read_pixels, files), partial(check_unit, name=spec.text))
     vars(read)["array"] = torch.cat(parts)
-    return Samples(
-        spec.text,
-        as_labels(torch.tensor(labels, dtype=torch.int64), len(read.array), spec.text),
-        read,
-        tuple(_list(spec, names, str)) if names else None,
-    )
+    numbers = as_labels(torch.tensor(labels, dtype=torch.int64), len(read.array), spec.text)
+    return Samples(spec.text, numbers, read, tuple(_list(spec, names, str)) if names else None)
 
 
 def _list(spec: Spec, found: Any, kind: type) -> list[Any]:
     if not isinstance(found, list) or not all(type(entry) is kind for entry in found):
-        raise FrontierError(f"{spec.text}: its labels or their names are no list: expected the published files")
+        raise spec.error("its labels or their names are no list: expected the published files")
     return found
 
 

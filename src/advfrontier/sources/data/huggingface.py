@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from advfrontier.engine.data import Samples
-from advfrontier.errors import FrontierError
 from advfrontier.sources.data.preprocessing import Preprocessing
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining
@@ -68,7 +67,7 @@ def _split(spec: Spec, found: Any) -> Any:
     default = next((name for name in _SPLITS if name in names), names[0] if len(names) == 1 else None)
     wanted = spec.options.get("split", default)
     if wanted not in names:
-        raise FrontierError(f"{spec.text}: has the splits {', '.join(names)}: name one of them with ?split=")
+        raise spec.error(f"has the splits {', '.join(names)}: name one of them with ?split=")
     return found[wanted]
 
 
@@ -76,7 +75,5 @@ def _column(spec: Spec, table: Any, what: str, kind: Any) -> str:
     columns = [name for name, feature in table.features.items() if isinstance(feature, kind)]
     wanted = spec.options.get(what, columns[0] if columns else what)
     if wanted not in table.features:
-        raise FrontierError(
-            f"{spec.text}: has the columns {', '.join(table.features)}: name the {what} column with ?{what}="
-        )
+        raise spec.error(f"has the columns {', '.join(table.features)}: name the {what} column with ?{what}=")
     return str(wanted)

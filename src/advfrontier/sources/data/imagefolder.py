@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from advfrontier.engine.data import Samples
-from advfrontier.errors import FrontierError
 from advfrontier.sources.data.preprocessing import Preprocessing
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import explaining
@@ -29,19 +28,15 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to 
     folder = existing(spec.place, spec.text, folder=True).resolve()
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not classes:
-        raise FrontierError(f"{spec.text}: {folder} has no folders: expected one per class, with its pictures")
+        raise spec.error(f"{folder} has no folders: expected one per class, with its pictures")
     if "list" in spec.options:
         listed = _list_file(spec).read_text(encoding="utf-8").splitlines()
         files = [_listed(spec, folder, line.strip()) for line in listed if line.strip()]
     else:
-        files = [
-            path
-            for name in classes
-            for path in sorted((folder / name).rglob("*"))
-            if path.suffix.lower() in _ENDINGS and path.is_file()
-        ]
+        found = (path for name in classes for path in sorted((folder / name).rglob("*")))
+        files = [path for path in found if path.suffix.lower() in _ENDINGS and path.is_file()]
     if not files:
-        raise FrontierError(f"{spec.text}: found no pictures: expected files such as {classes[0]}/NAME.jpg")
+        raise spec.error(f"found no pictures: expected files such as {classes[0]}/NAME.jpg")
     numbers = {name: number for number, name in enumerate(classes)}
     labels = torch.tensor([numbers[path.relative_to(folder).parts[0]] for path in files], dtype=torch.int64)
     preprocessing = Preprocessing.named(spec.options.get("preprocessing", "None"), spec.text)
@@ -65,7 +60,7 @@ def _list_file(spec: Spec) -> Path:
         return existing(spec.options["list"], spec.text)
     found = find_spec("robustbench")
     if found is None or not found.submodule_search_locations:
-        raise FrontierError(f"{spec.text}: RobustBench is not installed; pip install 'advfrontier[robustbench]'")
+        raise spec.error("RobustBench is not installed; pip install 'advfrontier[robustbench]'")
     folder = Path(found.submodule_search_locations[0])
     return existing(folder / "helper_files" / "imagenet_test_image_ids.txt", spec.text)
 
@@ -73,7 +68,7 @@ def _list_file(spec: Spec) -> Path:
 def _listed(spec: Spec, folder: Path, line: str) -> Path:
     path = Path(line)
     if path.is_absolute() or ".." in path.parts or len(path.parts) < 2:
-        raise FrontierError(f"{spec.text}: the list names {line!r}: expected paths like CLASS/NAME.jpg below {folder}")
+        raise spec.error(f"the list names {line!r}: expected paths like CLASS/NAME.jpg below {folder}")
     if not (folder / path).is_file():
-        raise FrontierError(f"{spec.text}: the list names {line!r}, which is not in {folder}")
+        raise spec.error(f"the list names {line!r}, which is not in {folder}")
     return folder / path

@@ -40,15 +40,18 @@ def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to 
         names = next((pair for pair in _NAMES if set(pair) <= found), None)
         if names is None:
             held = ", ".join(sorted(found)) or "nothing"
-            raise FrontierError(f"{spec.text}: holds {held}: expected images and labels")
-        image, label = (_Entry(spec.text, path, name) for name in names)
+            raise spec.error(f"holds {held}: expected images and labels")
+        image, label = (_Entry(spec, path, name) for name in names)
         numbers = label.read(check=True)
         pixels = image.read(check=True)
-        classes = _class_names(_Entry(spec.text, path, "class_names")) if "class_names" in found else None
+        listed = _Entry(spec, path, "class_names").read(check=True) if "class_names" in found else None
+        if listed is not None and (listed.ndim != 1 or listed.size > _CLASSES):
+            raise spec.error(f"class_names have shape {listed.shape}: expected one name per class")
+        classes = None if listed is None else tuple(map(str, listed.tolist()))
     asked = spec.option("layout", choices=LAYOUTS, default="NHWC") if "layout" in spec.options else None
     layout = layout_of(pixels.shape, spec.text, asked=asked)
     if numbers.dtype.kind not in "iu":
-        raise FrontierError(f"{spec.text}: labels are {numbers.dtype}: expected class numbers as integers")
+        raise spec.error(f"labels are {numbers.dtype}: expected class numbers as integers")
     labels = as_labels(torch.from_numpy(numbers.astype(np.int64)), len(pixels), spec.text)
     read = Rows(partial(image.read, check=False), partial(to_unit, layout=layout, name=spec.text))
     vars(read)["array"] = pixels
@@ -73,7 +76,7 @@ def _names(path: Path) -> set[str]:
 class _Entry:
     """An array of an archive."""
 
-    name: str
+    spec: Spec
     path: Path
     key: str
 
@@ -83,10 +86,10 @@ class _Entry:
             entry = archive.getinfo(f"{self.key}.npy")
             stored = entry.compress_type == zipfile.ZIP_STORED
             if not stored and entry.compress_type != zipfile.ZIP_DEFLATED:  # others are not unpacked in pieces
-                raise FrontierError(f"{self.name}: {self.key} is compressed in another way than np.savez_compressed's")
+                raise self.spec.error(f"{self.key} is compressed in another way than np.savez_compressed's")
             if not stored and entry.file_size > _LARGEST:
-                raise FrontierError(
-                    f"{self.name}: {self.key} is compressed and holds {entry.file_size / 1e9:.1f} GB, which would have "
+                raise self.spec.error(
+                    f"{self.key} is compressed and holds {entry.file_size / 1e9:.1f} GB, which would have "
                     f"to be in memory: expected at most {_LARGEST / 1e9:.1f} GB; store it without compression: "
                     f"np.savez({self.path.name!r}, **np.load({self.path.name!r}))"
                 )
@@ -94,8 +97,8 @@ class _Entry:
                 shape, order, dtype = self._header(stream)
                 start = stream.tell()
                 if start + dtype.itemsize * math.prod(shape) != entry.file_size:
-                    raise FrontierError(
-                        f"{self.name}: {self.key} has {entry.file_size - start} bytes: expected those of shape {shape} "
+                    raise self.spec.error(
+                        f"{self.key} has {entry.file_size - start} bytes: expected those of shape {shape} "
                         f"and type {dtype}; the file is damaged"
                     )
                 if not stored or not all(shape):  # empty arrays cannot be mapped
@@ -112,18 +115,11 @@ class _Entry:
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = reader(stream)
         if dtype.hasobject:
-            raise FrontierError(
-                f"{self.name}: {self.key} is not a plain array: expected numbers; arrays of Python objects are "
+            raise self.spec.error(
+                f"{self.key} is not a plain array: expected numbers; arrays of Python objects are "
                 "pickles, which could run any code: refused"
             )
         return shape, "F" if fortran else "C", dtype
-
-
-def _class_names(entry: _Entry) -> tuple[str, ...]:
-    names = entry.read(check=True)
-    if names.ndim != 1 or names.size > _CLASSES:
-        raise FrontierError(f"{entry.name}: class_names have shape {names.shape}: expected one name per class")
-    return tuple(map(str, names.tolist()))
 
 
 def _data_start(path: Path, entry: zipfile.ZipInfo) -> int:

@@ -23,9 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
 
-from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import connections, explaining, weights_only
-from advfrontier.sources.models.trial import try_batches
+from advfrontier.sources.guards import connections, explaining, try_batches, weights_only
 from advfrontier.sources.spec import Spec, existing
 
 _PROGRAM = "models/model.json"
@@ -97,7 +95,7 @@ def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing t
         weights_only(spec.text),
     ):
         model = Exported(torch.export.load(_archive(entries)))
-    try_batches(spec, model, shape, "dynamic_shapes=({0: torch.export.Dim('batch')},)")
+    try_batches(spec.text, model, shape, "dynamic_shapes=({0: torch.export.Dim('batch')},)")
     return model
 
 
@@ -106,16 +104,16 @@ def _entries(spec: Spec, path: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(path) as archive:
         infos = {info.filename.partition("/")[2]: info for info in archive.infolist()}
         if any(info.compress_type != zipfile.ZIP_STORED for info in infos.values()):
-            raise FrontierError(f"{spec.text}: is compressed: expected torch.export.save's output, which is not")
+            raise spec.error("is compressed: expected torch.export.save's output, which is not")
         if sum(info.file_size for info in archive.infolist()) > path.stat().st_size:
-            raise FrontierError(f"{spec.text}: its entries overlap: expected torch.export.save's output")
+            raise spec.error("its entries overlap: expected torch.export.save's output")
         _check_names(spec, set(infos))
 
         def read(name: str) -> bytes:
             return archive.read(infos[name])
 
         if read("archive_format") != b"pt2" or read("byteorder") != sys.byteorder.encode():
-            raise FrontierError(f"{spec.text}: is of another format or byte order: export it on this machine")
+            raise spec.error("is of another format or byte order: export it on this machine")
         entries = {_PROGRAM: _clean_json(spec, read(_PROGRAM)), _SAMPLE_INPUTS: b""}
         for table, pattern in _TABLES.items():
             entries[table] = _clean_json(spec, read(table))
@@ -127,22 +125,22 @@ def _entries(spec: Spec, path: Path) -> dict[str, bytes]:
 
 def _check_names(spec: Spec, names: set[str]) -> None:
     if compiled := [name for name in names if name.startswith("data/aotinductor/")]:
-        raise FrontierError(f"{spec.text}: holds compiled code ({min(compiled)}): expected torch.export.save's output")
+        raise spec.error(f"holds compiled code ({min(compiled)}): expected torch.export.save's output")
     if pickles := names & {"data/weights/model.pt", "data/constants/model.pt"}:
-        raise FrontierError(
-            f"{spec.text}: its tensors are pickled in {min(pickles)}, and reading them could run any code: refused; "
+        raise spec.error(
+            f"its tensors are pickled in {min(pickles)}, and reading them could run any code: refused; "
             "export it again with torch.export.save of torch 2.9 or later"
         )
     if missing := {_PROGRAM, *_TABLES, "archive_format", "byteorder"} - names:
-        raise FrontierError(f"{spec.text}: has no {min(missing)}: expected torch.export.save's output, torch 2.9 on")
+        raise spec.error(f"has no {min(missing)}: expected torch.export.save's output, torch 2.9 on")
 
 
 def _tensor_files(spec: Spec, table: bytes, pattern: re.Pattern[str]) -> set[str]:
     files = set()
     for name, entry in json.loads(table)["config"].items():
         if entry.get("use_pickle") is not False or not pattern.fullmatch(str(entry.get("path_name"))):
-            raise FrontierError(
-                f"{spec.text}: {name} is stored as a pickle ({entry.get('path_name')}), and reading it could run any "
+            raise spec.error(
+                f"{name} is stored as a pickle ({entry.get('path_name')}), and reading it could run any "
                 "code: refused; export a model whose parameters and constants are plain tensors"
             )
         files.add(entry["path_name"])
@@ -150,11 +148,6 @@ def _tensor_files(spec: Spec, table: bytes, pattern: re.Pattern[str]) -> set[str
 
 
 def _clean_json(spec: Spec, text: bytes) -> bytes:
-    def refuse(what: str, found: object) -> FrontierError:
-        return FrontierError(
-            f"{spec.text}: {what} {str(found)[:60]!r} could run code when it is loaded, or run forever: refused"
-        )
-
     def clean(value: Any, key: str) -> Any:
         if key in _REPLACED:
             return _REPLACED[key]
@@ -165,7 +158,7 @@ def _clean_json(spec: Spec, text: bytes) -> bytes:
         if isinstance(value, str):
             what, harmless = _RULES.get(key, ("the name", _is_plain))
             if not harmless(value):
-                raise refuse(what, value)
+                raise spec.error(f"{what} {value[:60]!r} could run code when it is loaded, or run forever: refused")
         return value
 
     return json.dumps(clean(json.loads(text), "")).encode()
@@ -245,11 +238,14 @@ def _is_truth(keyword: ast.keyword) -> bool:
 def _is_tree(text: str) -> bool:
     """Plain tuples, lists and dicts only: other containers name Python objects to import."""
 
+    def are_words(context: Any) -> bool:
+        return context is None or (isinstance(context, list) and all(isinstance(word, str) for word in context))
+
     def plain(node: Any) -> bool:
         return (
             isinstance(node, dict)
             and node["type"] in (None, "builtins.tuple", "builtins.list", "builtins.dict")
-            and (node["context"] is None or _is_words(json.loads(node["context"])))
+            and (node["context"] is None or are_words(json.loads(node["context"])))
             and all(plain(child) for child in node["children_spec"])
         )
 
@@ -258,10 +254,6 @@ def _is_tree(text: str) -> bool:
         return isinstance(version, int) and plain(tree)
     except (ValueError, KeyError, TypeError):
         return False
-
-
-def _is_words(context: Any) -> bool:
-    return context is None or (isinstance(context, list) and all(isinstance(word, str) for word in context))
 
 
 _RULES = {
@@ -281,13 +273,11 @@ def _input_shape(spec: Spec, graph_module: Any) -> list[int]:
     inputs = [entry["user_input"]["arg"] for entry in signature["input_specs"] if "user_input" in entry]
     outputs = [entry for entry in signature["output_specs"] if "user_output" in entry]
     if len(inputs) != 1 or len(outputs) != 1 or "as_tensor" not in inputs[0]:
-        raise FrontierError(
-            f"{spec.text}: has {len(inputs)} inputs and {len(outputs)} outputs: expected images and logits"
-        )
+        raise spec.error(f"has {len(inputs)} inputs and {len(outputs)} outputs: expected images and logits")
     sizes = [size.get("as_int", 0) for size in graph["tensor_values"][inputs[0]["as_tensor"]["name"]]["sizes"]]
     if not sizes or sizes[0]:
-        raise FrontierError(
-            f"{spec.text}: was exported for batches of {sizes[0] if sizes else 'no size'}: expected any size; export "
+        raise spec.error(
+            f"was exported for batches of {sizes[0] if sizes else 'no size'}: expected any size; export "
             "it with dynamic_shapes=({0: torch.export.Dim('batch')},)"
         )
     return sizes

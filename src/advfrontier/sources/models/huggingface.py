@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
 from advfrontier.sources.pixels import Normalised
@@ -53,13 +52,13 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
 def _check_folder(spec: Spec, folder: Path) -> None:
     if not list(folder.glob("*.safetensors")):
         found = ", ".join(sorted(p.name for p in folder.glob("*.bin"))) or "no weights"
-        raise FrontierError(
-            f"{spec.text}: found {found} in {folder}: expected model.safetensors, since pickled weights could run any "
+        raise spec.error(
+            f"found {found} in {folder}: expected model.safetensors, since pickled weights could run any "
             "code; write them with model.save_pretrained(FOLDER)"
         )
     if not (folder / "preprocessor_config.json").is_file():
-        raise FrontierError(
-            f"{spec.text}: no preprocessor_config.json in {folder}, so its normalisation is unknown; write it with "
+        raise spec.error(
+            f"no preprocessor_config.json in {folder}, so its normalisation is unknown; write it with "
             "processor.save_pretrained(FOLDER), or wrap the model in file.py:factory"
         )
 
@@ -69,8 +68,8 @@ def _check_complete(spec: Spec, report: Mapping[str, Any]) -> None:
     lacking = sorted(str(name) for key in ("missing_keys", "mismatched_keys") for name in report.get(key) or ())
     if lacking:
         few = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
-        raise FrontierError(
-            f"{spec.text}: its files lack {len(lacking)} of the weights, or have them in another shape ({few}): "
+        raise spec.error(
+            f"its files lack {len(lacking)} of the weights, or have them in another shape ({few}): "
             "expected all of an image classifier; write them with model.save_pretrained(FOLDER)"
         )
 
@@ -82,7 +81,7 @@ def _normalised(spec: Spec, net: nn.Module, processor: Any) -> nn.Module:
     if _on(processor, "do_normalize"):
         mean, std = (list(getattr(processor, f"image_{name}", None) or []) for name in ("mean", "std"))
         if not mean or not std:
-            raise FrontierError(f"{spec.text}: its image processor normalises, but names no image_mean and image_std")
+            raise spec.error("its image processor normalises, but names no image_mean and image_std")
     inner = Logits(net, flip=_on(processor, "do_flip_channel_order"))
     return Normalised(inner, [value / scale for value in mean], [value / scale for value in std])
 

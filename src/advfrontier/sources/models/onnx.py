@@ -8,10 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
-from advfrontier.sources.guards import explaining
-from advfrontier.sources.models.trial import try_batches
+from advfrontier.sources.guards import explaining, try_batches
 from advfrontier.sources.spec import Spec, existing
 
 
@@ -27,19 +25,16 @@ def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing t
             _check_inside(spec, path.parent, location)
         helper.load_external_data_for_model(graph, str(path.parent))
     if not graph.graph.node:
-        raise FrontierError(f"{spec.text}: not an ONNX file: it holds no graph")
+        raise spec.error("not an ONNX file: it holds no graph")
     weights = {tensor.name for tensor in graph.graph.initializer}
     inputs = [value for value in graph.graph.input if value.name not in weights]
     if len(inputs) != 1 or len(graph.graph.output) != 1:
-        raise FrontierError(
-            f"{spec.text}: has {len(inputs)} inputs and {len(graph.graph.output)} outputs: expected images and logits"
-        )
+        raise spec.error(f"has {len(inputs)} inputs and {len(graph.graph.output)} outputs: expected images and logits")
     hint = "; build the model in Python instead, as file.py:factory"
     with explaining(f"{spec.text}: onnx2torch cannot convert it", hint):
         model: nn.Module = convert(graph)
-    try_batches(
-        spec, model, [dim.dim_value for dim in inputs[0].type.tensor_type.shape.dim], "dynamic_shapes or dynamic_axes"
-    )
+    shape = [dim.dim_value for dim in inputs[0].type.tensor_type.shape.dim]
+    try_batches(spec.text, model, shape, "dynamic_shapes or dynamic_axes")
     return model
 
 
@@ -57,7 +52,5 @@ def _external(message: Any) -> Iterator[str]:
 def _check_inside(spec: Spec, folder: Path, location: str) -> None:
     inside = folder.resolve()
     if not (inside / location).resolve().is_relative_to(inside):
-        raise FrontierError(
-            f"{spec.text}: wants to read weights from {location!r}: expected a file in its own folder: refused"
-        )
+        raise spec.error(f"wants to read weights from {location!r}: expected a file in its own folder: refused")
     existing(folder / location, spec.text)

@@ -39,7 +39,9 @@ def load(spec: str) -> nn.Module:
     place, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
     is_file = place.endswith(".py") or "/" in place
     try:
-        module = _from_file(existing(place, spec)) if is_file else _from_package(place)
+        if not is_file and (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)  # a console command, unlike `python -m`, does not look here by itself
+        module = _from_file(existing(place, spec)) if is_file else importlib.import_module(place)
     except FrontierError:
         raise
     except ModuleNotFoundError as error:
@@ -65,12 +67,6 @@ def _from_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def _from_package(name: str) -> ModuleType:
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # a console command, unlike `python -m`, does not look here by itself
-    return importlib.import_module(name)
 
 
 def _attribute(spec: str, module: ModuleType, name: str) -> Any:

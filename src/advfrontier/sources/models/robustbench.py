@@ -16,7 +16,6 @@ from typing import Any
 
 from torch import nn
 
-from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
 from advfrontier.sources.spec import Spec
@@ -29,9 +28,8 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
     folder = Path(spec.options.get("dir", "models")).expanduser()
     missing = [] if download else [p for p in _checkpoints(utils, folder, dataset, threat, name) if not p.is_file()]
     if missing:
-        raise FrontierError(
-            f"{spec.text}: no checkpoint at {missing[0]}; allow the download with --download (download=True), or put "
-            "the file there"
+        raise spec.error(
+            f"no checkpoint at {missing[0]}; allow the download with --download (download=True), or put the file there"
         )
     what = f"{spec.text}: RobustBench could not load it"
     # It prints what it downloads; results are what belongs on stdout.
@@ -65,16 +63,16 @@ def _utils(spec: Spec) -> Any:
 def _entry(spec: Spec, utils: Any) -> tuple[str, str, str]:
     parts = spec.place.split("/")
     if len(parts) != 3:
-        raise FrontierError(f"{spec.text}: expected robustbench:DATASET/THREAT/NAME such as cifar10/Linf/Wong2020Fast")
+        raise spec.error("expected robustbench:DATASET/THREAT/NAME such as cifar10/Linf/Wong2020Fast")
     dataset, threat, name = parts
     zoo = {d.value: {t.value: entries for t, entries in threats.items()} for d, threats in utils.all_models.items()}
     if threat not in zoo.get(dataset, {}):
         known = ", ".join(f"{d}/{t}" for d in zoo for t in zoo[d])
-        raise FrontierError(f"{spec.text}: RobustBench has no {dataset}/{threat}: expected one of {known}")
+        raise spec.error(f"RobustBench has no {dataset}/{threat}: expected one of {known}")
     if name not in zoo[dataset][threat]:
         near = get_close_matches(name, zoo[dataset][threat], n=4, cutoff=0.4)
         hint = f"near it: {', '.join(near)}" if near else f"it has {len(zoo[dataset][threat])} others"
-        raise FrontierError(f"{spec.text}: RobustBench has no {name} in {dataset}/{threat}; {hint}")
+        raise spec.error(f"RobustBench has no {name} in {dataset}/{threat}; {hint}")
     return dataset, threat, name
 
 

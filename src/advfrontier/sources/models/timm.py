@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import nn
 
-from advfrontier.errors import FrontierError
 from advfrontier.sources.extras import need
 from advfrontier.sources.guards import connections, download_hint, explaining, weights_only
 from advfrontier.sources.pixels import Normalised
@@ -18,14 +17,14 @@ def load(spec: Spec, *, download: bool) -> nn.Module:
     if not spec.place.startswith(("hf-hub:", "hf_hub:")) and not timm.is_model(spec.place):
         near = timm.list_models(f"*{spec.place.partition('.')[0]}*")[:5]
         hint = f"near it: {', '.join(near)}" if near else "timm.list_models() has them all"
-        raise FrontierError(f"{spec.text}: timm {timm.__version__} has no model {spec.place!r}; {hint}")
+        raise spec.error(f"timm {timm.__version__} has no model {spec.place!r}; {hint}")
     arguments: dict[str, int | str] = {}
     if classes := spec.options.get("classes"):
         if not classes.isdecimal() or len(classes) > 6:
-            raise FrontierError(f"{spec.text}: classes={classes}: expected a number of classes")
+            raise spec.error(f"classes={classes}: expected a number of classes")
         if "checkpoint" not in spec.options:
-            raise FrontierError(
-                f"{spec.text}: published weights have their own number of classes: name a file with "
+            raise spec.error(
+                f"published weights have their own number of classes: name a file with "
                 f"?checkpoint=FILE&classes={classes}"
             )
         arguments["num_classes"] = int(classes)

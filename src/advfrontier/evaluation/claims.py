@@ -1,0 +1,122 @@
+"""What a record claims, tried again: its points, and units that are done once more.
+
+A point proves that it lies in the box, at a distance, and that the model takes it for another class.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from advfrontier.engine import Oracle
+from advfrontier.engine.margins import safety
+from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.jobs import UnitJob
+from advfrontier.pool import Run
+from advfrontier.record import Record, StoredUnit, UnitName
+from advfrontier.record.identity import rounds_alike
+from advfrontier.record.units import DOUBTS
+from advfrontier.threat.losses import margin
+from advfrontier.threat.norms import get_norm
+
+_AGREEMENT = 1e-9  # relative: what summing in another order changes in float64
+_BATCH = 100
+NEEDED = frozenset({"trajectory", "best_point", "classes", *DOUBTS})
+# By how much the distances of a unit may differ, in the median over its samples, where rounding is not the same:
+# 500 steps amplify rounding on single samples, but not on most of them.
+TOLERANCE = 0.05
+
+
+def false_points(
+    oracle: Oracle, images: Tensor, labels: Tensor, norm: str, stored: StoredUnit
+) -> tuple[int, dict[int, str]]:
+    """How many points a unit found for these images, and by their place among them what is false about which.
+
+    Costs one forward pass each, charged to verification. Raises ValueError where its tensors are none of such a unit.
+    """
+    tensors, images = stored.tensors, images.to(oracle.dtype)
+    if missing := NEEDED - set(tensors):
+        raise ValueError(f"its file has no {', '.join(sorted(missing))}")
+    claimed, points, classes = tensors["trajectory"], tensors["best_point"], tensors["classes"]
+    shapes = {
+        "trajectory": (len(claimed), len(images)), "best_point": images.flatten(1).shape, "classes": (len(images),)
+    }  # fmt: skip
+    for name, shape in shapes.items():
+        if tuple(tensors[name].shape) != tuple(shape) or not len(claimed):
+            raise ValueError(f"its {name} has the shape {tuple(tensors[name].shape)}: expected {tuple(shape)}")
+    broken = (claimed[-1] != torch.inf).nonzero().flatten()  # NaN too, which no point can prove
+    wrong: dict[int, str] = {}
+    for some in torch.split(broken, _BATCH) if len(broken) else ():
+        said = points[some], claimed[-1][some].double(), classes[some]
+        reasons = _reasons(oracle, images[some], *said, labels=labels[some], norm=norm)
+        wrong |= {int(row): why for row, why in zip(some, reasons, strict=True) if why}
+    return len(broken), wrong
+
+
+@torch.no_grad()
+def _reasons(
+    oracle: Oracle, images: Tensor, points: Tensor, claimed: Tensor, classes: Tensor, *, labels: Tensor, norm: str
+) -> list[str]:
+    """Of each point what is false, or nothing."""
+    measured = get_norm(norm).distance(points.double(), images.flatten(1).double())
+    oracle.purpose = "verification"
+    logits = oracle.logits(oracle.images(points.view_as(images))).cpu()
+    gap, seen = margin(logits, labels), logits.argmax(1)
+    # The class that a record names may be one that rounding cannot tell from the largest.
+    named = logits.gather(1, classes.clamp(0, logits.shape[1] - 1).long()[:, None]).squeeze(1)
+    other = (classes < 0) | (classes >= logits.shape[1]) | (logits.amax(1) - named > safety(logits))
+    outside = ~((points >= 0) & (points <= 1)).all(1)
+    away = ~((measured - claimed).abs() <= _AGREEMENT * measured)
+
+    def reason(k: int) -> str:
+        if outside[k]:
+            low, high = float(points[k].min()), float(points[k].max())
+            return f"its point is not inside the box: it has values from {low:.6g} to {high:.6g}"
+        if away[k]:
+            return f"its point is at {float(measured[k]):.6g}, not at {float(claimed[k]):.6g}"
+        if not gap[k] < 0:
+            return f"its point is not misclassified: it is taken for {int(seen[k])}, its label"
+        return f"its point is taken for class {int(seen[k])}, not for {int(classes[k])}" if other[k] else ""
+
+    return [reason(k) for k in range(len(images))]
+
+
+def same_bits(claimed: Record, fresh: Record, unit: UnitName) -> bool:
+    """Whether the bits of a unit can be expected to come out again: they did in the clean pass of its shard."""
+    said, found = claimed.header, fresh.header
+    versions = all(rounds_alike(found.versions, each) for each in (said.versions, *said.later))
+    rows = slice(unit.first, unit.first + unit.count)
+    clean = [(record.clean.logits[rows], record.clean.boundary[rows]) for record in (claimed, fresh)]
+    bits = all(torch.equal(one, two) for one, two in zip(*clean, strict=True))
+    return said.code == found.code and said.terms == found.terms and versions and bits
+
+
+def difference(claimed: Evaluation, job: UnitJob, unit: UnitName, *, exact: bool) -> str | None:
+    """Do one unit again in the record of a job; what is different about it, if anything is."""
+    runs = {unit.run} if job.race is None else {unit.run, *job.runs}
+    for attack in sorted({Run.parse(run).attack for run in runs}):
+        said, here = (record.header.solvers.get(attack) for record in (claimed.record, job.work))
+        if said != here:
+            return f"the record was made with the solver {said} of {attack}, and here is {here}"
+    queries = claimed.ensemble.queries[unit.run]
+    job.again(unit, queries)
+    again, stored = job.work.read_unit(unit, queries), claimed.record.read_unit(unit, queries)
+    if again is None or stored is None:
+        return "its file cannot be read"
+    if exact:
+        there = stored.tensors
+        others = [k for k, tensor in again.tensors.items() if k not in there or not torch.equal(tensor, there[k])]
+        return f"{', '.join(others)} differ in their bits" if others else None
+    said_last, here_last = (each.tensors["trajectory"][-1] for each in (stored, again))
+    if said_last.shape != here_last.shape:
+        return "it attacked other samples"
+    deviation = _deviation(said_last, here_last)
+    return f"its distances differ by {deviation:.0%} in the median" if not deviation <= TOLERANCE else None
+
+
+def _deviation(said: Tensor, found: Tensor) -> float:
+    """The median over samples of the relative difference of two distances; samples that neither broke agree."""
+    difference = (said - found).abs() / torch.maximum(said, found)
+    difference = torch.where(said == found, torch.zeros_like(difference), difference).nan_to_num(nan=1.0)
+    return float(np.median(difference.numpy()))
