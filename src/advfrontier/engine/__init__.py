@@ -5,10 +5,11 @@ from advfrontier.engine.clean import CleanPass, clean_pass
 from advfrontier.engine.digest import model_digest
 from advfrontier.engine.evidence import accuracy_flag, beaten, noise_check
 from advfrontier.engine.expectation import LAST_LOOK, vote, votes
+from advfrontier.engine.loop import advance, classify
 from advfrontier.engine.margins import robustly_misclassified
 from advfrontier.engine.oracle import Counts, Oracle, find_device, own_device, own_dtype
 from advfrontier.engine.race import RaceUnit, advance_race, start_race
-from advfrontier.engine.unit import Unit, advance, classify, start_unit
+from advfrontier.engine.unit import Unit, start_unit
 
 __all__ = [
     "LAST_LOOK",

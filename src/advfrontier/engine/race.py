@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from advfrontier.engine.unit import Unit, polishing, step
+from advfrontier.engine.loop import step
+from advfrontier.engine.unit import Unit, polishing
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Race
 
 if TYPE_CHECKING:

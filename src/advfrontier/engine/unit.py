@@ -1,12 +1,7 @@
-"""A unit, one run on one shard of samples, and the loop that advances units.
-
-The engine alone decides what is misclassified, measures distances on the stored points and keeps the best one. A unit
-stopped at q queries is exactly the first q queries of the full run, and can be saved, restored and advanced further.
-"""
+"""A unit: one run on one shard of samples, with all that is needed to save, restore and advance it further."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advfrontier.engine.expectation import LAST_LOOK, ask, clearly_misclassified, mean, typical, vote
-from advfrontier.engine.margins import margin_to_go, safety, spread
-from advfrontier.errors import FrontierError
+from advfrontier.engine.margins import margin_to_go, spread
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES
-from advfrontier.solvers import Answer, Problem, Solver, solver_of
-from advfrontier.solvers.protocol import length
-from advfrontier.threat.losses import margin
-from advfrontier.threat.norms import TINY
+from advfrontier.solvers import Problem, Solver, solver_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from advfrontier.engine.clean import CleanPass
     from advfrontier.engine.oracle import Oracle
-    from advfrontier.engine.race import RaceUnit
     from advfrontier.pool import Run
     from advfrontier.threat.norms import Norm
 
@@ -179,140 +168,3 @@ def polishing(unit: Unit, starts: Tensor, horizon: int, *, seed: int) -> Unit:
     )
     trajectory = unit.trajectory.new_full((horizon // CHECKPOINT, unit.rows), torch.inf)
     return replace(unit, problem=problem, state=unit.solver.start(problem), trajectory=trajectory)
-
-
-@torch.no_grad()
-def advance(
-    oracle: Oracle, units: Sequence[Unit], queries: Sequence[int], *, tick: Callable[[int], object] | None = None
-) -> None:
-    """Run each unit on to its number of queries. Units are packed into one batch, and leave it when they are done.
-
-    Packing units of small shards makes better batches; results are then equal up to rounding only. `tick` is told how
-    many sample-queries were just spent.
-    """
-    for unit, stop in zip(units, queries, strict=True):
-        horizon = CHECKPOINT * len(unit.trajectory)
-        if stop % CHECKPOINT or not unit.queries <= stop <= horizon:
-            raise FrontierError(
-                f"cannot advance {unit.run} from {unit.queries} to {stop} queries: "
-                f"expected a multiple of {CHECKPOINT} from there to {horizon}"
-            )
-    oracle.purpose = "attack"
-    for cost in sorted({unit.solver.facts.step_queries for unit in units}):  # black-box rows need no backward pass
-        active = [pair for pair in zip(units, queries, strict=True) if pair[0].solver.facts.step_queries == cost]
-        while active := [(unit, stop) for unit, stop in active if unit.queries < stop and unit.rows]:
-            step(oracle, [unit for unit, _ in active], cost)
-            if tick is not None:
-                tick(cost * sum(unit.rows for unit, _ in active))
-
-
-def step(oracle: Oracle, units: list[Unit], cost: int, places: Tensor | None = None) -> None:
-    """One step of all units: evaluate their points, keep what is better, take gradients, let the solvers move.
-
-    The rows of the batch are those of the units, one unit after the other, or stand where `places` says.
-    """
-    first = units[0]
-    points = first.state.point if len(units) == 1 else torch.cat([unit.state.point for unit in units])
-    if places is not None:
-        points = torch.empty_like(points).index_copy_(0, places, points)
-    images = points.detach().view(-1, *first.problem.shape).requires_grad_(cost == 2)
-    sizes = [unit.rows for unit in units]
-    names = [unit.solver.loss(unit.queries // cost) or "margin" for unit in units]
-
-    def losses(logits: Tensor) -> Tensor:
-        if len(units) == 1 and places is None:  # splitting would cost another pass back through it
-            return first.problem.loss(names[0], logits)
-        rows = torch.split(logits if places is None else logits.index_select(0, places), sizes)
-        return torch.cat([unit.problem.loss(name, z) for name, z, unit in zip(names, rows, units, strict=True)])
-
-    reply = ask(oracle, images, losses)
-    gradient = points.new_empty(len(points), 0) if reply.gradient is None else reply.gradient.flatten(1)
-    passes = reply.passes
-    if places is not None:
-        passes, gradient = passes.index_select(1, places), gradient.index_select(0, places)
-    parts = (torch.split(passes, sizes, dim=1), torch.split(reply.loss, sizes), torch.split(gradient, sizes))
-    for unit, z, loss, part in zip(units, *parts, strict=True):
-        own = part if len(units) == 1 else part.clone()
-        _tell(oracle, unit, z, loss, own)
-        unit.queries += cost
-        if unit.queries % CHECKPOINT == 0:
-            unit.trajectory[unit.queries // CHECKPOINT - 1] = unit.distances()
-
-
-def _tell(oracle: Oracle, unit: Unit, passes: Tensor, loss: Tensor, gradient: Tensor) -> None:
-    """Keep the point if it is the best so far, and let the solver move on."""
-    logits = mean(passes)
-    point, problem, i = unit.state.point, unit.problem, unit.queries // unit.solver.facts.step_queries
-    needed = safety(logits, unit.clean_spread)
-    size, gradient = _inspect(unit, gradient, needed)
-    loss = loss.nan_to_num(0, 0, 0)  # a model that fails at one point must not poison the solver's state
-    own = problem.targets is None and unit.solver.loss(i) in ("margin", None)
-    gap = loss if own else typical(torch.stack([margin(z, problem.labels) for z in passes])).nan_to_num_(0, 0, 0)
-    wrong = gap < -needed
-    distance = problem.norm.distance(point, problem.inputs)
-    # Nearer by more than rounding, so that distances measured in float64 never rise along a trajectory.
-    improved = wrong & (distance < (1 - 8 * torch.finfo(distance.dtype).eps) * unit.best_distance)
-    if oracle.eot > 1 and improved.any():
-        failed = improved.nonzero().squeeze(1)[~_confirmed(oracle, unit, improved)]
-        wrong[failed] = improved[failed] = False
-    unit.best_distance = torch.where(improved, distance, unit.best_distance)
-    rows = improved.nonzero().squeeze(1)
-    unit.best_point.index_copy_(0, rows, point.index_select(0, rows))
-    answer = Answer(
-        logits=logits.to(point.dtype),  # a model may answer in float64, and is judged in it
-        loss=loss.to(point.dtype),
-        gradient=gradient,
-        length=size,
-        margin=gap.to(point.dtype),
-        misclassified=wrong,
-        distance=distance,
-        improved=improved,
-        best_point=unit.best_point,
-        best_distance=unit.best_distance,
-    )
-    unit.solver.step(problem, unit.state, i, answer)
-
-
-def _confirmed(oracle: Oracle, unit: Unit, rows: Tensor) -> Tensor:
-    """Which of these points hold in fresh passes, charged to verification: those that led here may have been luck."""
-    images = unit.state.point[rows].view(-1, *unit.problem.shape)
-    oracle.purpose = "verification"
-    found = clearly_misclassified(oracle, images, unit.problem.labels[rows], "search")
-    oracle.purpose = "attack"
-    return found
-
-
-def _inspect(unit: Unit, gradient: Tensor, needed: Tensor) -> tuple[Tensor, Tensor]:
-    """Length and gradient; rows that vanish or are not finite are counted, and the latter set to zero.
-
-    `needed` is the margin that would count: not finite where any logit is not.
-    """
-    whole = math.isfinite(float(needed.sum()))  # a fraction of the time that asking every row takes
-    if not gradient.shape[1]:
-        if not whole:
-            unit.bad_gradients += ~needed.isfinite()
-        return gradient.sum(1), gradient
-    size = length(gradient)
-    low, high = torch.aminmax(size)
-    if not (whole and float(low) > TINY and float(high) < torch.inf):  # also when one of them is NaN
-        finite = size.isfinite()
-        unit.bad_gradients += ~(finite & needed.isfinite())
-        gradient = torch.where(finite[:, None], gradient, 0)
-        size = length(gradient)
-        unit.zero_gradients += size <= TINY
-    return size, gradient
-
-
-def classify(oracle: Oracle, unit: Unit | RaceUnit, *, batch_size: int) -> tuple[Tensor, Tensor]:
-    """The class of every kept point, seen again in other batches than it was found in; -1 where there is none.
-
-    And the share of passes that misclassify it: one pass over every kept point, 1000 with EOT, charged to verification.
-    """
-    oracle.purpose, passes = "verification", 1 if oracle.eot == 1 else LAST_LOOK
-    classes, shares = torch.full((unit.rows,), -1), torch.zeros(unit.rows)
-    kept = (unit.best_distance < torch.inf).nonzero().squeeze(1).to(unit.best_point.device)
-    for rows in torch.split(kept, batch_size) if len(kept) else ():  # not every model takes an empty batch
-        images = unit.best_point[rows].view(-1, *unit.problem.shape)
-        share, seen = vote(oracle, images, unit.problem.labels[rows], "last look", passes)
-        classes[rows.cpu()], shares[rows.cpu()] = seen.cpu(), share.float().cpu()
-    return classes, shares
