@@ -21,8 +21,9 @@ setup: .venv/ready
 demo: .venv/program  ## an embedded model in four norms, with its report
 	$(BIN)/advfrontier demo
 
+# Neighbouring tests share what they set up, so each worker takes a stretch of them, and helps the others at the end.
 test: setup  ## the test suite, on all cores
-	$(BIN)/pytest -n auto -m "not slow" --durations=10
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow" --durations=10
 
 slow: setup  ## long evidence: every solver on every real net in ../shared/nets, and many kills
 	$(BIN)/pytest -m slow -s

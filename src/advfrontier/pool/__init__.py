@@ -16,7 +16,8 @@ from advfrontier.pool.constraints import closure, violations
 from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_queries
 from advfrontier.pool.finding import FAMILIES, find_ensemble, find_larger
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
-from advfrontier.pool.race import RACE, SLICE, Polish, Race, RaceFile
+from advfrontier.pool.polish import SLICE, Polish
+from advfrontier.pool.race import RACE, Race, RaceFile
 from advfrontier.pool.runs import Run
 
 __all__ = [

@@ -22,6 +22,7 @@ from pydantic import Field
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
 from advfrontier.pool.ensemble import TIERS, solvers_lines, tier_name
+from advfrontier.pool.polish import SLICE, Polish
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
 from advfrontier.toml import TomlTable, parse_toml, read_toml, toml_text
@@ -34,39 +35,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RACE = "race"  # the name of the one unit that a race is on a shard
-SLICE = 100  # queries between two choices
 _FAR = 1e30  # counts as the distance of a run that has found nothing yet
 
 _Ratio = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-
-
-@dataclass(frozen=True)
-class Polish:
-    """The last queries of every so many go to a run that is as short, and starts at the nearest point so far."""
-
-    attack: str
-    queries: int
-    every: int
-    first: int = 0  # queries of the race before the counting begins
-
-    def __post_init__(self) -> None:
-        whole = not any(count % SLICE for count in (self.queries, self.every, self.first))
-        rest = self.first + self.every - self.queries  # what the runs have before the first polishing
-        if not (whole and 0 < self.queries <= min(self.every, MAX_QUERIES) and self.first >= 0 and rest > 0):
-            raise FrontierError(
-                f"a race polishes for {self.queries} of every {self.every} queries after the first {self.first}: "
-                f"expected multiples of {SLICE}, {MAX_QUERIES} at most, and some queries before the first polishing"
-            )
-
-    @property
-    def run(self) -> str:
-        """What the run is called among those of the race."""
-        return str(replace(Run.parse(self.attack), variant="polish"))
-
-    def begun(self, queries: int) -> int | None:
-        """The queries that it has spent after so many of the race, if its turn is next; None if it is not."""
-        before = (queries - self.first) % self.every - (self.every - self.queries)
-        return before if before >= 0 and queries >= self.first else None
 
 
 @dataclass(frozen=True, repr=False)
