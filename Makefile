@@ -54,7 +54,7 @@ bench: setup build/peers/ready  ## overhead, other libraries, time to AutoAttack
 	done; test -z "$$failed" || { echo "beyond a bar:$$failed"; exit 1; }
 
 parity: setup  ## distances against the recorded figures of other implementations in ../shared/reference
-	$(BIN)/python scripts/parity.py
+	$(BIN)/python scripts/parity.py && $(BIN)/python scripts/parity_autoattack.py
 
 # Traces are kept in build/results: interrupted, the same command goes on; once they are there, it takes minutes.
 results: setup  ## the paper's experiments on the embedded models, and docs/results.md: hours; SAMPLES=100 for more images

@@ -10,7 +10,7 @@ import torch
 from support.models import conv_net, samples
 from support.races import small_race
 
-from advfrontier import Evaluation, FrontierError, Machine, evaluate, trace
+from advfrontier import Evaluation, FrontierError, Machine, evaluate, trace, zoo
 from advfrontier.flags import Kind
 from advfrontier.frontier.race import read_off
 from advfrontier.pool import RACE, find_ensemble
@@ -125,6 +125,43 @@ def test_where_a_model_has_no_gradient_all_queries_go_to_black_box_runs(problem,
     more = evaluate(closed, images, labels, norm=norm, ensemble=150, out=tmp_path / "closed", name="m")
     assert (more.distances <= evaluate(closed, images, labels, norm=norm, ensemble=100).distances).all()
     assert more.counts["attack"] == 150 * (more.distances > 0).sum()
+
+
+@pytest.mark.parametrize("norm", ["L0", "L1", "L2", "Linf"])
+def test_without_gradients_the_search_goes_on_from_what_it_has_found_and_can_be_stopped_anywhere(
+    problem, norm, tmp_path
+):
+    model, images, labels = problem
+    options = {"norm": norm, "name": "m", "batch_size": 4, "machine": Machine(threads=1)}
+
+    def closed(x):
+        with torch.no_grad():
+            return model(x)
+
+    whole = evaluate(closed, images, labels, ensemble=1700, out=tmp_path / "whole", **options)
+    for queries in (550, 1500, 1700):  # in the middle of going on for the first time, at its end, beyond
+        parts = evaluate(closed, images, labels, ensemble=queries, out=tmp_path / "parts", **options)
+        assert np.array_equal(parts.distances, whole.distances_at(queries))
+    assert torch.equal(parts.adversarials, whole.adversarials)
+    assert set(whole.queries_by_run) == {BLACK_BOX[norm], f"{BLACK_BOX[norm]}:polish"}
+    assert (whole.distances <= whole.distances_at(500)).all()
+    if norm != "L0":  # where one feature is enough for all of these samples
+        assert (whole.distances < whole.distances_at(500)).any()
+
+
+BLACK_BOX = {"L0": "sparse_min"} | dict.fromkeys(("L1", "L2", "Linf"), "square_min")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("norm", "most"), [("L0", 0.98), ("L1", 0.85), ("L2", 0.75), ("Linf", 0.95)])
+def test_without_gradients_one_search_ends_nearer_than_restarts(norm, most):
+    images, labels = zoo.images_and_labels()
+    images, labels, model = images[:48], labels[:48], zoo.load("F16")
+    base = BLACK_BOX[norm]
+    restarts = evaluate(model, images, labels, norm=norm, ensemble=[base, *(f"{base}:restart{k}" for k in (1, 2, 3))])
+    found = evaluate(model, images, labels, norm=norm, ensemble="4k")
+    assert found.counts["attack"] == restarts.counts["attack"]
+    assert found.distances.mean() <= most * restarts.distances.mean()
 
 
 def test_an_ensemble_with_gradients_is_refused_without_them(problem):
