@@ -47,8 +47,8 @@ the others are not. The networks are not part of the repository: `python scripts
 they lie in a folder `../shared/nets` beside it. All figures are in [one file](results/other_nets.json), too.
 
 AutoAttack is the package `pyautoattack`, which draws other random numbers than the original: where that was recorded,
-the columns *original* and *differing* say how far two runs of AutoAttack agree. Where it was not, the radii are quantiles
-of the distances that 4k found, so one sample that AutoAttack finds a little nearer counts at once.
+the columns *original* and *differing* say how far two runs of AutoAttack agree. Where it was not, the radii are
+quantiles of the distances that 4k found, so one sample that AutoAttack finds a little nearer counts at once.
 """.strip()
 
 
