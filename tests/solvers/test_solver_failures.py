@@ -84,9 +84,8 @@ def failures(name, norm, count, queries=1000):
 
 
 @nets.needs_nets
-@pytest.mark.parametrize(("name", "norm"), [("mnist_small_fgsm", "Linf"), ("mnist_small_kw_0_1", "L1")])
-def test_some_real_nets(name, norm):
-    for run, rows, unbroken, flipped, _median in failures(name, norm, 4, queries=400):
+def test_a_real_net():
+    for run, rows, unbroken, flipped, _median in failures("mnist_small_fgsm", "Linf", 4, queries=300):
         assert rows > 2
         assert unbroken == 0, run
         assert flipped == [0, 0, 0], run
