@@ -17,6 +17,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.execution import Machine, cluster, execute
 
 TESTS = str(Path(__file__).parent.parent)
+LOOPBACK = {"node_ip_address": "127.0.0.1"}  # another test may have imported Ray before, with its own defaults
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'advfrontier[ray]'"),
     pytest.mark.filterwarnings("ignore"),  # Ray's own
@@ -28,10 +29,10 @@ def two_nodes():
     """A head without slots and two nodes with one each, all on the loopback interface."""
     ray = cluster.import_ray("local")
     nodes = import_module("ray.cluster_utils").Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **LOOPBACK}
     )
     assert nodes.address.startswith("127.0.0.1")
-    nodes.workers = [nodes.add_node(num_cpus=1) for _ in range(2)]
+    nodes.workers = [nodes.add_node(num_cpus=1, **LOOPBACK) for _ in range(2)]
     nodes.wait_for_nodes()
     yield nodes
     ray.shutdown()
