@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from advfrontier.errors import FrontierError
+    from advfrontier.evaluation.callable import run_callable
     from advfrontier.evaluation.certify import certify
     from advfrontier.evaluation.compare import compare, rank
     from advfrontier.evaluation.evaluate import evaluate
@@ -32,6 +33,7 @@ __all__ = [
     "evaluate",
     "rank",
     "register",
+    "run_callable",
     "trace",
     "verify",
 ]
@@ -50,6 +52,7 @@ _HOMES = {
     "evaluate": "advfrontier.evaluation.evaluate",
     "rank": "advfrontier.evaluation.compare",
     "register": "advfrontier.pool.plugins",
+    "run_callable": "advfrontier.evaluation.callable",
     "trace": "advfrontier.evaluation.trace",
     "verify": "advfrontier.evaluation.verify",
 }

@@ -22,7 +22,7 @@ def units():
 
 
 def test_an_interrupted_extend_goes_on(folder, run, evaluate, capsys):
-    assert evaluate("nets.py:net", "--norm", "L2", "--batch-size", "1", "-o", "a", "--no-report") == 0
+    assert evaluate("nets.py:net", "--norm", "L2", "--batch-size", "2", "-o", "a", "--no-report") == 0
     before = units()
     words = ["extend", "a", "--model", "nets.py:net", "--queries", "400", "--workers", "0", "--no-report"]
     command = [sys.executable, "-c", PROGRAM, *words]
@@ -42,7 +42,7 @@ def test_an_interrupted_extend_goes_on(folder, run, evaluate, capsys):
     found = Evaluation.load("a/L2")
     assert found.ensemble.total == 400
     assert (
-        evaluate("nets.py:net", "--norm", "L2", "--batch-size", "1", "--queries", "400", "-o", "b", "--no-report") == 0
+        evaluate("nets.py:net", "--norm", "L2", "--batch-size", "2", "--queries", "400", "-o", "b", "--no-report") == 0
     )
     assert (found.distances == Evaluation.load("b/L2").distances).all()
     assert run(*words) == 0  # and done is done

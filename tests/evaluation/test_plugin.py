@@ -6,9 +6,8 @@ import torch
 from support.models import Watch, samples, tanh_mlp
 from torch.nn import functional
 
-from advfrontier import allocate, trace
+from advfrontier import allocate, run_callable, trace
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.callable import run_callable
 
 SHAPE = (3, 4, 4)
 

@@ -24,9 +24,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def two_nodes():
-    """A head without slots and two nodes with one each, all on the loopback interface."""
+    """A head without slots and two nodes with one each, all on the loopback interface; the last test removes one."""
     ray = cluster.import_ray("local")
     nodes = import_module("ray.cluster_utils").Cluster(
         initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **LOOPBACK}
@@ -44,18 +44,18 @@ def private_folders():
     return [path.stat().st_mode & 0o777 for path in Path("/tmp").glob("ray-????????")]  # noqa: S108
 
 
-def test_many_tasks_errors_and_dead_workers(tmp_path, capfd):
+def test_tasks_errors_and_dead_workers(tmp_path, capfd):
     work, found, modes = Nasty(tmp_path), {}, []
-    for outcome in execute(work, range(8), Machine(ray="local", workers=2), retries=1):
+    for outcome in execute(work, (0, 2, 3), Machine(ray="local", workers=2), retries=1):
         found[outcome.task] = outcome
         modes += private_folders()
     assert set(modes) == {0o700}  # nobody else gets at what Ray opens to everybody
     assert private_folders() == []
-    assert len(found) == 8
+    assert len(found) == 3
     assert found[2].error.startswith("ValueError: two is not liked")
     assert "process died 2 times" in found[3].error
-    assert all(torch.equal(found[task].result, steps(task)) for task in (0, 1, 4, 5, 6, 7))
-    assert [len(work.attempts(task)) for task in (2, 3, 5)] == [1, 2, 2]
+    assert torch.equal(found[0].result, steps(0))
+    assert [len(work.attempts(task)) for task in (0, 2, 3)] == [1, 1, 2]
     assert capfd.readouterr().out == ""
 
 
@@ -69,6 +69,26 @@ def test_the_overhead_is_small():
     assert results == [2] * len(tasks)
     quickest = min(last - first for first, last in zip(times, times[50:], strict=False))  # not while others work
     assert quickest / 50 < 0.02
+
+
+def test_names_of_files_mean_the_same_on_workers_that_began_elsewhere(two_nodes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("nets.py").write_text(f"import sys; sys.path.append({TESTS!r})\nfrom support.models import conv_net as net\n")
+    model = conv_net()
+    images, labels = samples(model, 4, (1, 8, 8))
+    ensemble = Ensemble.of("tiny", "L2", {"fmn": 20, "ddn": 20})
+    found = evaluate(
+        "nets.py:net",
+        images,
+        labels,
+        norm="L2",
+        ensemble=ensemble,
+        out="mine",
+        machine=Machine(threads=1, ray=two_nodes.address),
+    )
+    assert Path(tmp_path, "mine", "L2", "record.json").exists()
+    here = evaluate(model, images, labels, norm="L2", ensemble=ensemble, machine=Machine(threads=1))
+    assert (found.distances == here.distances).all()
 
 
 def test_a_lost_node_loses_nothing(two_nodes, tmp_path):
@@ -108,26 +128,6 @@ def parent(pid):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except FileNotFoundError:
         return None
-
-
-def test_names_of_files_mean_the_same_on_workers_that_began_elsewhere(two_nodes, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("nets.py").write_text(f"import sys; sys.path.append({TESTS!r})\nfrom support.models import conv_net as net\n")
-    model = conv_net()
-    images, labels = samples(model, 4, (1, 8, 8))
-    ensemble = Ensemble.of("tiny", "L2", {"fmn": 20, "ddn": 20})
-    found = evaluate(
-        "nets.py:net",
-        images,
-        labels,
-        norm="L2",
-        ensemble=ensemble,
-        out="mine",
-        machine=Machine(threads=1, ray=two_nodes.address),
-    )
-    assert Path(tmp_path, "mine", "L2", "record.json").exists()
-    here = evaluate(model, images, labels, norm="L2", ensemble=ensemble, machine=Machine(threads=1))
-    assert (found.distances == here.distances).all()
 
 
 def test_a_wrong_address_is_told_at_once():

@@ -143,41 +143,37 @@ def test_targets_are_the_likeliest_wrong_classes_in_order():
 allocations = st.dictionaries(st.sampled_from(pool("L1")), st.integers(0, 5).map(lambda k: 100 * k), max_size=12)
 
 
-def feasible(queries, *, ordered):
+def feasible(queries):
     """The rules, read off the paper."""
     for run, level in queries.items():
         if run.variant == "target" and run.index > 1:
             before = Run(run.solver, run.loss, "target", run.index - 1)
             if level > queries.get(before, 0):
                 return False
-        if run.variant == "restart" and level > 0:
-            if queries.get(run.base, 0) == 0:
-                return False
-            before = Run(run.solver, run.loss, "restart", run.index - 1)
-            if ordered and run.index > 1 and level > queries.get(before, 0):
-                return False
+        if run.variant == "restart" and level > 0 and queries.get(run.base, 0) == 0:
+            return False
     return True
 
 
 @EXAMPLES
-@given(queries=allocations, ordered=st.booleans())
-def test_violations_are_what_the_rules_say(queries, ordered):
-    found = violations(queries, ordered_restarts=ordered)
-    assert (not found) == feasible(queries, ordered=ordered)
+@given(queries=allocations)
+def test_violations_are_what_the_rules_say(queries):
+    found = violations(queries)
+    assert (not found) == feasible(queries)
     broken = [run for run in queries if any(line.startswith(f"{run} has {queries[run]} queries") for line in found)]
     assert bool(broken) == bool(found)
 
 
 @EXAMPLES
-@given(queries=allocations, ordered=st.booleans())
-def test_closures_make_any_move_feasible_and_no_larger_than_needed(queries, ordered):
+@given(queries=allocations)
+def test_closures_make_any_move_feasible_and_no_larger_than_needed(queries):
     raised = {}
     for run, level in queries.items():
         if level:
-            for needed, least in {run: level, **closure(run, level, smallest=100, ordered_restarts=ordered)}.items():
+            for needed, least in {run: level, **closure(run, level, smallest=100)}.items():
                 raised[needed] = max(raised.get(needed, 0), least)
-    assert feasible(raised, ordered=ordered)
-    if feasible(queries, ordered=ordered):
+    assert feasible(raised)
+    if feasible(queries):
         assert {run: level for run, level in raised.items() if level} == {
             run: level for run, level in queries.items() if level
         }
@@ -192,7 +188,3 @@ def test_closure_of_one_move():
         Run(a, "ce", "target", 2): 500,
     }
     assert closure(Run(a, "ce", "restart", 3), 500, smallest=100) == {Run(a, "ce"): 100}
-    assert closure(Run(a, "ce", "restart", 2), 500, smallest=100, ordered_restarts=True) == {
-        Run(a, "ce"): 100,
-        Run(a, "ce", "restart", 1): 500,
-    }

@@ -26,7 +26,6 @@ def allocate(
     levels: Sequence[int] | None = None,
     name: str = "greedy",
     plain: bool = False,
-    ordered_restarts: bool = False,
 ) -> tuple[Ensemble, ...]:
     """Nested ensembles, one per budget, from the trajectories of models (one object each, same runs and norm).
 
@@ -35,7 +34,7 @@ def allocate(
     a time. `plain` is the paper's Algorithm 1 as printed: no move raises more than one run, and no swaps follow.
     """
     models = [trajectories] if isinstance(trajectories, Trajectories) else trajectories
-    problem = build_problem(models, levels=levels, ordered_restarts=ordered_restarts)
+    problem = build_problem(models, levels=levels)
     stages = staged(problem, [tier_queries(budget) for budget in budgets], plain=plain)
     reached: dict[int, Levels] = {}
     allocation = problem.none

@@ -97,9 +97,7 @@ def levels_of(queries: int) -> tuple[int, ...]:
     return tuple(sorted({level for level in tenths if level}))
 
 
-def build_problem(
-    trajectories: Iterable[Trajectories], *, levels: Sequence[int] | None = None, ordered_restarts: bool = False
-) -> Problem:
+def build_problem(trajectories: Iterable[Trajectories], *, levels: Sequence[int] | None = None) -> Problem:
     """Put the trajectories of several models, one at a time, into one allocation problem.
 
     Without `levels` a run may be given tenths of what the first model's trajectories go to.
@@ -120,7 +118,7 @@ def build_problem(
         raise FrontierError("no trajectories given: expected those of at least one model")
     values = np.concatenate(blocks, axis=2)
     values /= len(blocks)
-    needs = _requirements(first.runs, levels, ordered_restarts=ordered_restarts)
+    needs = _requirements(first.runs, levels)
     dependents = [[run] for run in range(len(first.runs))]
     for run, rows in enumerate(needs):
         for other, _ in rows[-1]:
@@ -170,7 +168,7 @@ def _worth(traces: Trajectories, levels: Sequence[int]) -> tuple[NDArray[np.floa
     return worth, flags
 
 
-def _requirements(runs: tuple[str, ...], levels: Sequence[int], *, ordered_restarts: bool) -> Needs:
+def _requirements(runs: tuple[str, ...], levels: Sequence[int]) -> Needs:
     """The rules C as places and levels: needs[run][level] lists what must be there first, in an order that obeys C."""
     place = {name: i for i, name in enumerate(runs)}
     level_of = {0: 0, **{queries: k for k, queries in enumerate(levels, start=1)}}
@@ -178,7 +176,7 @@ def _requirements(runs: tuple[str, ...], levels: Sequence[int], *, ordered_resta
     for name in runs:
         rows: list[Raises] = [()]
         for queries in levels:
-            required = closure(Run.parse(name), queries, smallest=levels[0], ordered_restarts=ordered_restarts)
+            required = closure(Run.parse(name), queries, smallest=levels[0])
             absent = [str(run) for run in required if str(run) not in place]
             if absent:
                 raise FrontierError(

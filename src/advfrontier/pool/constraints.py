@@ -2,7 +2,6 @@
 
 (i) a target gets no more queries than the likelier target before it; (ii) a restart gets queries only if its base run
 does. Both are closed under the component-wise maximum, so raising runs never breaks an ensemble that was feasible.
-`ordered_restarts` adds rule (i) for restarts too: they are exchangeable, and preferring seed 45 to 43 fits noise.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def violations(queries: Mapping[Run, int], *, ordered_restarts: bool = False) -> list[str]:
+def violations(queries: Mapping[Run, int]) -> list[str]:
     """Say, one line each, which rules an allocation breaks; an empty list means it is feasible."""
     found = []
     for run, level in queries.items():
         if level <= 0:
             continue
-        for needed, least in closure(run, level, smallest=1, ordered_restarts=ordered_restarts).items():
+        for needed, least in closure(run, level, smallest=1).items():
             if queries.get(needed, 0) < least:
                 found.append(
                     f"{run} has {level} queries, so {needed} needs at least {least}, not {queries.get(needed, 0)}"
@@ -29,13 +28,8 @@ def violations(queries: Mapping[Run, int], *, ordered_restarts: bool = False) ->
     return found
 
 
-def closure(run: Run, level: int, *, smallest: int, ordered_restarts: bool = False) -> dict[Run, int]:
+def closure(run: Run, level: int, *, smallest: int) -> dict[Run, int]:
     """The least queries every other run must have before `run` may have `level`; `smallest` makes a base run active."""
     if run.variant == "target":
         return {Run(run.solver, run.loss, "target", k): level for k in range(1, run.index)}
-    if run.variant == "restart":
-        before = (
-            {Run(run.solver, run.loss, "restart", k): level for k in range(1, run.index)} if ordered_restarts else {}
-        )
-        return {run.base: smallest, **before}
-    return {}
+    return {run.base: smallest} if run.variant == "restart" else {}

@@ -105,13 +105,6 @@ class Ensemble(Shown):
         return sum(self.queries.values())
 
     @property
-    def at_least(self) -> float | None:
-        """AOI / bound: the ensemble reaches at least this share of what any allocation with its budget could."""
-        if self.aoi is None or self.bound is None:
-            return None
-        return self.aoi / self.bound if self.bound > 0 else 1.0
-
-    @property
     def tiers(self) -> tuple[int, ...]:
         """The budgets at which the order of moves was completed before going on."""
         return tuple(sorted({move.tier for move in self.moves}))
@@ -156,7 +149,7 @@ class Ensemble(Shown):
             return self
         return replace(self, moves=tuple(moves), aoi=None, bound=None, flags=())
 
-    def check(self, *, classes: int = TARGETS + 1, ordered_restarts: bool = False) -> None:
+    def check(self, *, classes: int = TARGETS + 1) -> None:
         """Refuse runs that do not exist in this norm, and raises whose order breaks the rules C on the way."""
         for run, queries in self.queries.items():
             check_run(Run.parse(run), self.norm, classes)
@@ -169,7 +162,7 @@ class Ensemble(Shown):
         for move in self.moves:
             for run, queries in move.raises:
                 reached[Run.parse(run)] = queries
-                if broken := violations(reached, ordered_restarts=ordered_restarts):
+                if broken := violations(reached):
                     raise FrontierError(f"ensemble {self.name} in {self.norm} is not feasible: {'; '.join(broken)}")
 
     def contains(self, smaller: Ensemble) -> bool:
