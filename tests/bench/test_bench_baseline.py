@@ -55,9 +55,8 @@ def fast_attack(model, images, labels, *, norm, radius, **_):
     unit = gradient / gradient.flatten(1).norm(dim=1)[:, None, None, None]
     robust = (model((images - radius * unit).clamp(0, 1)).argmax(1) == labels) & (logits.argmax(1) == labels)
     spent = np.full(len(images), 5)
-    return AtRadius(
-        radius, robust.numpy(), spent, spent, {"attack": 10 * len(images), "checks": 0}, 0.1, ("a warning",)
-    )
+    counts, warned = {"attack": 10 * len(images), "checks": 0}, (f"a warning of {radius:g}",)
+    return AtRadius(radius, robust.numpy(), spent, spent, counts, 0.1, warned)
 
 
 def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkeypatch):
@@ -73,10 +72,11 @@ def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkey
     assert rows["plain"]["AutoAttack queries"] == 10
     for row in tables["aoi"].records():
         assert row["AutoAttack"].low <= row["AutoAttack"].value <= row["AutoAttack"].high
-    assert set(found.tables()) == {"pool", "totals", "cases"}
-    assert "AutoAttack on plain: a warning" in found.norms["L2"].notes
+    assert set(found.tables()) == {"glance", "pool", "totals", "cases"}
+    (told,) = [note for note in found.norms["L2"].notes if note.startswith("AutoAttack on plain: a warning of ")]
     radii = {model: radii_of(bench.baseline(bench.benchmark[model], "L2")) for model in ("plain", "noisy")}
     assert all(1.1 in found_radii for found_radii in radii.values())
+    assert told.endswith(f"(and {len(radii['plain']) - 1} more like it)")
     assert len(calls) == 2 * sum(len(found_radii) for found_radii in radii.values())
     assert not [part for part in status(bench).parts if part.left]
     calls.clear()

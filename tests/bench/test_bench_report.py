@@ -20,6 +20,7 @@ from advfrontier.report.benchmark import results_json, results_markdown, write_p
 
 BUDGETS = (4000, 8000, 12000)
 HEADINGS = (
+    "At a glance",
     "Models",
     "What was learned",
     "Attack optimality (AOI)",

@@ -162,4 +162,32 @@ def test_cases_are_the_extremes_of_held_out_models_over_all_norms():
     assert (best["case"], best["model"], best["norm"], round(best["gain"], 6)) == ("best", "b", "L2", 0.04)
     assert (worst["case"], worst["model"], worst["norm"], round(worst["gain"], 6)) == ("worst", "c", "Linf", -0.01)
     _, ensembles, subjects = pool_of_four()
-    assert Results("x", BUDGETS, {"L2": NormResults("L2", subjects, ensembles)}).tables().keys() == {"pool"}
+    assert Results("x", BUDGETS, {"L2": NormResults("L2", subjects, ensembles)}).tables().keys() == {"glance", "pool"}
+
+
+OTHERS = {"race": 1.01, "paper": 1.5}  # by how much their distances are larger
+
+
+def test_at_a_glance_held_out_models_are_what_the_larger_tables_say():
+    _, ensembles, subjects = pool_of_four()
+    for one in subjects:
+        greedy = one.families["greedy"]
+        one.families.update({name: {b: worse * d for b, d in greedy.items()} for name, worse in OTHERS.items()})
+        if one.split == "held-out":
+            radii = baseline_radii(one.frontier, reference=0.5)
+            object.__setattr__(one, "known", KnownPoints(tuple(radii), (0.6,) * len(radii), tuple(range(len(radii)))))
+    results = NormResults("L2", subjects, ensembles, radii={"d": (0.5,)})
+    tables, found = results.tables(), baseline_tables.glance({"L2": subjects}, {"L2": results.radii})
+    (row,) = found.records()
+    assert found.notes[0].startswith("beside AutoAttack: race-1k;")
+    above = rows_by(tables["above"], "model", "split")["mean", "held-out"]
+    for tier in ("paper-1k", "greedy-1k", "race-1k", "paper-2k"):
+        assert row[f"{tier} above"] == pytest.approx(above[tier])
+    summary = rows_by(tables["aoi_summary"], "what", "split")
+    assert row["AOI at least AutoAttack's"] == summary["at least AutoAttack", "held-out"]["race-1k"]
+    assert row["by lines"] == summary["the same by lines", "held-out"]["race-1k"]
+    assert row["train minus held-out"] == pytest.approx(summary["difference", "train minus held-out"]["race-1k"])
+    robust = rows_by(tables["robust_accuracy_summary"], "what", "split")
+    assert row["accuracy at most AutoAttack's"] == robust["at least as strong", "held-out"]["race-1k"]
+    assert row["AutoAttack queries"] == rows_by(tables["queries"], "split")["held-out",]["mean"]
+    assert not baseline_tables.glance({"L2": [one for one in subjects if one.split == "train"]}, {}).rows

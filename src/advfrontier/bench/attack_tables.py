@@ -103,6 +103,11 @@ def mean_aoi(subjects: Sequence[Subject], family: str, tier: int) -> float | Non
     return float(np.mean([s.aoi((family, tier)) for s in subjects])) if subjects else None
 
 
+def mean_above(subjects: Sequence[Subject], family: str, tier: int) -> float:
+    """By how much distances exceed the frontier, on average over models."""
+    return float(np.mean([excess(s.families[family][tier], s.frontier) for s in subjects]))
+
+
 def above(subjects: Sequence[Subject], *, norm: str) -> Table:
     """By how much distances exceed the frontier on average: every model, and the mean of each split."""
     shown = shown_tiers(subjects)

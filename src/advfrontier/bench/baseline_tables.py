@@ -5,6 +5,7 @@
 | AOI per model and tier against AutoAttack; the ℓ0 table | `aoi`, also by straight lines, `aoi_summary` |
 | robust accuracy at the reference ε with AutoAttack's queries | `robust_accuracy`, `robust_summary`, `queries` |
 | counts over all pairs of model and norm | `totals` |
+| the figures of the abstract | `glance` |
 | best and worst case against AutoAttack | `cases` |
 """
 
@@ -16,9 +17,22 @@ from typing import Any
 
 import numpy as np
 
+from advfrontier.bench.attack_tables import mean_above, mean_aoi
 from advfrontier.bench.benchmark import SPLITS
 from advfrontier.bench.published import PUBLISHED, Published
-from advfrontier.bench.subject import ALL, GREEDY, RACE, Subject, Tier, grouped, shown_tiers, spread, tier_columns
+from advfrontier.bench.subject import (
+    ALL,
+    GREEDY,
+    PAPER,
+    RACE,
+    Subject,
+    Tier,
+    by_split,
+    grouped,
+    shown_tiers,
+    spread,
+    tier_columns,
+)  # fmt: skip
 from advfrontier.frontier.curve import robust_accuracy as accuracy_at
 from advfrontier.pool import TIERS
 from advfrontier.table import Column, Format, Share, Spread, Strong, Table
@@ -192,6 +206,38 @@ def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
     columns = [Column("models in all norms", key="what"), Column("split")]
     columns += [*(Column(name, "integer") for name in shown), *tier_columns(budgets, "integer", "published {}")]
     return Table("Against AutoAttack, over all norms", tuple(columns), tuple(rows))
+
+
+def glance(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]) -> Table:
+    """Held-out models, norm by norm: how near the smallest tiers come, and the last of them beside the baseline."""
+    held_out = {norm: group for norm, own in subjects.items() if (group := by_split(own).get("held-out"))}
+    every = [shown_tiers(group) for group in held_out.values()]
+    shown = {name: tier for name, tier in (every[0] if every else {}).items() if all(name in each for each in every)}
+    budgets = [budget for _, budget in shown.values()]
+    near = {n: tier for n, tier in shown.items() if tier[1] == min(budgets) or tier == (PAPER, max(budgets))}
+    name, best = [(n, tier) for n, tier in shown.items() if tier[1] == min(budgets)][-1] if shown else ("", ("", 0))
+    rows: list[tuple[Any, ...]] = []
+    for norm, group in held_out.items() if shown else ():
+        train, known = by_split(subjects[norm]).get("train"), [s for s in group if s.baseline is not None]
+        at_reference = [entry for at in _by_radius(known, radii.get(norm, {}))[:1] for entry in at if entry[2]]
+        apart = mean_aoi(train, *best) - mean_aoi(group, *best) if train else None  # type: ignore[operator]
+        rows.append((
+            norm, len(group), *(mean_above(group, *tier) for tier in near.values()),
+            _matched_aoi(known, best) if known else None,
+            _matched_aoi(known, best, straight=True) if known else None,
+            _as_strong(_gains(at_reference, best)) if at_reference else None,
+            float(np.mean([at[1] for *_, at in at_reference if at])) if at_reference else None,
+            apart,
+        ))  # fmt: skip
+    columns = [Column("norm", "norm"), Column("models", "integer"), *(Column(f"{n} above", "fine") for n in near)]
+    columns += [
+        Column("AOI ≥ AutoAttack's", "integer", key="AOI at least AutoAttack's"),
+        Column("by lines", "integer"), Column("accuracy ≤ its", "integer", key="accuracy at most AutoAttack's"),
+        Column("its queries", "count", key="AutoAttack queries"),
+        Column("AOI, train minus held-out", "gain", key="train minus held-out"),
+    ]  # fmt: skip
+    note = f"beside AutoAttack: {name}; its queries and the accuracies are those at the reference radius"
+    return Table("Held-out models at a glance", tuple(columns), tuple(rows), (note,) if rows else ())
 
 
 def _sum(parts: Sequence[Share]) -> Share:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from advfrontier.bench.attack_tables import mean_aoi
+from advfrontier.bench.attack_tables import mean_above, mean_aoi
 from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM
 from advfrontier.bench.subject import GREEDY, PAPER, RACE, Subject, by_split, grouped, spread, tier_columns
 from advfrontier.frontier.contribution import contributions as contributions_of
@@ -46,7 +46,7 @@ def allocations(subjects: Sequence[Subject], given: Mapping[str, str], *, norm: 
 def _means(group: Sequence[Subject], family: str, budgets: Sequence[int]) -> list[float | None]:
     """Mean AOI at every budget, then mean distance above the frontier; None where nothing was given out."""
     known = group[0].families[family]
-    above = {b: float(np.mean([excess(s.families[family][b], s.frontier) for s in group])) for b in known}
+    above = {b: mean_above(group, family, b) for b in known}
     return [*(mean_aoi(group, family, b) if b in known else None for b in budgets), *map(above.get, budgets)]
 
 

@@ -87,6 +87,7 @@ class Results:
         """The tables over all norms, by name."""
         radii = {norm: part.radii for norm, part in self.norms.items()}
         every = {
+            "glance": baseline_tables.glance(self.subjects, radii),
             "pool": attack_tables.pool(self.subjects),
             "totals": baseline_tables.totals(self.subjects, radii),
             "cases": baseline_tables.cases(self.subjects),

@@ -7,6 +7,7 @@ that norm, and named.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -193,7 +194,7 @@ class _Running:
             compared = [model for model in models if bench.has_baseline(norm, model)]
             known, left = self._each(compared, norm, "baseline", lambda model: self._baseline(model, norm))
             notes += [f"AutoAttack on {name} is missing: it is not done yet" for name in left]
-        notes += [f"AutoAttack on {name}: {flag}" for name, points in known.items() for flag in points.flags]
+        notes += [f"AutoAttack on {name}: {text}" for name, points in known.items() for text in _warnings(points)]
         raced: dict[str, Evaluation] = {}
         if race is not None:
             raced, left = self._each(models, norm, "race", lambda model: self._race(model, norm, race))
@@ -292,6 +293,14 @@ class _Running:
             doubts=doubts(traces.flags),
             samples=tuple(f"row {row}" for row in range(len(traces.samples))) if apart else traces.samples,
         )
+
+
+def _warnings(points: KnownPoints) -> list[str]:
+    """What AutoAttack warned of, once each: at other radii it says the same with other figures."""
+    alike: dict[str, list[str]] = {}
+    for flag in points.flags:
+        alike.setdefault(re.sub(r"[\d.]+", "", flag), []).append(flag)
+    return [f"{first} (and {len(more)} more like it)" if more else first for first, *more in alike.values()]
 
 
 def _no_baseline(bench: Bench, norm: str) -> str | None:
