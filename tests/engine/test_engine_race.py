@@ -131,6 +131,19 @@ def test_stopped_and_restored_it_goes_on_bit_for_bit(norm, polish):
     assert same(whole.tensors(), again.tensors())
 
 
+@pytest.mark.parametrize("norm", ["L0", "Linf"])
+def test_a_search_that_draws_numbers_is_polished_with_the_same_ones_after_it_was_stopped(norm):
+    race = small_race(norm, classes=4, black_box=True, total=900).without_gradients()
+    whole = raced(bench(norm), race, race.total)
+    part = raced(bench(norm), race.at(630), 630)  # polishing has begun at 500
+    again = start_race(race, bench(norm).unit)
+    again.restore(part.tensors())
+    assert torch.equal(again.runs[1].problem.starts, part.runs[1].problem.starts)
+    with bench(norm).oracle as oracle:
+        advance_race(oracle, again, race.total)
+    assert same(whole.tensors(), again.tensors())
+
+
 def test_the_kept_points_are_at_the_distances_told():
     unit = raced(bench("L2"), small_race("L2", classes=4, polish=True), 900)
     measured = (unit.best_point.double() - unit.problem.inputs.double()).norm(dim=1)

@@ -1,7 +1,8 @@
 """Extending by a budget alone: an evaluation goes on with the kind of attacks it began with."""
 
 import pytest
-from support.models import conv_problem
+from support.models import conv_net, conv_problem, samples
+from support.races import small_race
 
 from advfrontier import Ensemble, FrontierError, evaluate
 from advfrontier.pool import find_ensemble
@@ -40,3 +41,20 @@ def test_an_ensemble_of_a_file_needs_a_larger_one(problem):
 
 def test_the_pool_of_the_paper_is_not_called_as_its_ensemble():
     assert find_ensemble("paper@4000", "L2", 10).name == "paper-pool-4k"
+
+
+def test_a_tier_of_a_model_with_few_classes_goes_on():
+    model = conv_net((1, 4, 4), classes=4, seed=2)
+    first = evaluate(model, *samples(model, 1, (1, 4, 4), seed=2), norm="L1", ensemble="greedy-4k")
+    assert first.ensemble.total < 4000
+    assert first.extend(first.ensemble.total + 100).ensemble.name.startswith("greedy-")
+
+
+def test_a_race_of_ones_own_goes_on_by_a_number(problem, tmp_path):
+    small_race("L2", total=300).save(tmp_path / "mine.toml")
+    first = evaluate(*problem, norm="L2", ensemble=f"{tmp_path / 'mine.toml'}@100")
+    longer = first.extend(200)
+    assert longer.ensemble.name == "race-200"
+    assert longer.ensemble.order == first.ensemble.order
+    with pytest.raises(FrontierError, match="what its 10 runs can spend"):
+        first.extend(20_000)

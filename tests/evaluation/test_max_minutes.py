@@ -10,6 +10,7 @@ from support.races import small_race
 
 from advfrontier import Evaluation, Machine, evaluate, trace
 from advfrontier.errors import Unfinished
+from advfrontier.jobs import units
 
 NET = conv_net((1, 6, 6), classes=10, seed=5)
 DATA = samples(NET, 4, (1, 6, 6), seed=5)
@@ -81,3 +82,18 @@ def test_other_processes(where, tmp_path):
     done = evaluate(NET, *DATA, **common, machine=Machine(threads=1))
     at_once = evaluate(NET, *DATA, **(common | {"out": None}), machine=Machine(threads=1))
     assert np.array_equal(done.distances, at_once.distances)
+
+
+def test_a_finished_race_without_a_state_is_not_replaced_by_a_shorter_one(tmp_path, monkeypatch):
+    """States grow with the runs begun: those of the first hundred queries are kept where later ones were too large."""
+    race = small_race("L2", total=600)
+    monkeypatch.setattr(units, "_RACE_LIMIT", 12_000)
+    first = evaluate(NET, *DATA, norm="L2", ensemble=race, out=tmp_path, machine=Machine(threads=1))
+    (unit,) = first.record.units()
+    assert not [name for name in first.record.read_unit(unit, 600).tensors if name.startswith("state.")]
+    early = evaluate(NET, *DATA, norm="L2", ensemble=race.at(100), machine=Machine(threads=1))
+    assert [name for name in early.record.read_unit(unit, 100).tensors if name.startswith("state.")]
+    longer = first.extend(900, machine=Machine(**UP))  # time is up at once, but nothing can be stored on the way
+    assert longer.ensemble.total == 900
+    assert (longer.distances <= first.distances).all()
+    assert (Evaluation.load(tmp_path).distances_at(600) == first.distances).all()

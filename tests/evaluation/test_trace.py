@@ -222,3 +222,22 @@ def test_torch_is_imported_when_it_is_needed_and_not_before():
         "assert 'torch' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603
+
+
+def test_a_black_box_pool_needs_no_gradient():
+    model = conv_net((1, 4, 4), classes=3, seed=2)
+    images, labels = samples(model, 2, (1, 4, 4), seed=2)
+    found = trace(lambda x: model(x).detach(), images, labels, norm="L2", runs="black-box", queries=10)
+    assert set(found.runs) == {"square_min", *(f"square_min:restart{k}" for k in range(1, 6))}
+
+
+def test_a_sample_that_fails_is_named_by_its_place_among_all():
+    model = conv_net((1, 4, 4), classes=3, seed=2)
+    images, labels = samples(model, 9, (1, 4, 4), seed=2)
+
+    def failing(x):
+        logits = model(x)
+        return torch.where((x == images[7]).flatten(1).all(1)[:, None], torch.nan, logits)
+
+    with pytest.raises(FrontierError, match="sample 7 is the first"):
+        trace(failing, images, labels, norm="L2", runs=["fmn"], queries=10, batch_size=3)

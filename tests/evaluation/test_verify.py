@@ -7,6 +7,7 @@ import pytest
 import torch
 from support.models import conv_net, samples
 from support.races import small_race
+from torch import nn
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate, verify
 from advfrontier.evaluation import claims
@@ -241,3 +242,22 @@ def test_too_few_samples(ensemble):
     with pytest.raises(FrontierError, match=r"is a record of 8 samples, and .* has 5"):
         verify(ensemble, net(), images[:5], labels[:5])
     assert verify(ensemble, net(), torch.cat((images, images)), torch.cat((labels, labels))).holds
+
+
+class Noisy(nn.Module):
+    """Adds noise to its images, so that points near the boundary are misclassified in most passes only."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x + 0.05 * torch.randn_like(x))
+
+
+def test_points_of_a_random_model_are_judged_by_many_passes():
+    model = Noisy(conv_net((1, 6, 6), classes=4, seed=1))
+    images, labels = samples(model.model, 4, (1, 6, 6), seed=1)
+    found = evaluate(model, images, labels, norm="L2", ensemble="fmn@60", eot=3)
+    assert (found.shares[found.distances > 0] < 0.95).any()
+    assert all(verify(found, model, images, labels, rerun=0).holds for _ in range(5))

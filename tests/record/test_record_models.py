@@ -43,6 +43,21 @@ class Scaled(nn.Module):
 def other_elsewhere():
     import os
     return Scaled(os.getpid())
+
+def buffered():
+    net = conv_net({shape}, classes=10, seed=5)
+    net.register_buffer("mean", torch.tensor(0.1, dtype=torch.float64))
+    return net
+
+class Exhausted(Scaled):
+    def forward(self, x):
+        if self.scale != 1.0:
+            raise RuntimeError("out of memory")
+        return super().forward(x)
+
+def exhausted():
+    import os
+    return Exhausted(os.getpid())
 """
 
 
@@ -144,3 +159,24 @@ def test_workers_that_load_another_model_say_so(problem, nets, tmp_path, factory
         evaluate(f"{nets}:{factory}", images, labels, out=tmp_path / "a" / "L2", machine=Machine(workers=1, threads=1),
                  **OPTIONS)  # fmt: skip
     assert Record.find(tmp_path / "a" / "L2").units() == {}
+
+
+def test_a_number_of_another_precision_is_no_other_model_in_a_worker(problem, nets, tmp_path):
+    options = {**OPTIONS, "machine": Machine(threads=1, workers=1)}
+    found = evaluate(f"{nets}:buffered", *problem[1:], out=tmp_path / "a", **options)
+    assert (found.distances >= 0).all()
+
+
+def test_a_worker_says_what_fails_there(problem, nets, tmp_path):
+    options = {**OPTIONS, "machine": Machine(threads=1, workers=1)}
+    with pytest.raises(FrontierError, match="out of memory"):
+        evaluate(f"{nets}:exhausted", *problem[1:], out=tmp_path / "a", **options)
+
+
+def test_the_same_contents_in_another_shape_are_other_images(problem):
+    model, images, labels = problem
+    first = evaluate(model, images, labels, **OPTIONS)
+    flat = nn.Sequential(nn.Unflatten(1, images.shape[1:]), model)
+    evaluate(flat, images.flatten(1), labels, **OPTIONS)
+    assert first.images().shape == images.shape
+    assert first.extend(LARGER).finished

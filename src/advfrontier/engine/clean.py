@@ -82,11 +82,12 @@ def clean_pass(
     batch_size: int,
     gradients: bool = True,
     ids: NDArray[np.uint64] | None = None,
+    first: int = 0,
 ) -> CleanPass:
     """Evaluate every clean sample once: 2 queries each, charged to setup, and with EOT the votes beside them.
 
     Without `gradients` (the model has none, and only black-box runs follow) it is 1 query, and the boundary is unknown:
-    taken for as far as the box goes.
+    taken for as far as the box goes. `first` is what messages call the first sample.
     """
     oracle.purpose = "setup"
     parts = []
@@ -94,7 +95,7 @@ def clean_pass(
         rows = slice(start, start + batch_size)
         x = oracle.images(images[rows]).detach().requires_grad_(gradients)
         y = oracle.labels(labels[rows])
-        reply = ask(oracle, x, partial(_margin, labels=y, first=start))
+        reply = ask(oracle, x, partial(_margin, labels=y, first=first + start))
         z, flat = mean(reply.passes), x.detach().flatten(1)
         boundary = norm.largest(flat)
         if reply.gradient is not None:

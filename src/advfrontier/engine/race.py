@@ -77,13 +77,19 @@ class RaceUnit:
         again = (self.nearest == self.polished).to(self.best_point.device)[:, None]
         starts = torch.where(again, self.best_point, self.nearest_point)
         self.polished = self.nearest.clone()
-        return polishing(self.begin(polish.attack), starts, polish.queries, seed=self.queries)
+        return self._polishing_from(starts, polish)
+
+    def _polishing_from(self, starts: Tensor, polish: Polish) -> Unit:
+        """The run from these points, which was begun now or has spent queries before; its numbers are those of then."""
+        begun = self.queries - (polish.begun(self.queries) or 0)
+        return polishing(self.begin(polish.attack), starts, polish.queries, seed=begun)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything needed to go on later, as a flat dictionary of tensors of its own."""
         kept = {name: getattr(self, name) for name in _KEPT} | {"found": torch.from_numpy(self.found)}
         for place, unit in self.runs.items():
-            kept |= {f"state.{place}.{name}": tensor for name, tensor in unit.parts().items()}
+            starts = {"starts": unit.problem.starts} if place == len(self.race.runs) else {}
+            kept |= {f"state.{place}.{name}": tensor for name, tensor in (unit.parts() | starts).items()}
         copies = {name: tensor.detach().cpu().clone() for name, tensor in kept.items()}
         return copies | {"state.queries": torch.tensor(self.queries)}
 
@@ -101,6 +107,8 @@ class RaceUnit:
                 states.setdefault(int(place), {})[part] = tensor
         self.runs = {}
         for begun, parts in states.items():
+            if self.race.polish is not None and begun == len(self.race.runs):
+                self.runs[begun] = self._polishing_from(parts["starts"].to(self.best_point), self.race.polish)
             self.run(begun).take(parts)
 
 

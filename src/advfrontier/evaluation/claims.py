@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.engine import Oracle
+from advfrontier.engine.expectation import LAST_LOOK, vote
 from advfrontier.engine.margins import safety
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.jobs import UnitJob
@@ -61,11 +62,8 @@ def _reasons(
     """Of each point what is false, or nothing."""
     measured = get_norm(norm).distance(points.double(), images.flatten(1).double())
     oracle.purpose = "verification"
-    logits = oracle.logits(oracle.images(points.view_as(images))).cpu()
-    gap, seen = margin(logits, labels), logits.argmax(1)
-    # The class that a record names may be one that rounding cannot tell from the largest.
-    named = logits.gather(1, classes.clamp(0, logits.shape[1] - 1).long()[:, None]).squeeze(1)
-    other = (classes < 0) | (classes >= logits.shape[1]) | (logits.amax(1) - named > safety(logits))
+    shown = oracle.images(points.view_as(images))
+    right, seen, other = (_voted if oracle.eot > 1 else _judged)(oracle, shown, labels, classes)
     outside = ~((points >= 0) & (points <= 1)).all(1)
     away = ~((measured - claimed).abs() <= _AGREEMENT * measured)
 
@@ -75,11 +73,29 @@ def _reasons(
             return f"its point is not inside the box: it has values from {low:.6g} to {high:.6g}"
         if away[k]:
             return f"its point is at {float(measured[k]):.6g}, not at {float(claimed[k]):.6g}"
-        if not gap[k] < 0:
+        if right[k]:
             return f"its point is not misclassified: it is taken for {int(seen[k])}, its label"
         return f"its point is taken for class {int(seen[k])}, not for {int(classes[k])}" if other[k] else ""
 
     return [reason(k) for k in range(len(images))]
+
+
+def _judged(oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Which points are not misclassified, what they are taken for, and which are taken for another class than named."""
+    logits = oracle.logits(points).cpu()
+    # The class that a record names may be one that rounding cannot tell from the largest.
+    named = logits.gather(1, classes.clamp(0, logits.shape[1] - 1).long()[:, None]).squeeze(1)
+    other = (classes < 0) | (classes >= logits.shape[1]) | (logits.amax(1) - named > safety(logits))
+    return ~(margin(logits, labels) < 0), logits.argmax(1), other
+
+
+def _voted(oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of a model with random answers, by as many passes as the record's own last look.
+
+    Two classes may be named about as often, so only one that is none of the model's is another.
+    """
+    share, seen = vote(oracle, points, oracle.labels(labels), "last look", LAST_LOOK)
+    return share.cpu() <= 1 / 2, seen.cpu(), (classes < 0) | (classes == labels)
 
 
 def same_bits(claimed: Record, fresh: Record, unit: UnitName) -> bool:

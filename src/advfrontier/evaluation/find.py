@@ -28,7 +28,7 @@ def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluatio
         if evaluation.norm in norms:
             raise FrontierError(
                 f"two records of {evaluation.model} in {evaluation.norm}: {norms[evaluation.norm].place} and "
-                f"{evaluation.place}; give one of them another name with `advfrontier evaluate --name`"
+                f"{evaluation.place}; leave one of them out, or evaluate it under another --name in another --out"
             )
         norms[evaluation.norm] = evaluation
     return table

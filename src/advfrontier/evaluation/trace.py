@@ -85,7 +85,7 @@ def trace(
         check_published(named or _members(runs, threat, TARGETS + 1))
     subject, samples = as_model(model), as_data(images, labels)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
-    gradients = named is None or needs_gradients(named, threat)
+    gradients = needs_gradients(named or _members(runs, threat, TARGETS + 1), threat)
     record = working_record(out, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers)
     members = named or _members(runs, threat, record.clean.classes)
     wanted = dict.fromkeys(members, queries)

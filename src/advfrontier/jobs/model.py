@@ -47,6 +47,7 @@ class Model:
         """The model, ready to be asked. One that was loaded here is put where it is to run."""
         precision: torch.dtype = getattr(torch, terms.dtype)
         if self.given is None and self.placed != (terms.device, terms.dtype) and isinstance(self.function, nn.Module):
+            _ = self.digest  # of its numbers as they were loaded
             self.function.to(find_device(terms.device), precision)
             self.placed = terms.device, terms.dtype
         return Oracle(self.function, device=terms.device, dtype=precision, eot=terms.eot)

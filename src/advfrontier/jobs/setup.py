@@ -70,8 +70,11 @@ def prepare(
         if record is None:
             found = _try_model(oracle, images, samples.labels, gradients)
             record = Record.begin(place, asked.model_copy(update=found))
-        elif (known := record.read_clean()) is not None:
-            check_answers(record, oracle, images, known)
+        elif (known := record.read_clean()) is not None and not answers_alike(record, oracle, images, known):
+            raise FrontierError(
+                f"{record.place} holds a record of another model, which answers differently. Choose another folder, or "
+                "remove this one"
+            )
         _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
     if asked.model.source is not None and record.header.model.source is None:
         # A record that was begun with an object can say where the model comes from, now that it is known.
@@ -146,16 +149,12 @@ def _check_same(
         )
 
 
-def check_answers(record: Record, oracle: Oracle, images: VerifiedImages, known: CleanPass) -> None:
+def answers_alike(record: Record, oracle: Oracle, images: VerifiedImages, known: CleanPass) -> bool:
     """A model is recognised by its logits too: its numbers, if it has any, do not tell what it does with them."""
     rows = few_rows(len(known.labels))
     answers, expected = oracle.logits(images(rows).to(oracle.device, oracle.dtype)), known.logits[rows]
     varying = {flag.kind for flag in record.header.flags} & {Flags.RANDOM, Flags.EOT, Flags.BATCH}
-    if answers.shape != expected.shape or not (varying or _close(answers.cpu().to(expected), expected)):
-        raise FrontierError(
-            f"{record.place} holds a record of another model, which answers differently. Choose another folder, or "
-            "remove this one"
-        )
+    return answers.shape == expected.shape and (bool(varying) or _close(answers.cpu().to(expected), expected))
 
 
 def _close(answers: Tensor, expected: Tensor) -> bool:
@@ -179,7 +178,7 @@ def _complete(
             record.check_code()
             parts.append(clean_pass(
                 oracle, images(rows), labels[rows], get_norm(terms.norm), batch_size=terms.shard,
-                gradients=record.header.gradients, ids=images.ids[first : first + count],
+                gradients=record.header.gradients, ids=images.ids[first : first + count], first=first,
             ))  # fmt: skip
         if store_images:
             store(record.folder, first, images(rows))

@@ -21,7 +21,7 @@ from advfrontier.engine import Oracle, RaceUnit, Unit, advance, advance_race, cl
 from advfrontier.errors import FrontierError
 from advfrontier.execution.tasks import threads
 from advfrontier.jobs.driver import Job
-from advfrontier.jobs.setup import check_answers
+from advfrontier.jobs.setup import answers_alike
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, RACE, SLICE, Race, Run, check_run
 from advfrontier.record import StoredUnit, UnitName
 from advfrontier.record.identity import code_digest, policy_words, solver_words, solvers_of
@@ -177,7 +177,7 @@ class UnitJob(Job[UnitTask]):
             before = [self._restored(part, unit) for part, unit in zip(task.parts, units, strict=True)]
             started = [unit.queries for unit in units]
             checks = oracle.counts.checks
-            self._advance(oracle, units, [part.queries for part in task.parts])
+            self._advance(oracle, units, task.parts)
             looks = oracle.counts.verification
             seconds = (time.perf_counter() - began) / len(units)
             parts = [replace(part, queries=unit.queries) for part, unit in zip(task.parts, units, strict=True)]
@@ -203,12 +203,17 @@ class UnitJob(Job[UnitTask]):
 
         return begin(part.unit.run) if self.race is None else start_race(self.race, begin)
 
-    def _advance(self, oracle: Oracle, units: Sequence[Unit | RaceUnit], queries: Sequence[int]) -> None:
-        """Advance units to their queries; if the time is up, only to the next hundred where all keep their states."""
+    def _advance(self, oracle: Oracle, units: Sequence[Unit | RaceUnit], parts: Sequence[UnitPart]) -> None:
+        """Advance units to their queries; if the time is up, only to the next hundred where all keep their states.
+
+        Units that were stored without a state begin anew, and are not stopped before they are as far as they were.
+        """
+        queries = [part.queries for part in parts]
         if self.until is None:
             self._go(oracle, units, queries)
             return
-        begun = min(unit.queries for unit in units) // SLICE * SLICE
+        stored = max(part.reached for part in parts)
+        begun = max(stored, min(unit.queries for unit in units)) // SLICE * SLICE
         for far in range(begun + SLICE, max(queries) + SLICE, SLICE):
             self._go(oracle, units, [max(unit.queries, min(far, q)) for unit, q in zip(units, queries, strict=True)])
             if time.time() >= self.until and all(self._has_state(self._tensors(unit)) for unit in units):
@@ -272,12 +277,8 @@ class UnitJob(Job[UnitTask]):
                 f"{self.work.header.code[:8]}): install the same version on every machine, and leave its "
                 "files alone while units are done"
             )
-        try:
-            same = self.model.digest == self.work.header.model.digest
-            check_answers(self.work, oracle, self.images, self.work.clean)
-        except FrontierError:
-            same = False
-        if not same:
+        same = self.model.digest == self.work.header.model.digest
+        if not (same and answers_alike(self.work, oracle, self.images, self.work.clean)):
             raise FrontierError(
                 f"{self.model.source or 'the model'} is another model in this worker process than the one the record "
                 "was begun with: expected the same weights and the same answers each time it is loaded; let its "

@@ -58,16 +58,19 @@ def find_larger(
     ensemble: Ensemble | Race | str | int | Sequence[str], before: Ensemble | Race | None, classes: int
 ) -> Ensemble | Race | str | int | Sequence[str]:
     """What a bare budget means where an evaluation goes on: more of the kind it began with, be it a tier or runs."""
-    if not isinstance(before, Ensemble) or not isinstance(ensemble, str | int) or not str(ensemble).isalnum():
+    if before is None or not isinstance(ensemble, str | int) or not str(ensemble).isalnum():
         return ensemble
     if not str(ensemble)[:1].isdecimal():  # a pool, or one run
         return ensemble
     budget = tier_queries(ensemble)
+    if isinstance(before, Race):
+        return ensemble if _is_shipped(before, classes) else before.upto(budget)
     kinds = (*(f"{family}-{_TIERS[-1]}" for family in FAMILIES[1:]), *POOLS, before.runs)
     for kind in kinds:
         whole = find_ensemble(kind, before.norm, classes)
-        prefix = whole.at(before.total)
-        if prefix.name != before.name or prefix.queries != before.queries:
+        # A tier may hold fewer queries than its name says, where a model has few classes.
+        prefixes = [whole.at(queries) for queries in (before.total, *whole.tiers)]
+        if not any(part.name == before.name and part.queries == before.queries for part in prefixes):
             continue
         if budget > max(whole.total, whole.tiers[-1]):
             room = f"type --queries {whole.total}, or evaluate" if whole.total > before.total else "evaluate"
@@ -78,6 +81,13 @@ def find_larger(
             )
         return whole.at(budget)
     return ensemble
+
+
+def _is_shipped(race: Race, classes: int) -> bool:
+    """Whether it is the race that a bare budget means anyway, with gradients or without."""
+    shipped = find_ensemble(_TIERS[-1], race.norm, classes)
+    ways = (shipped, shipped.without_gradients()) if isinstance(shipped, Race) else ()
+    return any(way is not None and way.order == race.order for way in ways)
 
 
 def load_ensemble(path: str) -> Ensemble | Race:

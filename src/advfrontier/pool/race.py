@@ -113,6 +113,10 @@ class Race(Shown):
         total = min(budget // CHECKPOINT * CHECKPOINT, self.total)
         return self if total == self.total else replace(self, name=tier_name(self.name, total), total=total)
 
+    def upto(self, budget: int) -> Race:
+        """The same race with more queries per sample."""
+        return replace(self, name=tier_name(self.name, budget), total=budget // CHECKPOINT * CHECKPOINT)
+
     def for_classes(self, classes: int) -> Race:
         """Without the targets that a model with so few classes does not have: their queries go to the other runs."""
         kept = tuple(move for move in self.order if not _beyond(Run.parse(move[0]), classes))

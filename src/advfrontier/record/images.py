@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,9 +18,11 @@ from advfrontier.record.folder import Folder, open_folder
 from advfrontier.record.tensors import Damaged, pack, unpack
 from advfrontier.threat.random import sample_ids
 
+Shape = tuple[int, ...]  # of one image: the ids tell contents alone
+
 FOLDER = "images"
 _LIMIT = 2**28  # bytes of images kept in memory, all records of this process together
-_KEPT: OrderedDict[bytes, Tensor] = OrderedDict()  # shards by the ids of their images, which are their contents
+_KEPT: OrderedDict[tuple[bytes, Shape], Tensor] = OrderedDict()  # shards by the ids of their images, and the shape
 
 
 def image_file(first: int, count: int) -> str:
@@ -79,10 +82,14 @@ class VerifiedImages:
         order = torch.argsort(shards, stable=True)  # the parts stand in the order of the shards
         return torch.cat(parts)[torch.argsort(order)]
 
+    @cached_property
+    def _shape(self) -> Shape:
+        return tuple(self.read(torch.arange(1)).shape[1:])
+
     def _shard(self, k: int) -> Tensor:
         rows = torch.arange(k * self.shard, min((k + 1) * self.shard, len(self.ids)))
         ids = self.ids[rows.numpy()]
-        known = _KEPT.get(ids.tobytes())
+        known = _KEPT.get((ids.tobytes(), self._shape))
         if known is not None:
             return known
         images = check_data(self.read(rows), torch.zeros(len(rows), dtype=torch.int64))
@@ -99,6 +106,6 @@ class VerifiedImages:
 
 def keep_images(ids: NDArray[np.uint64], images: Tensor) -> None:
     """Keep a shard's images in memory; the oldest ones leave where there is no room."""
-    _KEPT[ids.tobytes()] = images
+    _KEPT[ids.tobytes(), tuple(images.shape[1:])] = images
     while len(_KEPT) > 1 and sum(kept.nbytes for kept in _KEPT.values()) > _LIMIT:
         _KEPT.popitem(last=False)
