@@ -233,11 +233,11 @@ def test_a_black_box_pool_needs_no_gradient():
 
 def test_a_sample_that_fails_is_named_by_its_place_among_all():
     model = conv_net((1, 4, 4), classes=3, seed=2)
-    images, labels = samples(model, 9, (1, 4, 4), seed=2)
+    images, labels = samples(model, 40, (1, 4, 4), seed=2)
 
     def failing(x):
         logits = model(x)
-        return torch.where((x == images[7]).flatten(1).all(1)[:, None], torch.nan, logits)
+        return torch.where((x == images[34]).flatten(1).all(1)[:, None], torch.nan, logits)
 
-    with pytest.raises(FrontierError, match="sample 7 is the first"):
-        trace(failing, images, labels, norm="L2", runs=["fmn"], queries=10, batch_size=3)
+    with pytest.raises(FrontierError, match="sample 34 is the first"):
+        trace(failing, images, labels, norm="L2", runs=["fmn"], queries=10, batch_size=10)
