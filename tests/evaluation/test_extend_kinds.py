@@ -4,7 +4,7 @@ import pytest
 from support.models import conv_net, conv_problem, samples
 from support.races import small_race
 
-from advfrontier import Ensemble, FrontierError, evaluate
+from advfrontier import Ensemble, FrontierError, evaluate, rank
 from advfrontier.pool import find_ensemble
 
 LONGER = pytest.param("extended@", marks=pytest.mark.slow)  # of twice as many runs as the paper's
@@ -58,3 +58,18 @@ def test_a_race_of_ones_own_goes_on_by_a_number(problem, tmp_path):
     assert longer.ensemble.order == first.ensemble.order
     with pytest.raises(FrontierError, match="what its 10 runs can spend"):
         first.extend(20_000)
+
+
+def test_models_are_ranked_only_after_the_same_attacks(problem):
+    few = problem[1][:4], problem[2][:4]
+
+    def made(ensemble, name):
+        return evaluate(problem[0], *few, norm="L2", ensemble=ensemble, name=name)
+
+    race, longer = made(200, "race"), made(300, "longer")
+    assert rank([race, longer]).norms[0].queries == 200  # read back, wherever the smaller one stopped
+    for other in ("black-box@100", "fmn,ddn@200", "paper-200"):
+        with pytest.raises(FrontierError, match="expected the same attacks for all"):
+            rank([race, made(other, "other")])
+    with pytest.raises(FrontierError, match="expected the same attacks for all"):
+        rank([made("fmn@100", "one"), made("ddn@100", "two")])

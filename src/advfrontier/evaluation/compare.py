@@ -1,7 +1,7 @@
 """Set evaluations against each other: two of them (is one rejected already?), or many (who ranks where, by DOI?).
 
-All models of a table stand on the same samples and the same tier. A record that went further is read back at the
-common tier, which costs nothing.
+All models of a table stand on the same samples and the same number of queries. A record that went further is read back
+there, which costs nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from advfrontier.frontier.confidence import RESAMPLES
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import Evaluated, check_same_settings
 from advfrontier.frontier.ranking import Ranking
-from advfrontier.pool import FAMILIES, tier_label
+from advfrontier.pool import FAMILIES, TIERS, Race, tier_label
 from advfrontier.record.identity import settings
 from advfrontier.threat.names import NORMS
 
@@ -31,18 +31,14 @@ def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) ->
 
 
 def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str | None = None) -> Evaluated:
-    """One evaluation at the tier it stands at, or at an earlier one: every tier is a prefix of the next."""
+    """One evaluation at the queries it stands at, or at fewer: they are a prefix."""
     found = reached(evaluation)
     tier = found if queries is None else queries
-    if tier != found and tier not in evaluation.ensemble.tiers:
-        if found < tier:
-            cure = f"type `advfrontier extend` with its folder and --tier {tier_label(tier)}"
-        else:
-            tiers = ", ".join(map(tier_label, evaluation.ensemble.tiers))
-            cure = f"its ensemble {evaluation.ensemble.name} has no such stage ({tiers} only): evaluate it with another"
+    if found < tier:
         raise FrontierError(
             f"{evaluation.model} was evaluated in {evaluation.norm} with {tier_label(found)} queries, the others with "
-            f"{tier_label(tier)}: expected equal tiers; {cure}"
+            f"{tier_label(tier)}: expected as many; type `advfrontier extend` with its folder and "
+            + (f"--tier {tier_label(tier)}" if tier in TIERS else f"--queries {tier}")
         )
     return Evaluated(
         model=name or evaluation.model,
@@ -63,20 +59,30 @@ def family(evaluation: Evaluation) -> str | None:
 
 def check_alike(evaluations: Sequence[Evaluation]) -> None:
     """Refuse to set models against each other that were attacked in different ways: one would look more robust."""
-    kinds = {kind: evaluation for evaluation in evaluations if (kind := family(evaluation)) is not None}
-    if len(kinds) > 1:
-        one, other = list(kinds.values())[:2]
-        raise FrontierError(
-            f"{one.model} was evaluated in {one.norm} with {one.ensemble.name}, {other.model} with "
-            f"{other.ensemble.name}: expected one kind of ensemble for all, because they do not find the same "
-            f"distances; evaluate one of them again in a new folder with --ensemble {one.ensemble.name}"
-        )
     first, *others = evaluations
+    common = min(map(reached, evaluations))
     for other in others:
+        if not _same_attacks(first, other, common):
+            raise FrontierError(
+                f"{first.model} was evaluated in {first.norm} with {first.ensemble.name}, {other.model} with "
+                f"{other.ensemble.name}: expected the same attacks for all, because others do not find the same "
+                "distances; evaluate one of them again in a new folder with --ensemble, --pool or --runs of the other"
+            )
         check_same_settings(
             settings(first.solver_words), settings(other.solver_words), names=(first.model, other.model),
             attacks=first.solver_words.keys() & other.solver_words.keys(),
         )  # fmt: skip
+
+
+def _same_attacks(one: Evaluation, other: Evaluation, queries: int) -> bool:
+    """Whether the first so many queries of both go to the same runs, or to those that the same race chooses."""
+    first, second = one.ensemble, other.ensemble
+    if isinstance(first, Race) and isinstance(second, Race):
+        # A model without gradients has a race of its own, which stands in for any.
+        return first.order == second.order or not all(e.record.header.gradients for e in (one, other))
+    if isinstance(first, Race) or isinstance(second, Race):
+        return False
+    return first.at(queries).queries == second.at(queries).queries
 
 
 def reached(evaluation: Evaluation) -> int:
