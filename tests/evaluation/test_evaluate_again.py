@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from small_evaluation import LARGER, SMALL, same
 from support.models import SHAPE, Watch, conv_net, samples
 
@@ -41,6 +42,21 @@ def test_three_tiers_extended_equal_the_largest_at_once(norm, first, second, las
     assert watch.total - others == 2 * total
     assert grown.counts["attack"] == 2 * total
     same(grown, evaluate(model, images, labels, norm=norm, ensemble=last))
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["module", "function"])
+def test_a_model_that_was_trained_since_is_refused(wrapped, problem):
+    _, images, labels = problem
+    model = conv_net(SHAPE, classes=10, seed=5)
+    held = evaluate((lambda x: model(x)) if wrapped else model, images, labels, norm="L2", ensemble="fmn@20")
+    longer = held.extend("fmn@30")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    for given in (None, longer.worked_with):
+        with pytest.raises(FrontierError, match="holds a record of another model"):
+            longer.extend("fmn@40", model=given)
+    assert set(longer.record.units().values()) == {30}
 
 
 def test_without_states_extension_replays_to_the_same_result(problem, longer, tmp_path):
