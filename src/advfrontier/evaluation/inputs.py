@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -25,6 +26,8 @@ from advfrontier.sources import as_samples, load_data, load_model
 from advfrontier.threat.names import norm_name
 
 Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
+
+_TYPED = {"shard": "--batch-size (in Python batch_size=)", "threads": "--threads (in Python Machine(threads=))"}
 
 Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
 
@@ -61,7 +64,15 @@ def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, mach
         "threads": int(machine.threads or torch.get_num_threads()),
         "eot": int(eot),
     }
-    return Terms.model_validate(values)
+    try:
+        return Terms.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        expected = first["msg"].removeprefix("Input should be ")
+        raise FrontierError(
+            f"{_TYPED.get(name, name)} is {first['input']!r}: expected {expected}; give such a value, or leave it out"
+        ) from error
 
 
 def _device(machine: Machine, model: Model) -> str:
