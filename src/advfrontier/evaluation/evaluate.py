@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from advfrontier.engine import model_digest, noise_check
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.evaluation.evaluation import Evaluation, finished_ensemble
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
 from advfrontier.execution import Machine, as_machine
 from advfrontier.execution.tasks import threads
@@ -175,6 +175,8 @@ def _reach(
             "further, or another folder"
         )
     stored, keep_state = packed(wanted), machine.keep_state and header.keep_state
+    # More samples than the finished ensemble was run on, or lost units: it is not finished any more.
+    finished = header.finished if finished_ensemble(record) is not None else None
     job = UnitJob(
         model=model,
         samples=record.samples(),
@@ -183,12 +185,12 @@ def _reach(
         solvers=solvers,
         pack=machine.pack,
         keep="states" if keep_state else "points",
-        note={"ensemble": stored, "keep_state": keep_state},
+        note={"ensemble": stored, "keep_state": keep_state, "finished": finished},
     )
     ready = drive(record, job, machine)
-    if header.finished != stored:
-        record.change(lambda _: {"finished": stored})
+    if record.header.finished != stored:
         _try_noise(Evaluation(record, ready), model)
+        record.change(lambda _: {"finished": stored})  # last: if it is stopped before, noise is tried again
     return Evaluation(record, ready)
 
 
@@ -201,7 +203,7 @@ def _try_noise(evaluation: Evaluation, model: Model) -> None:
         return
     with threads(terms.threads), model.oracle(terms) as oracle:
         samples = evaluation.images(rows.tolist()), evaluation.labels[rows], evaluation.distances[rows]
-        found = noise_check(oracle, *samples, norm=terms.norm, seed=terms.seed)
+        found = noise_check(oracle, *samples, norm=terms.norm, seed=terms.seed, batch_size=terms.shard)
     record.add_counts({"verification": oracle.counts.verification})
     record.replace_flag(Kind.BEATEN, found)
 
