@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from advfrontier.engine import model_digest, noise_check
 from advfrontier.errors import FrontierError, Unfinished
-from advfrontier.evaluation.evaluation import Evaluation, finished_ensemble
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
 from advfrontier.execution import Machine, as_machine
 from advfrontier.execution.tasks import threads
@@ -184,8 +184,6 @@ def _reach(
             "further, or another folder"
         )
     stored, keep_state = packed(wanted), machine.keep_state and header.keep_state
-    # More samples than the finished ensemble was run on, or lost units: it is not finished any more.
-    finished = header.finished if finished_ensemble(record) is not None else None
     job = UnitJob(
         model=model,
         samples=record.samples(),
@@ -194,7 +192,7 @@ def _reach(
         solvers=solvers,
         pack=machine.pack,
         keep="states" if keep_state else "points",
-        note={"ensemble": stored, "keep_state": keep_state, "finished": finished},
+        note={"ensemble": stored, "keep_state": keep_state},
     )
     ready = drive(record, job, machine)
     if record.header.finished != stored:

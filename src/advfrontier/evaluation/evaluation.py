@@ -30,8 +30,8 @@ from advfrontier.views import ShownEvaluation
 PURPOSES = ("checks", "setup", "attack", "verification")
 
 
-def finished_ensemble(record: Record) -> Ensemble | Race | None:
-    """The last ensemble that was complete, if it is on all samples that the record holds by now."""
+def _finished_before(record: Record) -> Ensemble | Race | None:
+    """The last ensemble that was complete, if it still is: no unit of it is lost."""
     if record.header.finished is None:
         return None
     found = unpacked(record.header.finished)
@@ -71,7 +71,7 @@ class Evaluation(ShownEvaluation):
         self.finished = done == units  # whether every unit of the last ensemble asked for is done
         self.ensemble: Ensemble | Race = working_towards  # how many queries each run was given, or the race
         self._interrupted: tuple[Flag, ...] = ()
-        before = None if self.finished else finished_ensemble(record)
+        before = None if self.finished else _finished_before(record)
         if before is not None:
             self.ensemble = before
             text = (
@@ -266,8 +266,8 @@ class Evaluation(ShownEvaluation):
 
     def _require(self) -> None:
         """Refuse figures of a record that was never finished: they would be of no ensemble at all."""
-        if self.finished or self._interrupted:
-            return
+        if self.finished or self._interrupted or self.record.header.finished is not None:
+            return  # what was finished and is not any more has lost a unit, which its reader names
         done, units = self.record.finished(self.ensemble.queries)
         raise FrontierError(
             f"the evaluation in {self.place} with {self.ensemble.name} ({tier_label(self.ensemble.total)} queries per "

@@ -88,7 +88,12 @@ def working_record(
 ) -> Record:
     """The record in `out/NORM`, set up as `prepare` says; without `out` one that goes when nobody uses it any more."""
     if out is not None:
-        return prepare(norm_folder(out, terms.norm), model, samples, terms, **about)
+        place = norm_folder(out, terms.norm)
+        known = Record.find(place)
+        record = prepare(place, model, samples, terms, **about)
+        if known is not None and known.header.data.samples < record.header.data.samples:
+            record.change(lambda _: {"finished": None})  # what was finished was so on fewer samples
+        return record
     place = tempfile.mkdtemp(prefix="advfrontier-")
     try:
         record = prepare(norm_folder(place, terms.norm), model, samples, terms, **about)
