@@ -92,6 +92,17 @@ MISTAKES = [
         ["evaluate", "nets.py:net", "--data", "npz:data.npz", "--batch-size", "0"],
         "a batch size of 0: expected at least 1",
     ),
+    *(
+        (["evaluate", "nets.py:net", "-d", "npz:data.npz", *option], message)
+        for option, message in [
+            (["--batch-size", "10000000"], "--batch-size .* is 10000000: expected less than or equal to 1000000"),
+            (["--threads", "5000"], "--threads .* is 5000: expected less than or equal to 1024"),
+            (["--radii", "1e400"], "'1e400' is not a radius: expected a number such as"),
+            (["--radii", "nan"], "'nan' is not a radius: expected a number such as"),
+            (["--require", "Linf@ >=0.4"], "'Linf@ >=0.4' is no requirement: expected one such as"),
+            (["--sample-seed", str(2**64)], "--sample-seed is 18446744073709551616: expected one from 0"),
+        ]
+    ),
     (["evaluate", "nets.py:net", "--samples", "many"], "Invalid value for --samples: unable to convert"),
 ]
 

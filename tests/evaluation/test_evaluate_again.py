@@ -1,13 +1,17 @@
 """Evaluating again: longer, on more samples, with workers: nothing is repeated, and the result is the same."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from small_evaluation import LARGER, SMALL, same
 from support.models import SHAPE, Watch, conv_net, samples
+from torch import nn
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate
+from advfrontier.flags import Kind
 
 
 def test_extending_equals_running_at_once_and_repeats_no_query(problem, longer, tmp_path):
@@ -43,6 +47,21 @@ def test_three_tiers_extended_equal_the_largest_at_once(norm, first, second, las
     same(grown, evaluate(model, images, labels, norm=norm, ensemble=last))
 
 
+@pytest.mark.parametrize("wrapped", [False, True], ids=["module", "function"])
+def test_a_model_that_was_trained_since_is_refused(wrapped, problem):
+    _, images, labels = problem
+    model = conv_net(SHAPE, classes=10, seed=5)
+    held = evaluate(partial(model) if wrapped else model, images, labels, norm="L2", ensemble="fmn@20")
+    longer = held.extend("fmn@30")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    for given in (None, longer.worked_with):
+        with pytest.raises(FrontierError, match="holds a record of another model"):
+            longer.extend("fmn@40", model=given)
+    assert set(longer.record.units().values()) == {30}
+
+
 def test_without_states_extension_replays_to_the_same_result(problem, longer, tmp_path):
     short = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2",
                      machine=Machine(keep_state=False))  # fmt: skip
@@ -71,9 +90,59 @@ def test_more_samples_after_the_same_first_ones_are_added(problem, evaluation, t
     evaluate(model, images[:8], labels[:8], out=tmp_path / "a" / "L2", **options)
     watch = Watch.on(model)
     grown = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options)
-    # The three new ones, and beside their attack a look at the 8 old, their clean pass, and verification.
-    assert watch.total == 3 * SMALL.total + 8 + 6 + 3 * len(SMALL.runs)
+    # The three new ones, and beside their attack a look at the 8 old, their clean pass, verification, and noise on all.
+    assert watch.total == 3 * SMALL.total + 8 + 6 + 3 * len(SMALL.runs) + 4 * 10
     same(grown, evaluation)
+
+
+class Backwards(nn.Module):
+    """Its gradients point away from the boundary, so that noise beats the attacks."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.most = conv_net(SHAPE, classes=10, seed=5), 0
+
+    def forward(self, images):
+        self.most = max(self.most, len(images))
+        return self.net(2 * images.detach() - images)
+
+
+@pytest.fixture(scope="module")
+def misled():
+    model = Backwards()
+    return model, *samples(model, 24, SHAPE, seed=5)
+
+
+MISLED = {"norm": "Linf", "ensemble": "fmn@20", "batch_size": 8}
+
+
+def is_beaten(evaluation):
+    return Kind.BEATEN in {flag.kind for flag in evaluation.record.header.flags}
+
+
+def test_noise_is_tried_on_samples_that_are_added_and_in_batches_as_small_as_the_others(misled, tmp_path):
+    model, images, labels = misled
+    model.most = 0
+    assert not is_beaten(evaluate(model, images[:1], labels[:1], out=tmp_path, **MISLED))
+    assert is_beaten(evaluate(model, images, labels, out=tmp_path, **MISLED))
+    assert model.most == MISLED["batch_size"]
+
+
+@pytest.mark.parametrize("first", [0, 8], ids=["new", "more samples"])
+def test_noise_that_was_interrupted_is_tried_again(first, misled, tmp_path, monkeypatch):
+    model, images, labels = misled
+    if first:
+        evaluate(model, images[:first], labels[:first], out=tmp_path, **MISLED).record.replace_flag(Kind.BEATEN, None)
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as here:
+        here.setattr("advfrontier.evaluation.evaluate.noise_check", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(model, images, labels, out=tmp_path, **MISLED)
+    assert not is_beaten(Evaluation.load(tmp_path))
+    assert is_beaten(evaluate(model, images, labels, out=tmp_path, **MISLED))
 
 
 def test_two_workers_give_the_same_bits(problem, tmp_path, evaluation):

@@ -44,6 +44,15 @@ def test_every_call_gets_on_and_the_end_is_the_same(ensemble, tmp_path):
     assert done.counts["attack"] == at_once.counts["attack"]
 
 
+def test_without_a_folder_nothing_is_said_to_be_stored():
+    with pytest.raises(Unfinished) as left:
+        evaluate(NET, *DATA, norm="L2", ensemble="fmn,ddn@400", machine=Machine(**UP))
+    assert str(left.value) == (
+        "time is up: 0 of 2 units of Sequential in L2 are done, and none is kept, because no folder was given: "
+        "expected out=FOLDER (on the command line --out), so that the same call goes on"
+    )
+
+
 def test_an_extension_shows_the_tier_before(tmp_path):
     first = evaluate(NET, *DATA, norm="L2", ensemble="fmn,ddn@200", out=tmp_path, machine=Machine(threads=1))
     with pytest.raises(Unfinished, match=r"time is up: 75% of the queries \(1 of 2 units\)"):

@@ -68,6 +68,10 @@ def test_points_winners_and_counts(problem, policy, whole):
             assert whole.found_by_run[run][row] == whole.distances[row]
 
 
+def test_a_slice_that_the_budget_cuts_counts_for_what_was_spent(problem, policy):
+    assert sum(evaluate(*problem, ensemble=policy.at(130), **OPTIONS).queries_by_run.values()) == pytest.approx(130)
+
+
 def test_extended_by_workers_it_is_the_same_as_at_once(problem, policy, whole, tmp_path):
     first = evaluate(*problem, ensemble=policy.at(650), out=tmp_path, **OPTIONS)
     assert first.ensemble.total == 650

@@ -93,6 +93,11 @@ def test_an_ensemble_is_proved(ensemble):
     )
 
 
+def test_a_seed_that_nothing_can_be_drawn_with_is_refused(ensemble):
+    with pytest.raises(FrontierError, match="seed of the draw is -1: expected 0 or more, as in --seed 7"):
+        verify(ensemble.place, net(), *data(), seed=-1)
+
+
 def test_a_race_is_proved(race):
     result = verify(race, net(), *data(), rerun="100%")
     assert result.holds

@@ -6,7 +6,7 @@ from record_cases import LARGER, OPTIONS, SMALL, same
 from support.faults import interrupted
 from support.models import Watch
 
-from advfrontier import Evaluation, FrontierError, evaluate
+from advfrontier import Evaluation, FrontierError, certify, evaluate
 from advfrontier.command import typed
 from advfrontier.flags import Kind
 
@@ -27,6 +27,7 @@ def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_pa
     assert flag.kind == Kind.INTERRUPTED
     assert not flag.doubtful
     assert f"to 100 queries was interrupted ({after} of 6 units are done): these are the figures of the 40" in flag.text
+    assert "adversarial images, their classes and what each run of a race found may be those of the longer" in flag.text
     assert "to go on, type advfrontier extend a --tier 8k" in flag.text
     with torch.no_grad():  # the points may be nearer by now, and are misclassified all the same
         assert (model(half.adversarials).argmax(1) != labels).all()
@@ -57,6 +58,35 @@ def test_an_extend_that_did_nothing_yet_can_be_taken_back(problem, tmp_path):
         held.extend(LARGER, machine=interrupted(0))
     same(evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS), evaluate(*problem, **OPTIONS))
     assert Evaluation.load(tmp_path / "a" / "L2").ensemble == SMALL
+
+
+def test_more_samples_that_were_interrupted_are_no_extension_of_queries(problem, tmp_path):
+    model, images, labels = problem
+    evaluate(model, images[:4], labels[:4], out=tmp_path, **OPTIONS)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(model, images, labels, out=tmp_path, machine=interrupted(1), **OPTIONS)
+    half = Evaluation.load(tmp_path)
+    with pytest.raises(FrontierError, match=r"\(40 queries per sample\) is not finished: 3 of 4 units are done"):
+        half.distances  # noqa: B018
+    same(evaluate(*problem, out=tmp_path, **OPTIONS), evaluate(*problem, **OPTIONS))
+
+
+def test_certifying_what_was_interrupted_leaves_the_command_that_goes_on_last(problem, tmp_path):
+    model, images, labels = problem
+    with typed("advfrontier evaluate net"):
+        held = evaluate(model, images[:2], labels[:2], out=tmp_path, **OPTIONS)
+    with typed("advfrontier extend a"), pytest.raises(KeyboardInterrupt):
+        held.extend(LARGER, machine=interrupted(1))
+    with typed("advfrontier certify a"):
+        certify(Evaluation.load(tmp_path), model=model)
+    half = Evaluation.load(tmp_path)
+    assert half.commands == ("advfrontier evaluate net", "advfrontier certify a", "advfrontier extend a")
+    assert half.flags[-1].text.endswith("to go on, type advfrontier extend a")
+    with typed("advfrontier extend a"):
+        half.extend(LARGER, model=model)
+    with typed("advfrontier certify a -f"):
+        certify(Evaluation.load(tmp_path), model=model)
+    assert Evaluation.load(tmp_path).commands[-1] == "advfrontier certify a -f"
 
 
 def test_all_commands_that_made_a_record_are_kept(problem, tmp_path):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.models import conv_problem
 from support.records import RADII, SCALES, pool, record
 
+from advfrontier import evaluate
 from advfrontier.evaluation.summary import most_wins, summarise, summarise_all, total_counts
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import aurec, robust_accuracy, wilson
@@ -221,6 +224,19 @@ def test_models_on_other_samples_share_an_end_and_have_no_ranks():
     found = summarise_all([record("a"), record("b", n=50, strength=2.0)], radii="0.1")
     assert len({summary.E for summary in found}) == 1
     assert all(summary.standing is None and "different samples" in summary.no_standing for summary in found)
+
+
+def test_models_attacked_by_other_kinds_of_ensembles_have_no_ranks():
+    other = record("b", strength=2.0)
+    other.ensemble = replace(other.ensemble, name="greedy-12k")
+    found = summarise_all([record("a"), other], radii="0.1")
+    assert all(s.standing is None and "expected one kind of ensemble for all" in s.no_standing for s in found)
+
+
+def test_a_single_checkpoint_says_nothing_about_settling():
+    found = summarise(evaluate(*conv_problem(3), norm="L2", ensemble=10), radii=())
+    assert found.convergence.queries == (10,)
+    assert found.convergence.settled is None
 
 
 def test_the_headline_names_the_customary_radius():

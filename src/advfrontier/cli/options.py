@@ -148,6 +148,8 @@ class Source:
 
     def load(self, *models: str) -> Samples:
         """The samples; and where downloads are allowed, models are fetched now, so that workers find them."""
+        if self.sample_seed is not None and not -(2**63) <= self.sample_seed < 2**64:
+            raise FrontierError(f"--sample-seed is {self.sample_seed}: expected one from 0 to 2^64 - 1, such as 42")
         for model in models if self.download else ():
             load_model(model, download=True)
         return load_data(self.data, samples=self.samples, seed=self.sample_seed, download=self.download)

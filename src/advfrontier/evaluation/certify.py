@@ -15,6 +15,7 @@ from advfrontier.evaluation.evaluate import recognised
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.jobs import Model
 from advfrontier.progress import progress_bar
+from advfrontier.record import Header
 
 _AGREEMENT = 1e-5  # relative: float32 may put a point this much nearer than exact arithmetic allows
 
@@ -64,5 +65,11 @@ def certify(
             "say, perhaps because it works in low precision; nothing was stored"
         )
     record.write_certified(np.minimum(radii, distances))
-    record.change(lambda header: {"commands": header.with_command()})
+    record.change(lambda header: {"commands": _commands(header, finished=evaluation.finished)})
     return np.minimum(radii, distances)
+
+
+def _commands(header: Header, *, finished: bool) -> tuple[str, ...]:
+    """The commands with this one; the last stays the one that goes on with an extension that was interrupted."""
+    known, now = header.commands, header.with_command()
+    return now if finished else (*known[:-1], *now[len(known) :], *known[-1:]) if known else ()

@@ -7,16 +7,17 @@ from os import PathLike
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from advfrontier.engine import noise_check
-from advfrontier.errors import FrontierError
+from advfrontier.engine import model_digest, noise_check
+from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
 from advfrontier.execution import Machine, as_machine
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Kind
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients, prepare
+from advfrontier.jobs.setup import check_answers
 from advfrontier.pool import TARGETS, Ensemble, Race, Run, find_ensemble, find_larger, tier_label
 from advfrontier.record import Record
 from advfrontier.record.header import packed, unpacked
@@ -73,7 +74,16 @@ def evaluate(
         solvers=solvers,
     )  # fmt: skip
     wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
-    return _reach(record, subject, wanted, machine, solvers)
+    try:
+        return _reach(record, subject, wanted, machine, solvers)
+    except Unfinished as left:
+        if out is not None:
+            raise
+        done, units = record.finished(wanted.queries)
+        raise Unfinished(
+            f"time is up: {done} of {units} units of {subject.name} in {threat} are done, and none is kept, because "
+            "no folder was given: expected out=FOLDER (on the command line --out), so that the same call goes on"
+        ) from left
 
 
 def _gradients(wanted: Ensemble | Race) -> bool | None:
@@ -118,6 +128,7 @@ def recognised(
     record, header = evaluation.record, evaluation.record.header
     name, source = header.model.name, header.model.source
     if model is None and evaluation.worked_with is not None:
+        _check_unchanged(evaluation.worked_with, record)
         return evaluation.worked_with, record
     if model is None and source is None:
         raise FrontierError(
@@ -131,11 +142,30 @@ def recognised(
         )
     subject = as_model(str(source) if model is None else model, name)
     if subject is evaluation.worked_with:
+        _check_unchanged(subject, record)
         return subject, record
     return subject, prepare(
         record.place, subject, record.samples(), header.terms, kind="evaluation", gradients=header.gradients,
         solvers=solvers,
     )  # fmt: skip
+
+
+def _check_unchanged(model: Model, record: Record) -> None:
+    """Refuse an object that was trained further since the record was made: its distances would be of two models."""
+    if model.given is None:
+        return  # it was loaded here, and nobody else holds it
+    if not isinstance(model.given, nn.Module):  # what a function computes with can only be seen in its answers
+        terms = record.header.terms
+        with threads(terms.threads), model.oracle(terms) as oracle:
+            check_answers(record, oracle, record.images(record.samples()), record.clean)
+        record.add_counts({"checks": oracle.counts.checks})
+        return
+    said, found = record.header.model, model_digest(model.given)
+    if found != said.digest:
+        raise FrontierError(
+            f"{record.place} holds a record of another model: {said.name} ({said.digest[:8]}), not {model.name} "
+            f"({found[:8]}), whose numbers have changed since. Evaluate it again in another folder"
+        )
 
 
 def _reach(
@@ -165,9 +195,9 @@ def _reach(
         note={"ensemble": stored, "keep_state": keep_state},
     )
     ready = drive(record, job, machine)
-    if header.finished != stored:
-        record.change(lambda _: {"finished": stored})
+    if record.header.finished != stored:
         _try_noise(Evaluation(record, ready), model)
+        record.change(lambda _: {"finished": stored})  # last: if it is stopped before, noise is tried again
     return Evaluation(record, ready)
 
 
@@ -180,7 +210,7 @@ def _try_noise(evaluation: Evaluation, model: Model) -> None:
         return
     with threads(terms.threads), model.oracle(terms) as oracle:
         samples = evaluation.images(rows.tolist()), evaluation.labels[rows], evaluation.distances[rows]
-        found = noise_check(oracle, *samples, norm=terms.norm, seed=terms.seed)
+        found = noise_check(oracle, *samples, norm=terms.norm, seed=terms.seed, batch_size=terms.shard)
     record.add_counts({"verification": oracle.counts.verification})
     record.replace_flag(Kind.BEATEN, found)
 

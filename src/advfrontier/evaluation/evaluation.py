@@ -30,10 +30,21 @@ from advfrontier.views import ShownEvaluation
 PURPOSES = ("checks", "setup", "attack", "verification")
 
 
+def _finished_before(record: Record) -> Ensemble | Race | None:
+    """The last ensemble that was complete, if it still is: no unit of it is lost."""
+    if record.header.finished is None:
+        return None
+    found = unpacked(record.header.finished)
+    done, units = record.finished(found.queries)
+    return found if done == units else None
+
+
 class Evaluation(ShownEvaluation):
     """One model in one norm. Reads lazily from its record, and of that only what is asked for.
 
     If an extension was interrupted, the figures are those of the last ensemble that is complete, and a flag says so.
+    Points, predictions and `found_by_run` of a race are those of the units that went further already: the shorter ones
+    are gone.
     """
 
     def __init__(self, record: Record, job: UnitJob | None = None) -> None:
@@ -60,11 +71,13 @@ class Evaluation(ShownEvaluation):
         self.finished = done == units  # whether every unit of the last ensemble asked for is done
         self.ensemble: Ensemble | Race = working_towards  # how many queries each run was given, or the race
         self._interrupted: tuple[Flag, ...] = ()
-        if not self.finished and header.finished is not None:
-            self.ensemble = unpacked(header.finished)
+        before = None if self.finished else _finished_before(record)
+        if before is not None:
+            self.ensemble = before
             text = (
                 f"an extension to {tier_label(working_towards.total)} queries was interrupted ({done} of {units} units "
-                f"are done): these are the figures of the {tier_label(self.ensemble.total)} before; "
+                f"are done): these are the figures of the {tier_label(before.total)} before, but adversarial images, "
+                "their classes and what each run of a race found may be those of the longer units; "
                 f"{header.how_to_go_on}"
             )
             self._interrupted = (Flag(Kind.INTERRUPTED, text),)
@@ -253,8 +266,8 @@ class Evaluation(ShownEvaluation):
 
     def _require(self) -> None:
         """Refuse figures of a record that was never finished: they would be of no ensemble at all."""
-        if self.finished or self._interrupted:
-            return
+        if self.finished or self._interrupted or self.record.header.finished is not None:
+            return  # what was finished and is not any more has lost a unit, which its reader names
         done, units = self.record.finished(self.ensemble.queries)
         raise FrontierError(
             f"the evaluation in {self.place} with {self.ensemble.name} ({tier_label(self.ensemble.total)} queries per "

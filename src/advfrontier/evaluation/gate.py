@@ -71,9 +71,10 @@ def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
     found = []
     for text in (part for each in texts for part in each.split(",") if part.strip()):
         parts = _DEMAND.fullmatch(text)
-        if parts is None:
+        radii = parse_radii(parts["radius"]) if parts else ()
+        if parts is None or not radii:  # `L2@ >=0.4` names none
             raise FrontierError(f"{text.strip()!r} is no requirement: expected one such as Linf@8/255>=0.40")
-        ((label, size),) = parse_radii(parts["radius"])
+        ((label, size),) = radii
         try:
             least = float(parts["least"]) / (100 if parts["percent"] else 1)
         except ValueError:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -25,6 +26,8 @@ from advfrontier.sources import as_samples, load_data, load_model
 from advfrontier.threat.names import norm_name
 
 Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
+
+_TYPED = {"shard": "--batch-size (in Python batch_size=)", "threads": "--threads (in Python Machine(threads=))"}
 
 Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
 
@@ -61,7 +64,15 @@ def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, mach
         "threads": int(machine.threads or torch.get_num_threads()),
         "eot": int(eot),
     }
-    return Terms.model_validate(values)
+    try:
+        return Terms.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        expected = first["msg"].removeprefix("Input should be ")
+        raise FrontierError(
+            f"{_TYPED.get(name, name)} is {first['input']!r}: expected {expected}; give such a value, or leave it out"
+        ) from error
 
 
 def _device(machine: Machine, model: Model) -> str:
@@ -77,7 +88,12 @@ def working_record(
 ) -> Record:
     """The record in `out/NORM`, set up as `prepare` says; without `out` one that goes when nobody uses it any more."""
     if out is not None:
-        return prepare(norm_folder(out, terms.norm), model, samples, terms, **about)
+        place = norm_folder(out, terms.norm)
+        known = Record.find(place)
+        record = prepare(place, model, samples, terms, **about)
+        if known is not None and known.header.data.samples < record.header.data.samples:
+            record.change(lambda _: {"finished": None})  # what was finished was so on fewer samples
+        return record
     place = tempfile.mkdtemp(prefix="advfrontier-")
     try:
         record = prepare(norm_folder(place, terms.norm), model, samples, terms, **about)

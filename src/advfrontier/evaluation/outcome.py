@@ -80,14 +80,16 @@ class _RaceShares:
 
     def __init__(self, race: Race, correct: NDArray[np.bool_]) -> None:
         self.race, self.attacked = race, max(int(correct.sum()), 1)
-        self.slices = np.zeros(len(race.names))
+        self.queries = np.zeros(len(race.names))  # of all samples together
         self.found = np.where(correct, np.inf, 0.0)[None].repeat(len(race.names), axis=0)
 
     def add(self, where: NDArray[np.int64], table: NDArray[np.float64], tensors: Mapping[str, Tensor]) -> Any:
         """Take in a shard; returns the run to which the last slice went that lowered each distance, or None."""
         self.found[:, where] = tensors["found"].numpy().T
         plan = tensors["plan"][: -(-self.race.total // SLICE)].long().numpy()
-        self.slices += np.bincount(plan.ravel(), minlength=len(self.race.names))
+        spent = np.full(plan.shape, SLICE)
+        spent[-1] = self.race.total - SLICE * (len(plan) - 1)  # the budget may cut the last slice
+        self.queries += np.bincount(plan.ravel(), spent.ravel(), minlength=len(self.race.names))
         ends = table[[min(k * SLICE // CHECKPOINT, len(table)) - 1 for k in range(1, len(plan) + 1)]]
         falls = ends < np.concatenate((np.full((1, ends.shape[1]), np.inf), ends[:-1]))
         last = len(falls) - 1 - falls[::-1].argmax(0)
@@ -96,6 +98,6 @@ class _RaceShares:
 
     def by_run(self) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
         """What each run that took part found, and the queries that it got on average."""
-        ran = [(k, name) for k, name in enumerate(self.race.names) if self.slices[k]]
-        mean = SLICE * self.slices / self.attacked
+        ran = [(k, name) for k, name in enumerate(self.race.names) if self.queries[k]]
+        mean = self.queries / self.attacked
         return {name: np.asarray(self.found[k]) for k, name in ran}, {name: float(mean[k]) for k, name in ran}

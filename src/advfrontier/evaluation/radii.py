@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,12 @@ def parse_radii(text: str, norm: str | None = None) -> tuple[Radius, ...]:
         before, equals, size = part.rpartition("=")
         named = norm_name(before) if equals else named
         try:
-            radius = float(Fraction(size.strip()))
-        except (ValueError, ZeroDivisionError) as error:
-            raise FrontierError(f"{size!r} is not a radius: expected a number such as 0.5 or 8/255") from error
+            # A fraction of 1e99999999 would be computed digit by digit.
+            radius = float(Fraction(size.strip())) if "/" in size else float(size)
+        except (ValueError, ZeroDivisionError, OverflowError):
+            radius = math.nan
+        if not math.isfinite(radius):
+            raise FrontierError(f"{size!r} is not a radius: expected a number such as 0.5 or 8/255")
         if radius < 0:
             raise FrontierError(f"a radius of {size} is negative: expected a number such as 0.5 or 8/255")
         if norm is None or named in {None, norm}:

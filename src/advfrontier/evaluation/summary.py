@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from advfrontier.engine import LAST_LOOK
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.compare import evaluated, reached
+from advfrontier.evaluation.compare import check_alike, evaluated, reached
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import Radius, chosen_radii, reference_radii
@@ -25,7 +25,7 @@ from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import as_distances, unbroken_flag
 from advfrontier.frontier.ranking import RankRow, RankTable, rank_table
 from advfrontier.jsonable import jsonable
-from advfrontier.pool import TIERS
+from advfrontier.pool import CHECKPOINT, TIERS
 
 SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
 SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share
@@ -111,6 +111,7 @@ class Together:
         """Rank these among each other with the queries that all of them have had, or those of a reference pool."""
         queries = reference.queries if reference else min(reached(evaluation) for evaluation in evaluations)
         try:
+            check_alike(evaluations)
             models = [evaluated(evaluation, queries=queries) for evaluation in evaluations]
             pool = ReferencePool.of(models, reference=reference)
             table = rank_table(pool, given=tuple(evaluation.model for evaluation in evaluations))
@@ -127,7 +128,7 @@ class Convergence:
     aurec: tuple[float, ...] = ()
     tiers: tuple[int, ...] = ()  # those of the queries at which a tier was complete
     last_drop: float = math.nan  # by which share the last quarter of the queries lowered AUREC
-    settled: bool | None = None  # None where there is no AUREC
+    settled: bool | None = None  # None where there is no AUREC, or a single checkpoint
 
     def at_tiers(self) -> list[float]:
         """AUREC at each of the tiers."""
@@ -304,9 +305,10 @@ def _convergence(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> Co
     steps = np.concatenate((np.geomspace(10, total, _BUDGETS // 2), np.linspace(0, total, _BUDGETS // 2 + 1)[1:]))
     budgets = sorted({max(10, int(round(step / 10) * 10)) for step in steps if step < total} | set(tiers) | {total})
     areas = {budget: Curve.of(evaluation.distances_at(budget)).area(E) for budget in budgets}
-    late = Curve.of(evaluation.distances_at(total * 3 // 4)).area(E)
+    late = Curve.of(evaluation.distances_at(max(total * 3 // 4, CHECKPOINT))).area(E)
     drop = (late - areas[total]) / late if late else 0.0
-    return Convergence(tuple(areas), tuple(areas.values()), tuple(tiers), drop, drop < SETTLED)
+    settled = drop < SETTLED if total > CHECKPOINT else None
+    return Convergence(tuple(areas), tuple(areas.values()), tuple(tiers), drop, settled)
 
 
 def _wins(evaluation: Evaluation, d: NDArray[np.float64]) -> tuple[Win, ...]:

@@ -100,6 +100,8 @@ def verify(
     if not claimed.finished:
         raise FrontierError(f"{claimed.place} is not finished: expected a whole evaluation to verify")
     parse_rerun(rerun)
+    if seed is not None and seed < 0:
+        raise FrontierError(f"the seed of the draw is {seed}: expected 0 or more, as in --seed 7 (in Python seed=7)")
     subject, samples, count = as_model(model), as_data(images, labels), len(claimed.samples)
     if len(samples) < count:
         raise FrontierError(

@@ -70,11 +70,8 @@ def prepare(
         if record is None:
             found = _try_model(oracle, images, samples.labels, gradients)
             record = Record.begin(place, asked.model_copy(update=found))
-        elif (known := record.read_clean()) is not None and not answers_alike(record, oracle, images, known):
-            raise FrontierError(
-                f"{record.place} holds a record of another model, which answers differently. Choose another folder, or "
-                "remove this one"
-            )
+        elif (known := record.read_clean()) is not None:
+            check_answers(record, oracle, images, known)
         _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
     if asked.model.source is not None and record.header.model.source is None:
         # A record that was begun with an object can say where the model comes from, now that it is known.
@@ -146,6 +143,15 @@ def _check_same(
         raise FrontierError(
             f"{record.place} holds a record of {n} other samples: expected the same ones, or more that begin with them "
             f"({len(ids)} were given); choose another folder, or remove this one"
+        )
+
+
+def check_answers(record: Record, oracle: Oracle, images: VerifiedImages, known: CleanPass) -> None:
+    """Refuse a model that does not answer as the record's did."""
+    if not answers_alike(record, oracle, images, known):
+        raise FrontierError(
+            f"{record.place} holds a record of another model, which answers differently. Choose another folder, or "
+            "remove this one"
         )
 
 
