@@ -24,9 +24,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def two_nodes():
-    """A head without slots and two nodes with one each, all on the loopback interface; the last test removes one."""
+    """A head without slots and two nodes with one each, all on the loopback interface."""
     ray = cluster.import_ray("local")
     nodes = import_module("ray.cluster_utils").Cluster(
         initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **LOOPBACK}

@@ -25,7 +25,8 @@ from advfrontier.threat.names import NORMS
 def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) -> Comparison:
     """Compare the whole curves of two models on the same samples in one norm, each at the tier it stands at."""
     both = (first, second)
-    check_alike(both)
+    if first.norm == second.norm:  # or it is refused below, in other words
+        check_alike(both)
     names = [one.place if first.model == second.model else one.model for one in both]
     return comparison.compare(*(evaluated(one, name=name) for one, name in zip(both, names, strict=True)), E=E)
 
