@@ -77,7 +77,8 @@ def learn_from(records: Sequence[Record], *, total: int) -> tuple[Race, Table]:
     runs = [run for run, queries in common_runs(records).items() if queries >= MAX_QUERIES]
     if not runs:
         raise FrontierError(
-            f"no run is traced to {MAX_QUERIES} queries in all of {_places(records)}: trace them further"
+            f"no run is traced to {MAX_QUERIES} queries in all of {_places(records)}: type the trace command again "
+            "without --queries"
         )
     _check_solvers(records, runs)
     traces = {record.header.model.name: read_traces(record, runs=runs) for record in records}

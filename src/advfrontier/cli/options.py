@@ -190,7 +190,7 @@ class Attacks:
     """Which attacks are run."""
 
     runs: str | None = None
-    "Some runs only, with commas: fmn,alma:target1."
+    "Some runs only, with commas: fmn,apgd_min-dlr:target1."
     pool: str | None = None
     "All runs of a pool: paper, extended (with attacks beyond it), or black-box (those that use no gradient)."
     published: bool = False

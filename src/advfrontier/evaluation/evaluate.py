@@ -54,7 +54,7 @@ def evaluate(
         labels: One class per image, where the images do not come with their labels.
         norm: `L0`, `L1`, `L2` or `Linf`.
         ensemble: A tier (`4k`, `8k`, `12k`), any number of queries, an `Ensemble`, a `Race` or the path of its file; or
-            runs, such as `["fmn", "alma:target1"]`, or a pool (`paper`, `extended`, `black-box`), which take turns
+            runs, such as `["fmn", "fmn:target1"]`, or a pool (`paper`, `extended`, `black-box`), which take turns
             up to 1000 queries each, or with `black-box@2000` to 2000 in all.
         seed: Of the random restarts.
         solvers: In place of those that the ensemble was learned with: `{"fmn": Fmn(alpha=1)}`, or all as `PUBLISHED`.

@@ -29,7 +29,7 @@ def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: s
     """An ensemble or a race by what a user calls it, or the thing itself.
 
     That is a tier (`4k`, or of one family: `race-4k`, `greedy-8k`, `paper-12k`), a number of queries, the path of a
-    file, a pool (`black-box`), or runs (`fmn,alma:target1`, or a list of them); and behind `@` where to stop, as in
+    file, a pool (`black-box`), or runs (`fmn,fmn:target1`, or a list of them); and behind `@` where to stop, as in
     `black-box@2000`.
     """
     if isinstance(ensemble, Ensemble | Race):
@@ -107,7 +107,10 @@ def _tier(name: str | int, norm: str) -> Ensemble | Race:
     if budget < CHECKPOINT:
         raise FrontierError(f"{name} queries are too few to run anything: expected at least {CHECKPOINT}")
     if budget > max(whole.total, whole.tiers[-1]):  # an allocation may have had no use for all of its tier
-        raise FrontierError(f"{budget} queries are more than the largest tier: expected at most {whole.tiers[-1]}")
+        raise FrontierError(
+            f"{budget} queries are more than the largest tier: expected at most {whole.tiers[-1]}, "
+            f"as in --tier {tier_label(whole.tiers[-1])}"
+        )
     return whole.at(budget)
 
 
@@ -140,7 +143,7 @@ def _in_turns(asked: str | Sequence[str], norm: str, classes: int) -> Ensemble:
             raise FrontierError(
                 f"{', '.join(unknown)}: no such ensemble or run{_nearest(unknown[0], norm)}: expected a budget such as "
                 f"4k or 6500, a kind ({', '.join(FAMILIES)}) with a tier ({', '.join(_TIERS)}) as in {_DEFAULT}-4k, a "
-                f"pool ({', '.join(POOLS)}), runs such as fmn,alma:target1, or a file that ends in .toml"
+                f"pool ({', '.join(POOLS)}), runs such as fmn,fmn:target1, or a file that ends in .toml"
             )
     for run in runs:
         check_run(run, norm, classes)
