@@ -180,7 +180,10 @@ class Budget:
         """The one that was given, if any."""
         given = {f"--{name}": value for name, value in vars(self).items() if value is not None}
         if len(given) > 1:
-            raise FrontierError(f"{' and '.join(given)} were given together: expected one of them")
+            raise FrontierError(
+                f"{' and '.join(given)} were given together: expected one of them; 300 queries of another kind are "
+                "--ensemble paper-300"
+            )
         return next(iter(given.values()), None)
 
 
