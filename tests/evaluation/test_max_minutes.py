@@ -48,9 +48,11 @@ def test_without_a_folder_nothing_is_said_to_be_stored():
     with pytest.raises(Unfinished) as left:
         evaluate(NET, *DATA, norm="L2", ensemble="fmn,ddn@400", machine=Machine(**UP))
     assert str(left.value) == (
-        "time is up: 0 of 2 units of Sequential in L2 are done, and none is kept, because no folder was given: "
-        "expected out=FOLDER (on the command line --out), so that the same call goes on"
+        "time is up: 25% of the queries (0 of 2 units) of Sequential in L2 are done and not kept, because no folder "
+        "was given: give out=FOLDER (on the command line --out), so that the same call goes on"
     )
+    with pytest.raises(Unfinished, match="are done and not kept"):
+        trace(NET, *DATA, norm="L2", runs=["fmn", "ddn"], queries=300, machine=Machine(**UP))
 
 
 def test_an_extension_shows_the_tier_before(tmp_path):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from advfrontier.engine import model_digest, noise_check
-from advfrontier.errors import FrontierError, Unfinished
+from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
 from advfrontier.execution import Machine, as_machine
@@ -74,16 +74,7 @@ def evaluate(
         solvers=solvers,
     )  # fmt: skip
     wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
-    try:
-        return _reach(record, subject, wanted, machine, solvers)
-    except Unfinished as left:
-        if out is not None:
-            raise
-        done, units = record.finished(wanted.queries)
-        raise Unfinished(
-            f"time is up: {done} of {units} units of {subject.name} in {threat} are done, and none is kept, because "
-            "no folder was given: expected out=FOLDER (on the command line --out), so that the same call goes on"
-        ) from left
+    return _reach(record, subject, wanted, machine, solvers)
 
 
 def _gradients(wanted: Ensemble | Race) -> bool | None:

@@ -101,4 +101,5 @@ def working_record(
         shutil.rmtree(place, ignore_errors=True)  # nobody could go on with it
         raise
     weakref.finalize(record, shutil.rmtree, place, ignore_errors=True)
+    record.temporary = True
     return record

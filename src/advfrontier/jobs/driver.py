@@ -19,6 +19,10 @@ from advfrontier.record.images import VerifiedImages
 T = TypeVar("T")
 J = TypeVar("J", bound="Job[Any]")
 
+_LOST = (
+    "not kept, because no folder was given: give out=FOLDER (on the command line --out), so that the same call goes on"
+)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job(ABC, Generic[T]):
@@ -108,14 +112,15 @@ def drive(record: Record, job: J, machine: Machine) -> J:
                 bar.advance(job.size(outcome.task))
     if failed:
         first = next(iter(failed))
+        where = _LOST if record.temporary else "stored; type the same command to try them again"
         raise FrontierError(
-            f"{len(failed)} of {len(tasks)} units failed, the others are stored; type the same command to try them "
-            f"again. {first}: {failed[first]}" + (f"; also {', '.join(list(failed)[1:4])}" if len(failed) > 1 else "")
+            f"{len(failed)} of {len(tasks)} units failed, the others are {where}. {first}: {failed[first]}"
+            + (f"; also {', '.join(list(failed)[1:4])}" if len(failed) > 1 else "")
         )
     if machine.late and job.missing():
         header = record.header
+        where = _LOST if record.temporary else f"stored in {record.place}; {header.how_to_go_on}"
         raise Unfinished(
-            f"time is up: {job.progress()} of {header.model.name} in {header.terms.norm} are done and stored in "
-            f"{record.place}; {header.how_to_go_on}"
+            f"time is up: {job.progress()} of {header.model.name} in {header.terms.norm} are done and {where}"
         )
     return job

@@ -47,6 +47,7 @@ class Record:
     def __init__(self, folder: Folder, header: Header) -> None:
         self.folder, self.header = folder, header
         self.place = folder.place  # what opens it again
+        self.temporary = False  # whether its folder goes when nobody uses it any more
         self.damaged: list[str] = []  # files found damaged or foreign, each with the reason
         self._state = folder.state(FILE)
 
