@@ -56,6 +56,15 @@ def certify(
                 subject.function, evaluation.images(rows.tolist()), evaluation.labels[rows], norm,
                 start=start, precision=precision, done=shown.advance,
             ).numpy()  # fmt: skip
+    _check_below(evaluation, radii)
+    record.write_certified(np.minimum(radii, distances))
+    record.change(lambda header: {"commands": _commands(header, finished=evaluation.finished)})
+    return np.minimum(radii, distances)
+
+
+def _check_below(evaluation: Evaluation, radii: NDArray[np.float64]) -> None:
+    """Refuse radii beyond which a misclassified point was found: the bounds are of another function than the model."""
+    distances = evaluation.distances
     wrong = np.flatnonzero(radii > distances * (1 + _AGREEMENT))
     if len(wrong):
         row = int(wrong[0])
@@ -64,9 +73,6 @@ def certify(
             f"found at {distances[row]:.6g} ({len(wrong)} such samples): the model does not compute what its layers "
             "say, perhaps because it works in low precision; nothing was stored"
         )
-    record.write_certified(np.minimum(radii, distances))
-    record.change(lambda header: {"commands": _commands(header, finished=evaluation.finished)})
-    return np.minimum(radii, distances)
 
 
 def _commands(header: Header, *, finished: bool) -> tuple[str, ...]:
