@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, random_where_lost
+from advfrontier.solvers.protocol import Answer, Problem, keep_rows, random_where_lost
 from advfrontier.threat.hyperplanes import move_onto_hyperplane
 from advfrontier.threat.norms import TINY
 
@@ -61,8 +61,8 @@ class FabMin:
         gap = (answer.loss + _BEYOND * size) / answer.length
         slope = answer.gradient.div_(answer.length[:, None])
 
-        back = (answer.misclassified | broken)[:, None]
-        point = torch.where(back, torch.lerp(x, state.point, self.beta), state.point)
+        kept = torch.where(answer.misclassified | broken, self.beta, 1.0)[:, None]
+        point = torch.lerp(x, state.point, kept)  # exact for a weight of 1
         both = torch.stack([point, x])
         gaps = gap + torch.linalg.vecdot(both - state.point, slope)  # at both points, to first order
         own, other = move_onto_hyperplane(norm, both, slope, gaps)
@@ -72,4 +72,5 @@ class FabMin:
         a, b = norm.size(own), norm.size(other)
         α = torch.minimum(a / (a + b).clamp_(min=TINY), α)[:, None]
         aim = torch.lerp(point.add(own, alpha=self.eta), x.add(other, alpha=self.eta), α).clamp_(0, 1)
-        state.point = torch.where(broken[:, None], point, aim)
+        keep_rows(broken, (aim, point))
+        state.point = aim

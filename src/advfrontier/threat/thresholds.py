@@ -31,19 +31,31 @@ def largest(values: Tensor, count: int) -> Tensor:
     return torch.from_numpy(np.sort(kept, axis=1)[:, rest:]).flip(1)
 
 
-def ranked(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Every row of values ≥ 0 sorted, largest first, and the places they had; of equal ones the first comes first."""
+def ranked(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest of every row of values ≥ 0, largest first, and their places; of equal ones the first comes first."""
+    features = values.shape[1]
+    count = min(count, features)
     if values.device.type != "cpu" or values.dtype != torch.float32:
-        return values.sort(dim=1, descending=True, stable=True)
+        kept = values.sort(dim=1, descending=True, stable=True)
+        return kept.values[:, :count], kept.indices[:, :count]
     # The bits of a float32 ≥ 0 are in the order of its value. With the place in the lower half, one vectorised sort of
     # 64-bit integers does for both, a third of the time of a stable sort.
-    last = values.shape[1] - 1
     keys = values.numpy().view(np.int32).astype(np.int64) << 32
-    keys |= np.arange(last, -1, -1)
+    keys |= np.arange(features - 1, -1, -1)
+    if count < features:
+        keys = np.partition(keys, features - count, axis=1)[:, features - count :]
     keys.sort(axis=1)
     keys = keys[:, ::-1]
-    places = torch.from_numpy(last - (keys & 0xFFFFFFFF))
+    places = torch.from_numpy(features - 1 - (keys & 0xFFFFFFFF))
     return torch.from_numpy((keys >> 32).astype(np.int32).view(np.float32)), places
+
+
+def room_of(points: Tensor, direction: Tensor) -> Tensor:
+    """How far every entry can go in this direction before it leaves [0, 1]: 1 − point upwards, else the point itself.
+
+    Arithmetic with signs takes a fraction of the time of comparing and selecting.
+    """
+    return direction.sign().clamp_(min=0).sub(points).abs_()
 
 
 def water_level(heights: Tensor, total: Tensor) -> Tensor:
@@ -78,7 +90,7 @@ def boxed_water_level(v: Tensor, inputs: Tensor, total: Tensor) -> Tensor:
         heights, places = heights.topk(max(most, 1), dim=1)
         v, inputs = v.gather(1, places), inputs.gather(1, places)
     # In float64, so that the order of summation, which depends on the rows beside this one, does not show.
-    room = torch.where(v > 0, 1 - inputs, inputs).double()
+    room = room_of(inputs, v).double()
     dtype, heights, total = total.dtype, heights.double(), total.double()
     level = low = torch.zeros_like(total)
     high = heights.amax(1)
