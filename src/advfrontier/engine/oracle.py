@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from advfrontier.engine.digest import check_parameters
+from advfrontier.engine.memory import keep_freed_memory
 from advfrontier.errors import FrontierError, NoGradientError
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         self._undo = ExitStack()
 
     def __enter__(self) -> Self:
+        keep_freed_memory()
         with ExitStack() as undo:  # if anything fails here, what was done is undone
             if torch.is_inference_mode_enabled():
                 undo.enter_context(torch.inference_mode(mode=False))

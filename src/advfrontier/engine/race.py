@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from advfrontier.engine.loop import step
+from advfrontier.engine.loop import Batch
 from advfrontier.engine.unit import Unit, polishing
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, SLICE, Race
 
@@ -208,8 +208,9 @@ def _advance(oracle: Oracle, lanes: list[_Lane], count: int, tick: Callable[[int
         together = [lane for lane in lanes if lane.unit.solver.facts.step_queries == cost]
         order = torch.cat([lane.rows for lane in together])
         places = order.argsort().argsort() if len(together) > 1 else None  # where each stands among them, by sample
+        batch = Batch([lane.unit for lane in together], places)
         for _ in range(count // cost):
-            step(oracle, [lane.unit for lane in together], cost, places)
+            batch.step(oracle)
             if tick is not None:
                 tick(cost * len(order))
 

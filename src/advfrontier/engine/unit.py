@@ -44,11 +44,8 @@ class Unit:
         return len(self.problem.inputs)
 
     def distances(self) -> Tensor:
-        """Distances of the kept points, measured in float64 on the points as stored; inf where there is none."""
-        host = "cpu" if self.best_point.device.type == "mps" else self.best_point.device  # MPS has no float64
-        points, inputs = self.best_point.to(host, torch.float64), self.problem.inputs.to(host, torch.float64)
-        measured = self.problem.norm.distance(points, inputs)
-        return torch.where(self.best_distance.to(host) < torch.inf, measured, torch.inf).cpu()
+        """Distances of the kept points, measured as `measure` does; inf where there is none."""
+        return measure(self.problem.norm, self.best_point, self.problem.inputs, self.best_distance)
 
     def parts(self) -> dict[str, Tensor]:
         """All tensors that have one row per sample and change on the way."""
@@ -102,6 +99,13 @@ class Unit:
 
 
 _KEPT = ("best_point", "best_distance", "zero_gradients", "bad_gradients")
+
+
+def measure(norm: Norm, points: Tensor, inputs: Tensor, kept: Tensor) -> Tensor:
+    """Distances in float64, on the CPU, of points as they are stored; inf where `kept`, the distance by search, is."""
+    host = "cpu" if points.device.type == "mps" else points.device  # MPS has no float64
+    measured = norm.distance(points.to(host, torch.float64), inputs.to(host, torch.float64))
+    return torch.where(kept.to(host) < torch.inf, measured, torch.inf).cpu()
 
 
 def _filled(unit: Unit, parts: Mapping[str, Tensor], clean_spread: Tensor) -> Unit:
