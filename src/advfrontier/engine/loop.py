@@ -192,7 +192,7 @@ class Batch:
         return held
 
 
-def _joined(rows: Sequence[Tensor]) -> Tensor:
+def _joined(rows: list[Tensor]) -> Tensor:
     """The rows of all tensors, one after the other; a single one as it is."""
     return rows[0] if len(rows) == 1 else torch.cat(rows)
 

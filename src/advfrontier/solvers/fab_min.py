@@ -61,7 +61,7 @@ class FabMin:
         gap = (answer.loss + _BEYOND * size) / answer.length
         slope = answer.gradient.div_(answer.length[:, None])
 
-        kept = torch.where(answer.misclassified | broken, self.beta, 1.0)[:, None]
+        kept = torch.where(answer.misclassified | broken, self.beta, torch.ones_like(gap))[:, None]
         point = torch.lerp(x, state.point, kept)  # exact for a weight of 1
         both = torch.stack([point, x])
         gaps = gap + torch.linalg.vecdot(both - state.point, slope)  # at both points, to first order

@@ -51,11 +51,11 @@ def _steepest_first(steepness: Tensor, room: Tensor, gap: Tensor, count: int = _
     least = room.gather(-1, order)
     gains = (slopes * least).double()
     reached = gains.cumsum(-1)
-    short = (reached[..., -1] < gap).flatten().nonzero().squeeze(1) if count < features else ()
+    short = (reached[..., -1] < gap).flatten().nonzero().squeeze(1)
     left = gap.double()[..., None] - reached.sub_(gains)
     used = left.div_(slopes.clamp(min=TINY)).to(room).clamp_(min=0).minimum(least)
     moves = torch.zeros_like(room).scatter_(-1, order, used)
-    if len(short):
+    if len(short) and count < features:
         own = steepness.index_select(0, short % len(steepness))
         rest = room.flatten(0, -2).index_select(0, short), gap.flatten().index_select(0, short)
         moves.view(-1, features)[short] = _steepest_first(own, *rest, count=_MANY * count)
@@ -89,5 +89,6 @@ def _together(steepness: Tensor, room: Tensor, gap: Tensor, speed: Tensor) -> Te
 def _newton(rate: Tensor, gains: Tensor, ends: Tensor, gap: Tensor, level: Tensor) -> Tensor:
     """The λ at which the gap is closed if no other feature than those at this level runs out of room."""
     going = (ends - level[..., None]).sign_().clamp_(min=0)  # 1 or 0: a fraction of the time of comparing and selecting
-    rest = torch.linalg.vecdot(going, rate)
-    return (gap - torch.linalg.vecdot(going.neg_().add_(1), gains)) / rest
+    rest: Tensor = torch.linalg.vecdot(going, rate)
+    spent: Tensor = torch.linalg.vecdot(going.neg_().add_(1), gains)
+    return (gap - spent) / rest
