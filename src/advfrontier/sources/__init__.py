@@ -3,7 +3,7 @@
 from advfrontier.engine.data import Samples
 from advfrontier.sources.data import load_data
 from advfrontier.sources.models import load_model, runs_code
-from advfrontier.sources.pixels import Normalised
+from advfrontier.sources.models.libraries import Normalised
 from advfrontier.sources.samples import as_samples
 
 __all__ = ["Normalised", "Samples", "as_samples", "load_data", "load_model", "runs_code"]

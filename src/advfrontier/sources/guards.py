@@ -1,7 +1,8 @@
-"""Guards around readers: no connection unless asked for, no pickle but plain tensors, no error but a FrontierError.
+"""Guards around readers: no library but when needed, no connection unless asked for, no pickle but plain tensors.
 
 Libraries decide late, and differently in every release, whether they fetch a file and how they read it. So both are
-refused in the one function that each of them has to call: `socket.connect` and `torch.load`.
+refused in the one function that each of them has to call: `socket.connect` and `torch.load`. Whatever a reader raises
+becomes a FrontierError.
 """
 
 from __future__ import annotations
@@ -11,19 +12,62 @@ import pickle
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch import nn
+from torch.library import Library
 
 from advfrontier.errors import FrontierError
 
 _BATCH = 3  # a size that nobody exports for
 _LARGEST = 2**24  # numbers of an image: larger ones are not tried
+_ON_TORCHVISION = ("onnx2torch", "robustbench", "timm", "torchvision", "transformers")
+_declared: list[Library] = []  # operators live as long as this
 _TURN = threading.RLock()  # the guards replace functions of the process: one at a time
+
+
+def need(module: str, *, extra: str, source: str) -> Any:
+    """Import an optional library, or say what to type to get it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what they warn of while importing each other is not the user's doing
+            if module.partition(".")[0] in _ON_TORCHVISION:
+                fit_torchvision()
+            return import_module(module)
+    except ModuleNotFoundError as error:
+        raise FrontierError(
+            f"{source}: needs the package {error.name}, which is not installed; pip install 'advfrontier[{extra}]'"
+        ) from error
+    except Exception as error:
+        raise FrontierError(
+            f"{source}: {module} is installed but cannot be imported ({type(error).__name__}: {error}); "
+            f"its version may not fit: pip install --upgrade 'advfrontier[{extra}]'"
+        ) from error
+
+
+def fit_torchvision() -> None:
+    """Make torchvision importable beside a build of torch that its compiled operators do not fit.
+
+    Its wheels are compiled for one build of torch: beside another (CUDA wheels beside a CPU build, say) the operators
+    do not load, and the import fails where it decorates two of them. Declared, they let it pass; no model needs them.
+    """
+    try:
+        import_module("torchvision")
+    except ModuleNotFoundError:
+        return
+    except RuntimeError as error:
+        if "torchvision::" not in str(error) or _declared:
+            raise
+        _declared.append(Library("torchvision", "FRAGMENT"))  # type: ignore[no-untyped-call]
+        for operator in ("nms", "qnms"):
+            schema = f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            _declared[0].define(schema)  # type: ignore[no-untyped-call]
 
 
 class NoConnectionError(OSError):
@@ -90,6 +134,13 @@ def weights_only(source: str) -> Iterator[None]:
                 f"{source}: the checkpoint is not one of plain tensors, and reading anything else could run any code: "
                 "refused; keep its state_dict alone, as safetensors or with torch.save(model.state_dict(), file)"
             ) from error
+
+
+@contextmanager
+def loading(source: str, what: str, hint: str, *, download: bool) -> Iterator[None]:
+    """All guards around a library that loads a model; `what` and `hint` are for the error it may raise."""
+    with explaining(f"{source}: {what}", hint), connections(allowed=download), weights_only(source):
+        yield
 
 
 def try_batches(source: str, model: nn.Module, shape: Sequence[int], option: str) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 
 from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
+from advfrontier.sources.data import cifar, npz, pictures
 from advfrontier.sources.guards import explaining
-from advfrontier.sources.pixels import check_unit
-from advfrontier.sources.samples import Rows, choose
-from advfrontier.sources.spec import read_spec
+from advfrontier.sources.samples import Rows, check_unit, choose
+from advfrontier.sources.spec import Spec, read_spec
 from advfrontier.zoo import fashion
 
-# The options of each kind; its module has the function `load`.
+# The options of each kind, and what loads it.
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "fashion-mnist": (),
     "cifar10": ("split",),
@@ -24,7 +24,14 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "npz": ("layout",),
     "hf": ("split", "image", "label", "config", "preprocessing"),
 }
-_MODULES = {"cifar10": "cifar", "cifar100": "cifar", "hf": "huggingface"}
+_LOADERS: dict[str, Callable[..., Samples]] = {
+    "fashion-mnist": lambda spec, **_: _load_embedded(spec),
+    "cifar10": cifar.load,
+    "cifar100": cifar.load,
+    "imagefolder": pictures.load_folder,
+    "npz": npz.load,
+    "hf": pictures.load_huggingface,
+}
 
 
 def load_data(spec: str, *, samples: int | None = None, seed: int | None = None, download: bool = False) -> Samples:
@@ -38,16 +45,16 @@ def load_data(spec: str, *, samples: int | None = None, seed: int | None = None,
             f"{spec!r} is not a data set: expected fashion-mnist, cifar10:DIR, cifar100:DIR, imagefolder:DIR, "
             "npz:FILE or hf:NAME"
         )
-    if read.kind == "fashion-mnist":
-        images = Rows(_embedded, partial(check_unit, name=spec))
-        found = Samples(spec, fashion.embedded()["labels"].long(), images, tuple(fashion.CLASS_NAMES))
-        return choose(found, samples, seed)
-    module = import_module(f"advfrontier.sources.data.{_MODULES.get(read.kind, read.kind)}")
     with explaining(f"{spec}: cannot be read"):
-        found = module.load(read, download=download)
+        found = _LOADERS[read.kind](read, download=download)
     return choose(found, samples, seed)
 
 
-def _embedded() -> Tensor:
+def _load_embedded(spec: Spec) -> Samples:
     """The 1000 test images of Fashion-MNIST that ship with the package."""
+    images = Rows(_embedded, partial(check_unit, name=spec.text))
+    return Samples(spec.text, fashion.embedded()["labels"].long(), images, tuple(fashion.CLASS_NAMES))
+
+
+def _embedded() -> Tensor:
     return fashion.embedded()["images"][:, None]

@@ -22,8 +22,7 @@ from torch import Tensor
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
-from advfrontier.sources.pixels import check_unit
-from advfrontier.sources.samples import Rows, as_labels
+from advfrontier.sources.samples import Rows, as_labels, check_unit
 from advfrontier.sources.spec import Spec, existing
 
 _log = logging.getLogger(__name__)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable
 
 from torch import nn
 
 from advfrontier import zoo
 from advfrontier.errors import FrontierError
 from advfrontier.sources.guards import explaining
-from advfrontier.sources.models import python
+from advfrontier.sources.models import export, libraries, onnx, python
 from advfrontier.sources.spec import read_spec
 
-# The options of each kind; its module has the function `load`, which runs no code that comes with a model.
+# The options of each kind, and what loads it: this runs no code that comes with a model.
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "zoo": (),
     "robustbench": ("dir",),
@@ -21,6 +20,14 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "hf": (),
     "onnx": (),
     "export": (),
+}
+_LOADERS: dict[str, Callable[..., nn.Module]] = {
+    "zoo": lambda spec, **_: zoo.load(spec.place),
+    "robustbench": libraries.load_robustbench,
+    "timm": libraries.load_timm,
+    "hf": libraries.load_huggingface,
+    "onnx": onnx.load,
+    "export": export.load,
 }
 
 
@@ -33,10 +40,6 @@ def runs_code(spec: str) -> bool:
     return spec.partition(":")[0] not in _OPTIONS
 
 
-def _module(kind: str) -> Any:
-    return import_module(f"advfrontier.sources.models.{'huggingface' if kind == 'hf' else kind}")
-
-
 def load_model(spec: str, *, download: bool = False) -> nn.Module:
     """Load a model that takes NCHW images in [0, 1] and returns logits; normalisation is inside, mode is eval.
 
@@ -46,7 +49,7 @@ def load_model(spec: str, *, download: bool = False) -> nn.Module:
         if not read.place:
             raise FrontierError(f"{spec!r} names no model: expected {read.kind}:NAME")
         with explaining(f"{spec}: cannot be loaded"):
-            model = zoo.load(read.place) if read.kind == "zoo" else _module(read.kind).load(read, download=download)
+            model = _LOADERS[read.kind](read, download=download)
     elif ":" in spec or spec.endswith(".py"):
         model = python.load(spec)
     else:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
 
-from advfrontier.sources.guards import connections, explaining, try_batches, weights_only
+from advfrontier.sources.guards import explaining, loading, try_batches
 from advfrontier.sources.spec import Spec, existing
 
 _PROGRAM = "models/model.json"
@@ -88,12 +88,8 @@ def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing t
     ):
         entries = _entries(spec, path)
         shape = _input_shape(spec, json.loads(entries[_PROGRAM])["graph_module"])
-    what = f"{spec.text}: torch {torch.__version__} cannot load it"
-    with (
-        explaining(what, "; export it again with this version"),
-        connections(allowed=False),
-        weights_only(spec.text),
-    ):
+    what = f"torch {torch.__version__} cannot load it"
+    with loading(spec.text, what, "; export it again with this version", download=False):
         model = Exported(torch.export.load(_archive(entries)))
     try_batches(spec.text, model, shape, "dynamic_shapes=({0: torch.export.Dim('batch')},)")
     return model

@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from advfrontier.sources.extras import need
-from advfrontier.sources.guards import explaining, try_batches
+from advfrontier.sources.guards import explaining, need, try_batches
 from advfrontier.sources.spec import Spec, existing
 
 
