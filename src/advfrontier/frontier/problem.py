@@ -41,7 +41,6 @@ class Problem:
     values: NDArray[np.float64]  # (run, level from 1 on, sample)
     constant: float  # what models on which every attack is on the frontier add to the global AOI
     needs: Needs
-    dependents: tuple[tuple[int, ...], ...]  # [run]: the runs whose moves change when it is raised, itself included
     flags: tuple[str, ...] = ()
     solvers: Mapping[str, str] = field(default_factory=dict)  # as the trajectories have them
 
@@ -65,18 +64,17 @@ class Problem:
         """Global AOI of an allocation."""
         return float(self.reached(levels).sum()) + self.constant
 
-    def gains(self, reached: NDArray[np.float64], runs: Iterable[int] | None = None) -> NDArray[np.float64]:
+    def gains(self, reached: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each level of each run adds to `reached`, alone: an array (run, level)."""
-        chosen = range(len(self.runs)) if runs is None else list(runs)
-        levels, samples = self.values.shape[1:]
-        added = np.empty((len(chosen), levels))
+        runs, levels, samples = self.values.shape
+        added = np.empty((runs, levels))
         step = min(levels, max(1, CACHE // max(samples, 1)))  # levels at a time
         buffer = np.empty((step, samples))
-        for place, run in enumerate(chosen):
+        for run in range(runs):
             for start in range(0, levels, step):
                 rows = self.values[run, start : start + step]
                 best = np.maximum(rows, reached, out=buffer[: len(rows)])
-                best.sum(axis=1, out=added[place, start : start + step])
+                best.sum(axis=1, out=added[run, start : start + step])
         return np.asarray(added - reached.sum(), dtype=np.float64)
 
     def raises(self, levels: Levels, run: int, level: int) -> Raises:
@@ -118,19 +116,13 @@ def build_problem(trajectories: Iterable[Trajectories], *, levels: Sequence[int]
         raise FrontierError("no trajectories given: expected those of at least one model")
     values = np.concatenate(blocks, axis=2)
     values /= len(blocks)
-    needs = _requirements(first.runs, levels)
-    dependents = [[run] for run in range(len(first.runs))]
-    for run, rows in enumerate(needs):
-        for other, _ in rows[-1]:
-            dependents[other].append(run)
     return Problem(
         norm=first.norm,
         runs=first.runs,
         costs=np.array([0, *levels], dtype=np.int64),
         values=values,
         constant=sum(block.shape[2] == 0 for block in blocks) / len(blocks),
-        needs=needs,
-        dependents=tuple(tuple(row) for row in dependents),
+        needs=_requirements(first.runs, levels),
         flags=tuple(flags),
         solvers=first.solvers,
     )
