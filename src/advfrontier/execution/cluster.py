@@ -12,6 +12,7 @@ import pickle
 import socket
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
@@ -47,28 +48,23 @@ def on_ray(work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retr
         )
         reference = ray.put((packed(work, ray.cloudpickle.dumps, "Ray"), sys.path, str(Path.cwd())))
         key = reference.hex()
-        waiting = iter(tasks)
-        finished: list[Outcome[T, R]] = []
-        room, exhausted = _room(ray, each, gpu=gpu), False
-        while True:
-            while not exhausted and len(pending) < room:
+        waiting, finished = deque(tasks), list[Outcome[T, R]]()
+        room = _room(ray, each, gpu=gpu)
+        while waiting or pending or finished:
+            while waiting and len(pending) < room:
+                task = waiting.popleft()
                 try:
-                    task = next(waiting)
                     pending[perform.remote([reference], key, pickle.dumps(task), each)] = task
-                except StopIteration:
-                    exhausted = True
                 except (pickle.PicklingError, AttributeError, TypeError) as error:
                     finished.append(Outcome(task, None, in_words(error)))
-            exhausted = exhausted or machine.late
+            if machine.late:
+                waiting.clear()
             yield from finished
             finished = []
-            if not pending:
-                return
-            done, _ = ray.wait(list(pending), num_returns=1, timeout=_SECONDS)
-            if not done:
-                room = _room(ray, each, gpu=gpu)  # nodes come and go
-            for future in done:
-                finished.append(_outcome(ray, pending.pop(future), future, retries))
+            if pending:
+                done, _ = ray.wait(list(pending), num_returns=1, timeout=_SECONDS)
+                finished = [_outcome(ray, pending.pop(future), future, retries) for future in done]
+                room = room if done else _room(ray, each, gpu=gpu)  # nodes come and go
     finally:
         for future in pending:
             ray.cancel(future, force=True)

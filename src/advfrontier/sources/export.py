@@ -234,21 +234,16 @@ def _is_truth(keyword: ast.keyword) -> bool:
 def _is_tree(text: str) -> bool:
     """Plain tuples, lists and dicts only: other containers name Python objects to import."""
 
-    def are_words(context: Any) -> bool:
-        return context is None or (isinstance(context, list) and all(isinstance(word, str) for word in context))
-
     def plain(node: Any) -> bool:
-        return (
-            isinstance(node, dict)
-            and node["type"] in (None, "builtins.tuple", "builtins.list", "builtins.dict")
-            and (node["context"] is None or are_words(json.loads(node["context"])))
-            and all(plain(child) for child in node["children_spec"])
-        )
+        context = None if node["context"] is None else json.loads(node["context"])
+        words = context is None or (isinstance(context, list) and all(isinstance(word, str) for word in context))
+        known = node["type"] in (None, "builtins.tuple", "builtins.list", "builtins.dict")
+        return known and words and all(plain(child) for child in node["children_spec"])
 
     try:
         version, tree = json.loads(text)
         return isinstance(version, int) and plain(tree)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError):  # what it is made of is not what a tree is made of
         return False
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div
 
 from advfrontier.errors import FrontierError
+from advfrontier.execution.tasks import threads
 from advfrontier.progress import Progress
 from advfrontier.zoo.architectures import build
 from advfrontier.zoo.attacks import REACH, pgd
@@ -26,22 +27,15 @@ _SECONDS = 30.0  # between two checkpoints
 _RAMP = 0.25  # share of the steps over which rate and radius grow
 
 
-def fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progress: Progress) -> nn.Module:
-    """Train from the checkpoint on if there is one, else from the start; images (n, 28, 28) uint8."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the order of summation, hence the last bit, depends on it
-    try:
-        return _fit(recipe, images, labels.long(), checkpoint, progress)
-    finally:
-        torch.set_num_threads(threads)
-
-
 def total_steps(recipe: Recipe, samples: int) -> int:
     """Batches of the whole training; an epoch's incomplete last batch is left out."""
     return recipe.epochs * (samples // recipe.batch)
 
 
-def _fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progress: Progress) -> nn.Module:
+@threads(1)  # the order of summation, hence the last bit, depends on it
+def fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progress: Progress) -> nn.Module:
+    """Train from the checkpoint on if there is one, else from the start; images (n, 28, 28) uint8."""
+    labels = labels.long()
     model = build(recipe.architecture, seed=recipe.seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
     first = _restore(recipe, model, optimiser, checkpoint) if checkpoint.exists() else 0
