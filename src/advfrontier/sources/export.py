@@ -49,7 +49,7 @@ _ARITHMETIC = re.compile(
 # exact numbers and polynomials, so that 9**9**9 would take forever: powers are small and hold no other power, and
 # multiplied out there are few terms.
 _POWERS = frozenset(("Pow", "PowByNatural", "FloatPow"))
-_SHAPE_FUNCTIONS = _POWERS | frozenset((
+_SHAPE_FUNCTIONS = frozenset((
     "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "PythonMod", "FloorDiv", "CleanDiv", "CeilDiv",
     "ModularIndexing", "Where", "CeilToInt", "FloorToInt", "TruncToInt", "RoundToInt", "ToFloat", "TruncToFloat",
     "IntTrueDiv", "FloatTrueDiv", "Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan",
@@ -187,48 +187,31 @@ def _is_shape(text: str) -> bool:
 
 def _terms(node: ast.expr) -> int:
     """How many terms a shape has when it is multiplied out; a ValueError if it is not a shape."""
-    if (number := _number(node)) is not None and abs(number) < 2**63:
-        return 1
-    if not isinstance(node, ast.Call):
-        raise ValueError(node)  # noqa: TRY004 (as for all that is not a shape)
-    name = getattr(node.func, "id", "")
-    if name == "Symbol" and len(node.args) == 1 and _is_word(node.args[0]) and all(map(_is_truth, node.keywords)):
-        return 1
-    if name not in _SHAPE_FUNCTIONS or node.keywords or not node.args:
-        raise ValueError(name)
-    counts = [_terms(argument) for argument in node.args]
-    if name in _POWERS:
-        total: int = counts[0] ** _exponent(*node.args)
-    else:
-        total = sum(counts) if name in _SUMS else math.prod(counts)  # nested divisions multiply their divisors
+    total = _TERMS + 1
+    match node:
+        case ast.Call(ast.Name("Symbol"), [ast.Constant(str() as word)], properties):
+            truths = all(each.arg and isinstance(getattr(each.value, "value", 0), bool) for each in properties)
+            total = 1 if truths and word.isidentifier() and _is_plain(word) else total
+        case ast.Call(ast.Name(name), [base, exponent], []) if name in _POWERS:
+            numbers = [_number(part) for part in getattr(exponent, "args", [exponent])]  # one, or a half and the like
+            inside = {part.id for part in ast.walk(base) if isinstance(part, ast.Name)}
+            if numbers and all(0 < abs(number) <= _EXPONENT for number in numbers) and not inside & _POWERS:
+                total = max(_terms(exponent), _terms(base) ** abs(numbers[0]))
+        case ast.Call(ast.Name(name), [_, *_] as arguments, []) if name in _SHAPE_FUNCTIONS:
+            counts = [_terms(argument) for argument in arguments]
+            total = sum(counts) if name in _SUMS else math.prod(counts)  # nested divisions multiply their divisors
+        case _ if abs(_number(node)) < 2**63:
+            total = 1
     if total > _TERMS:
         raise ValueError(total)
     return total
 
 
-def _exponent(base: ast.expr, exponent: ast.expr) -> int:
-    """The size of a small exponent, which is a number or its half and the like."""
-    numbers = [_number(part) or 0 for part in getattr(exponent, "args", [exponent])]
-    powers = [part for part in ast.walk(base) if isinstance(part, ast.Name) and part.id in _POWERS]
-    if powers or not numbers or not all(0 < abs(number) <= _EXPONENT for number in numbers):
-        raise ValueError(exponent)
-    return abs(numbers[0])
-
-
-def _number(node: ast.expr) -> int | None:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node = node.operand
-    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
-
-
-def _is_word(node: ast.expr) -> bool:
-    value = node.value if isinstance(node, ast.Constant) else None
-    return isinstance(value, str) and value.isidentifier() and _is_plain(value)
-
-
-def _is_truth(keyword: ast.keyword) -> bool:
-    """Whether this is a property of a symbol, such as integer=True."""
-    return keyword.arg is not None and isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, bool)
+def _number(node: ast.expr) -> int:
+    match node:
+        case ast.Constant(int(number)) | ast.UnaryOp(ast.USub(), ast.Constant(int(number))) if type(number) is int:
+            return number
+    raise ValueError(node)
 
 
 def _is_tree(text: str) -> bool:
