@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from advfrontier import zoo
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources import cifar, export, libraries, npz, onnx, pictures, python
+from advfrontier.sources import cifar, export, libraries, npz, pictures, python
 from advfrontier.sources.guards import explaining
 from advfrontier.sources.libraries import Normalised
 from advfrontier.sources.samples import Rows, as_samples, check_unit, choose
@@ -88,7 +88,7 @@ _MODELS: dict[str, tuple[Callable[..., nn.Module], tuple[str, ...]]] = {
     "robustbench": (libraries.load_robustbench, ("dir",)),
     "timm": (libraries.load_timm, ("checkpoint", "classes")),
     "hf": (libraries.load_huggingface, ()),
-    "onnx": (onnx.load, ()),
+    "onnx": (libraries.load_onnx, ()),
     "export": (export.load, ()),
 }
 _DATA: dict[str, tuple[Callable[..., Samples], tuple[str, ...]]] = {

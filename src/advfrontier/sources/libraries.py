@@ -1,10 +1,10 @@
-"""Models of installed libraries: `robustbench:`, `timm:` and `hf:`. Code that comes with a model is never run."""
+"""Models by installed libraries: `robustbench:`, `timm:`, `hf:`, `onnx:`. Code that comes with a model is never run."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from advfrontier.sources.guards import download_hint, loading, need
+from advfrontier.sources.guards import download_hint, explaining, loading, need, try_batches
 from advfrontier.sources.spec import Spec, existing
 
 
@@ -197,3 +197,46 @@ def _checkpoints(utils: Any, folder: Path, dataset: str, threat: str, name: str)
         return []
     path = folder / dataset / threat / f"{name}.pt"
     return [Path(f"{path}_m{i}.pt") for i in range(len(ids))] if isinstance(ids, list) else [path]
+
+
+def load_onnx(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)
+    """`onnx:FILE`: an ONNX graph and the weights beside it, turned into PyTorch by onnx2torch to have gradients."""
+    onnx = need("onnx", extra="onnx", source=spec.text)
+    helper = need("onnx.external_data_helper", extra="onnx", source=spec.text)
+    convert = need("onnx2torch", extra="onnx", source=spec.text).convert
+    path = existing(spec.place, spec.text)
+    with explaining(f"{spec.text}: not an ONNX file", ": expected what torch.onnx.export writes"):
+        graph = onnx.load(str(path), load_external_data=False)
+        for location in _external(graph):
+            _check_inside(spec, path.parent, location)
+        helper.load_external_data_for_model(graph, str(path.parent))
+    if not graph.graph.node:
+        raise spec.error("not an ONNX file: it holds no graph")
+    weights = {tensor.name for tensor in graph.graph.initializer}
+    inputs = [value for value in graph.graph.input if value.name not in weights]
+    if len(inputs) != 1 or len(graph.graph.output) != 1:
+        raise spec.error(f"has {len(inputs)} inputs and {len(graph.graph.output)} outputs: expected images and logits")
+    hint = "; build the model in Python instead, as file.py:factory"
+    with explaining(f"{spec.text}: onnx2torch cannot convert it", hint):
+        model: nn.Module = convert(graph)
+    shape = [dim.dim_value for dim in inputs[0].type.tensor_type.shape.dim]
+    try_batches(spec.text, model, shape, "dynamic_shapes or dynamic_axes")
+    return model
+
+
+def _external(message: Any) -> Iterator[str]:
+    """Where the tensors lie that are not in the file itself, wherever in the graph they are used."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield from (entry.value for entry in message.external_data if entry.key == "location")
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for part in [value] if hasattr(value, "DESCRIPTOR") else value:
+                yield from _external(part)
+
+
+def _check_inside(spec: Spec, folder: Path, location: str) -> None:
+    inside = folder.resolve()
+    if not (inside / location).resolve().is_relative_to(inside):
+        raise spec.error(f"wants to read weights from {location!r}: expected a file in its own folder: refused")
+    existing(folder / location, spec.text)
