@@ -28,8 +28,6 @@ Levels = NDArray[np.int64]  # an allocation: per run, 0 = not run, k = the k-th 
 Raises = tuple[tuple[int, int], ...]  # a move: (run, level) raised together, requirements first
 Needs = tuple[tuple[Raises, ...], ...]  # [run][level]: (run, least level) before it may have it
 
-CACHE = 100_000  # numbers of an intermediate array: few enough to stay in a processor's cache
-
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -66,16 +64,10 @@ class Problem:
 
     def gains(self, reached: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each level of each run adds to `reached`, alone: an array (run, level)."""
-        runs, levels, samples = self.values.shape
-        added = np.empty((runs, levels))
-        step = min(levels, max(1, CACHE // max(samples, 1)))  # levels at a time
-        buffer = np.empty((step, samples))
-        for run in range(runs):
-            for start in range(0, levels, step):
-                rows = self.values[run, start : start + step]
-                best = np.maximum(rows, reached, out=buffer[: len(rows)])
-                best.sum(axis=1, out=added[run, start : start + step])
-        return np.asarray(added - reached.sum(), dtype=np.float64)
+        best = np.stack(
+            [np.maximum(rows, reached).sum(axis=1) for rows in self.values]
+        )  # a run at a time: in the cache
+        return np.asarray(best - reached.sum(), dtype=np.float64)
 
     def raises(self, levels: Levels, run: int, level: int) -> Raises:
         """The move that brings a run to a level: itself last, before it what the rules C make it bring along."""
