@@ -29,11 +29,11 @@ def load_model(spec: str, *, download: bool = False) -> nn.Module:
 
     Without `download`, only what is already on this machine is used.
     """
-    if read := read_spec(spec, {kind: options for kind, (_, options) in _MODELS.items()}):
+    if read := read_spec(spec, {kind: options for kind, (_, options) in _MODELS.items()}, download=download):
         if not read.place:
             raise FrontierError(f"{spec!r} names no model: expected {read.kind}:NAME")
         with explaining(f"{spec}: cannot be loaded"):
-            model = _MODELS[read.kind][0](read, download=download)
+            model = _MODELS[read.kind][0](read)
     elif ":" in spec or spec.endswith(".py"):
         model = python.load(spec)
     else:
@@ -58,22 +58,18 @@ def load_data(spec: str, *, samples: int | None = None, seed: int | None = None,
 
     Images are read when they are asked for. Without `download`, only what is already on this machine is used.
     """
-    read = read_spec(spec, {kind: options for kind, (_, options) in _DATA.items()})
+    read = read_spec(spec, {kind: options for kind, (_, options) in _DATA.items()}, download=download)
     if read is None or not (read.place or read.kind == "fashion-mnist"):
         raise FrontierError(
             f"{spec!r} is not a data set: expected fashion-mnist, cifar10:DIR, cifar100:DIR, imagefolder:DIR, "
             "npz:FILE or hf:NAME"
         )
     with explaining(f"{spec}: cannot be read"):
-        found = _DATA[read.kind][0](read, download=download)
+        found = _DATA[read.kind][0](read)
     return choose(found, samples, seed)
 
 
-def _load_zoo(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)
-    return zoo.load(spec.place)
-
-
-def _load_embedded(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to fetch)
+def _load_embedded(spec: Spec) -> Samples:
     images = Rows(_embedded, partial(check_unit, name=spec.text))
     return Samples(spec.text, fashion.embedded()["labels"].long(), images, tuple(fashion.CLASS_NAMES))
 
@@ -83,15 +79,15 @@ def _embedded() -> Tensor:
 
 
 # What loads a kind of source, and the options it has. A model's loader runs no code that comes with the model.
-_MODELS: dict[str, tuple[Callable[..., nn.Module], tuple[str, ...]]] = {
-    "zoo": (_load_zoo, ()),
+_MODELS: dict[str, tuple[Callable[[Spec], nn.Module], tuple[str, ...]]] = {
+    "zoo": (lambda spec: zoo.load(spec.place), ()),
     "robustbench": (libraries.load_robustbench, ("dir",)),
     "timm": (libraries.load_timm, ("checkpoint", "classes")),
     "hf": (libraries.load_huggingface, ()),
     "onnx": (libraries.load_onnx, ()),
     "export": (export.load, ()),
 }
-_DATA: dict[str, tuple[Callable[..., Samples], tuple[str, ...]]] = {
+_DATA: dict[str, tuple[Callable[[Spec], Samples], tuple[str, ...]]] = {
     "fashion-mnist": (_load_embedded, ()),
     "cifar10": (cifar.load, ("split",)),
     "cifar100": (cifar.load, ("split",)),

@@ -51,8 +51,8 @@ _PUBLISHED = {
 }
 
 
-def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (CIFAR is not fetched: its site says how to cite it)
-    """Read the batches of one split."""
+def load(spec: Spec) -> Samples:
+    """Read the batches of one split. CIFAR is not fetched: its site says how to cite it."""
     folder = existing(spec.place, spec.text, folder=True)
     folder = inside if (inside := folder / _FOLDERS[spec.kind]).is_dir() else folder
     split = spec.option("split", choices=("test", "train"), default="test")

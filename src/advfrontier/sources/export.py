@@ -80,7 +80,7 @@ class Exported(nn.Module):
         return self
 
 
-def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)
+def load(spec: Spec) -> nn.Module:
     """Load the program from a clean copy of its archive, and try it."""
     path = existing(spec.place, spec.text)
     with explaining(

@@ -86,11 +86,6 @@ def explaining(what: str, hint: str = "") -> Iterator[None]:
         raise FrontierError(f"{what} ({type(error).__name__}: {words}){hint}") from error
 
 
-def download_hint(*, download: bool) -> str:
-    """What to do if something may be missing only because it was not fetched."""
-    return "" if download else "; if it is not on this machine, allow the download with --download (download=True)"
-
-
 @contextmanager
 def connections(*, allowed: bool) -> Iterator[None]:
     """Refuse what this thread would fetch. Other threads may still connect, and files in caches may be read."""

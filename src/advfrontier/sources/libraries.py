@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from advfrontier.sources.guards import download_hint, explaining, loading, need, try_batches
+from advfrontier.sources.guards import explaining, loading, need, try_batches
 from advfrontier.sources.spec import Spec, existing
 
 
@@ -49,7 +49,7 @@ class Logits(nn.Module):
         return logits
 
 
-def load_timm(spec: Spec, *, download: bool) -> nn.Module:
+def load_timm(spec: Spec) -> nn.Module:
     """`timm:NAME`, normalised as its data configuration says. `?checkpoint=FILE` loads weights from a file."""
     timm = need("timm", extra="timm", source=spec.text)
     need("timm.data", extra="timm", source=spec.text)
@@ -68,16 +68,16 @@ def load_timm(spec: Spec, *, download: bool) -> nn.Module:
                 f"?checkpoint=FILE&classes={classes}"
             )
         arguments["num_classes"] = int(classes)
-    hint = f"{download_hint(download=download)}, or name a file: timm:{spec.place}?checkpoint=FILE"
+    hint = f"{spec.hint}, or name a file: timm:{spec.place}?checkpoint=FILE"
     if checkpoint:
         arguments["checkpoint_path"], hint = str(existing(checkpoint, spec.text)), ""
-    with loading(spec.text, "timm could not load it", hint, download=download):
+    with loading(spec.text, "timm could not load it", hint, download=spec.download):
         net = timm.create_model(spec.place, pretrained=not checkpoint, **arguments)
     config = timm.data.resolve_model_data_config(net)
     return Normalised(net, config["mean"], config["std"])
 
 
-def load_huggingface(spec: Spec, *, download: bool) -> nn.Module:
+def load_huggingface(spec: Spec) -> nn.Module:
     """`hf:org/name` or `hf:FOLDER`: an image classifier of transformers, normalised as its image processor says.
 
     Weights are read from safetensors only.
@@ -87,9 +87,9 @@ def load_huggingface(spec: Spec, *, download: bool) -> nn.Module:
     if (folder := Path(place).expanduser()).is_dir():
         place = str(folder)
         _check_folder(spec, folder)
-    fetch: dict[str, Any] = {"local_files_only": not download, "trust_remote_code": False}
+    fetch: dict[str, Any] = {"local_files_only": not spec.download, "trust_remote_code": False}
     what = "could not be loaded as an image classifier with safetensors weights"
-    with loading(spec.text, what, download_hint(download=download), download=download):
+    with loading(spec.text, what, spec.hint, download=spec.download):
         processor = transformers.AutoImageProcessor.from_pretrained(place, **fetch)
         net, report = transformers.AutoModelForImageClassification.from_pretrained(
             place, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **fetch
@@ -133,7 +133,7 @@ def _as_processed(spec: Spec, net: nn.Module, processor: Any) -> nn.Module:
     return Normalised(Logits(net, flip=flips), [value / scale for value in mean], [value / scale for value in std])
 
 
-def load_robustbench(spec: Spec, *, download: bool) -> nn.Module:
+def load_robustbench(spec: Spec) -> nn.Module:
     """`robustbench:cifar10/Linf/NAME`: RobustBench's models, which carry their own normalisation.
 
     Checkpoints are looked for where RobustBench keeps them, `models/DATASET/THREAT/NAME.pt`; `?dir=FOLDER` names
@@ -142,14 +142,14 @@ def load_robustbench(spec: Spec, *, download: bool) -> nn.Module:
     utils = robustbench_utils(spec)
     dataset, threat, name = robustbench_entry(spec, utils)
     folder = Path(spec.options.get("dir", "models")).expanduser()
-    missing = [] if download else [p for p in _checkpoints(utils, folder, dataset, threat, name) if not p.is_file()]
-    if missing:
+    missing = [p for p in _checkpoints(utils, folder, dataset, threat, name) if not p.is_file()]
+    if missing and not spec.download:
         raise spec.error(
             f"no checkpoint at {missing[0]}; allow the download with --download (download=True), or put the file there"
         )
-    hint = download_hint(download=download)
+    what = "RobustBench could not load it"
     # It prints what it downloads; results are what belongs on stdout.
-    with loading(spec.text, "RobustBench could not load it", hint, download=download), redirect_stdout(sys.stderr):
+    with loading(spec.text, what, spec.hint, download=spec.download), redirect_stdout(sys.stderr):
         model: nn.Module = utils.load_model(name, model_dir=folder, dataset=dataset, threat_model=threat)
     return model
 
@@ -199,7 +199,7 @@ def _checkpoints(utils: Any, folder: Path, dataset: str, threat: str, name: str)
     return [Path(f"{path}_m{i}.pt") for i in range(len(ids))] if isinstance(ids, list) else [path]
 
 
-def load_onnx(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)
+def load_onnx(spec: Spec) -> nn.Module:
     """`onnx:FILE`: an ONNX graph and the weights beside it, turned into PyTorch by onnx2torch to have gradients."""
     onnx = need("onnx", extra="onnx", source=spec.text)
     helper = need("onnx.external_data_helper", extra="onnx", source=spec.text)

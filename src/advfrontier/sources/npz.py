@@ -30,7 +30,7 @@ _END = 22  # bytes of the record that ends an archive
 _PIECE = 2**20  # bytes read at once to compare a checksum
 
 
-def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to fetch)
+def load(spec: Spec) -> Samples:
     """Open the archive, compare its checksums, read the labels and the first images."""
     path = existing(spec.place, spec.text).resolve()
     with explaining(f"{spec.text}: not an npz archive, or a damaged one", ": expected one written by np.savez"):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import connections, download_hint, explaining, need
+from advfrontier.sources.guards import connections, explaining, need
 from advfrontier.sources.samples import as_labels, stack_images
 from advfrontier.sources.spec import Spec, existing
 
@@ -68,7 +68,7 @@ class Preprocessing:
         return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
 
 
-def load_folder(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (nothing to fetch)
+def load_folder(spec: Spec) -> Samples:
     """`imagefolder:DIR`: one folder of pictures per class.
 
     `?list=FILE` takes the pictures that a text file names, one relative path a line; `?list=robustbench` is the
@@ -122,7 +122,7 @@ def _listed(spec: Spec, folder: Path, line: str) -> Path:
     return folder / path
 
 
-def load_huggingface(spec: Spec, *, download: bool) -> Samples:
+def load_huggingface(spec: Spec) -> Samples:
     """`hf:NAME` or `hf:FOLDER`: a data set of the datasets library, which may be pictures, parquet or a saved data set.
 
     `?split=`, `?config=`, `?image=` and `?label=` name the split (else test, validation or the only one), the
@@ -131,7 +131,7 @@ def load_huggingface(spec: Spec, *, download: bool) -> Samples:
     datasets = need("datasets", extra="hf", source=spec.text)
     folder = Path(spec.place).expanduser()
     what = f"{spec.text}: the datasets library cannot load it"
-    with explaining(what, download_hint(download=download)), connections(allowed=download):
+    with explaining(what, spec.hint), connections(allowed=spec.download):
         if any((folder / name).is_file() for name in ("dataset_info.json", "dataset_dict.json")):
             table = datasets.load_from_disk(str(folder))
         else:

@@ -17,6 +17,13 @@ class Spec:
     kind: str
     place: str
     options: Mapping[str, str]
+    download: bool  # whether it may be fetched
+
+    @property
+    def hint(self) -> str:
+        """What to do if something may be missing only because it was not fetched."""
+        allow = "if it is not on this machine, allow the download with --download (download=True)"
+        return "" if self.download else f"; {allow}"
 
     def option(self, name: str, *, choices: tuple[str, ...], default: str) -> str:
         """An option that has a few possible values."""
@@ -30,7 +37,7 @@ class Spec:
         return FrontierError(f"{self.text}: {why}")
 
 
-def read_spec(text: str, options: Mapping[str, tuple[str, ...]]) -> Spec | None:
+def read_spec(text: str, options: Mapping[str, tuple[str, ...]], *, download: bool = False) -> Spec | None:
     """Take a source apart; None if its kind is not among those that `options` knows."""
     kind, _, rest = text.partition(":")
     if kind not in options:
@@ -43,7 +50,7 @@ def read_spec(text: str, options: Mapping[str, tuple[str, ...]]) -> Spec | None:
             known = " or ".join(f"{name}=…" for name in options[kind]) or "none"
             raise FrontierError(f"{text}: {part!r} is not an option of {kind}: expected {known}")
         found[key] = value
-    return Spec(text, kind, place, found)
+    return Spec(text, kind, place, found, download)
 
 
 def existing(path: str | Path, text: str, *, folder: bool = False) -> Path:
