@@ -22,7 +22,7 @@ from typing import Any
 from advfrontier.errors import FrontierError
 from advfrontier.execution.local import cores, died, keep_memory
 from advfrontier.execution.machine import Machine
-from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed, unpacked
+from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed
 
 _AHEAD = 2  # tasks handed over per slot: one is done while the next travels
 _SECONDS = 5.0  # between two looks at how large the cluster is
@@ -117,7 +117,7 @@ def _room(ray: Any, threads: int, *, gpu: bool) -> int:
 
 def _outcome(ray: Any, task: T, future: Any, retries: int) -> Outcome[T, Any]:
     try:
-        return unpacked(task, ray.get(future))
+        return Outcome(task, *pickle.loads(ray.get(future)))  # noqa: S301
     except ray.exceptions.RayError as error:
         return Outcome(task, None, f"{died(retries + 1)} ({type(error).__name__})")
 

@@ -213,7 +213,7 @@ def _best_swap(problem: Problem, levels: Levels, budget: int, floor: Levels) -> 
     fits = costs <= slack + np.array([lower.freed for lower in lowered])[:, None]
     least = np.where(fits, most - np.array([lower.loss for lower in lowered])[:, None], -np.inf)
     best_change, best = TOLERANCE, None
-    for place in _largest(least.ravel(), PAIRS):
+    for place in np.argsort(-least, axis=None, kind="stable")[:PAIRS]:
         row, column = divmod(int(place), len(options))
         if not fits[row, column] or most[column] <= best_change:
             continue
@@ -225,12 +225,6 @@ def _best_swap(problem: Problem, levels: Levels, budget: int, floor: Levels) -> 
             if problem.feasible(after) and problem.cost(after) <= budget:
                 best_change, best = change, after
     return best
-
-
-def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Places of the largest values, in falling order; a whole sort would outgrow the rest of the search."""
-    top = np.arange(values.size) if values.size <= count else np.argpartition(-values, count)[:count]
-    return np.asarray(top[np.lexsort((top, -values[top]))], dtype=np.int64)
 
 
 def _lowerings(problem: Problem, levels: Levels, reached: NDArray[np.float64], floor: Levels) -> Iterator[Lowered]:
