@@ -8,7 +8,7 @@ from advfrontier.bench.benchmark import benchmark_names, load_benchmark
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.sources.libraries import robustbench_entry, robustbench_utils
-from advfrontier.sources.spec import read_spec
+from advfrontier.sources.reading import read_spec
 
 OWN = """
 name = "mine"

@@ -15,10 +15,9 @@ from advfrontier import zoo
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources import cifar, export, libraries, npz, pictures, python
-from advfrontier.sources.guards import explaining
 from advfrontier.sources.libraries import Normalised
+from advfrontier.sources.reading import Spec, explaining, read_spec
 from advfrontier.sources.samples import Rows, as_samples, check_unit, choose
-from advfrontier.sources.spec import Spec, read_spec
 from advfrontier.zoo import fashion
 
 __all__ = ["Normalised", "Samples", "as_samples", "load_data", "load_model", "runs_code"]

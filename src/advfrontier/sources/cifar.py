@@ -21,9 +21,8 @@ from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import explaining
+from advfrontier.sources.reading import Spec, existing, explaining
 from advfrontier.sources.samples import Rows, as_labels, check_unit
-from advfrontier.sources.spec import Spec, existing
 
 _log = logging.getLogger(__name__)
 

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
 
-from advfrontier.sources.guards import explaining, loading, try_batches
-from advfrontier.sources.spec import Spec, existing
+from advfrontier.sources.reading import Spec, existing, explaining, loading, try_batches
 
 _PROGRAM = "models/model.json"
 _SAMPLE_INPUTS = "data/sample_inputs/model.pt"

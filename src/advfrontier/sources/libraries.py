@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from advfrontier.sources.guards import explaining, loading, need, try_batches
-from advfrontier.sources.spec import Spec, existing
+from advfrontier.sources.reading import Spec, existing, explaining, loading, need, try_batches
 
 
 class Normalised(nn.Module):

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import explaining
+from advfrontier.sources.reading import Spec, existing, explaining
 from advfrontier.sources.samples import CHANNELS, Rows, as_labels, check_unit
-from advfrontier.sources.spec import Spec, existing
 
 _NAMES = (("images", "labels"), ("x_test", "y_test"), ("x", "y"), ("X", "y"))
 _LARGEST = 2**30  # bytes of a compressed array, which every worker holds in memory

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import connections, explaining, need
+from advfrontier.sources.reading import Spec, connections, existing, explaining, need
 from advfrontier.sources.samples import as_labels, stack_images
-from advfrontier.sources.spec import Spec, existing
 
 _ENDINGS = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"))
 _SPLITS = ("test", "validation", "valid", "val")

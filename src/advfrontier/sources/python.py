@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from advfrontier.errors import FrontierError
-from advfrontier.sources.spec import existing
+from advfrontier.sources.reading import existing
 
 
 class Callback(nn.Module):

@@ -24,7 +24,7 @@ from torch.utils.data import (
 from advfrontier.engine.checks import check_images
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import explaining
+from advfrontier.sources.reading import explaining
 
 CHANNELS = (1, 3)
 
