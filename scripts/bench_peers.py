@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from advfrontier.attacks.autoattack import Ledger
 from advfrontier.engine import advance
-from advfrontier.sources.extras import fit_torchvision
+from advfrontier.sources.reading import fit_torchvision
 from advfrontier.table import Column, Table
 from advfrontier.threat.norms import get_norm
 

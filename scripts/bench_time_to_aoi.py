@@ -51,7 +51,7 @@ def run_autoattack(net: Net, norm: str, frontier: NDArray[np.float64]) -> tuple[
     radii = baseline_radii(frontier, reference=REFERENCE_RADII[norm][1])
     for radius in radii:
         found = attack_at(net.model, net.images, net.labels, norm=norm, radius=float(radius), batch_size=len(frontier))
-        accuracies.append(found.accuracy)
+        accuracies.append(float(found.robust.mean()))
         queries += found.counts["attack"]
     return baseline_aoi(radii, accuracies, frontier), queries / len(frontier), time.process_time() - started
 

@@ -9,7 +9,7 @@ from support.oracles import linear_minimum
 from torch import nn
 
 from advfrontier.certified import certified_radius
-from advfrontier.certified.bounds import Ball, Bounds
+from advfrontier.certified.bounds import Bounds
 from advfrontier.certified.network import read_network
 from advfrontier.errors import FrontierError
 from advfrontier.threat.losses import margin
@@ -51,7 +51,7 @@ def test_no_point_of_the_ball_is_below_the_bound(name, norm):
     for radius in {"L1": (0.1, 2.0), "L2": (0.05, 0.8), "Linf": (0.005, 0.1)}[norm]:
         radii = torch.full((5,), radius, dtype=torch.float64)
         with torch.no_grad():
-            bound = Bounds(network, Ball(norm, x.double().flatten(1), radii)).least_margins(y)
+            bound = Bounds(network, norm, x.double().flatten(1), radii).least_margins(y)
         seen = smallest_margins(model, x, y, norm, radii)
         assert (bound <= seen + 1e-9).all()
         clean = margin(model(x.double()), y)

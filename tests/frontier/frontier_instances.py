@@ -3,7 +3,7 @@
 import numpy as np
 
 from advfrontier.frontier import Trajectories, build_problem, certify, exact_optimum, greedy, improve
-from advfrontier.frontier.construction import applied
+from advfrontier.frontier.allocation import applied
 
 RUNS = (
     "fmn",

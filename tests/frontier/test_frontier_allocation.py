@@ -18,9 +18,8 @@ from advfrontier.frontier import (
     improve,
     staged,
 )
-from advfrontier.frontier.allocation import ordered
+from advfrontier.frontier.allocation import applied, gain, ordered
 from advfrontier.frontier.certificate import bound_at, knapsack
-from advfrontier.frontier.construction import applied, gain
 from advfrontier.frontier.problem import levels_of
 from advfrontier.pool import Run, violations
 

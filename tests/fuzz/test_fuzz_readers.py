@@ -214,7 +214,7 @@ def make(tmp_path):
         with quiet():
             from sources.test_sources_onnx import network  # noqa: PLC0415
 
-            from advfrontier.sources.extras import fit_torchvision  # noqa: PLC0415
+            from advfrontier.sources.reading import fit_torchvision  # noqa: PLC0415
 
             fit_torchvision()
             library = pytest.importorskip("onnx")

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from advfrontier.sources.extras import fit_torchvision
+from advfrontier.sources.reading import fit_torchvision
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import pytest
 from advfrontier.bench.benchmark import benchmark_names, load_benchmark
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.radii import parse_radii, reference_radii
-from advfrontier.sources.models import robustbench
-from advfrontier.sources.spec import read_spec
+from advfrontier.sources.libraries import robustbench_entry, robustbench_utils
+from advfrontier.sources.reading import read_spec
 
 OWN = """
 name = "mine"
@@ -72,7 +72,7 @@ def test_every_source_of_the_paper_is_in_robustbench(library):
     assert len(named) > 30
     for text in named:
         spec = read_spec(text, {"robustbench": ()})
-        assert robustbench._entry(spec, robustbench._utils(spec))
+        assert robustbench_entry(spec, robustbench_utils(spec))
 
 
 def test_names_and_files(tmp_path):

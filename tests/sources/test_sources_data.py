@@ -10,8 +10,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from advfrontier import zoo
 from advfrontier.errors import FrontierError
-from advfrontier.sources import as_samples, load_data
-from advfrontier.sources.data import npz
+from advfrontier.sources import as_samples, load_data, npz
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (20, 6, 5, 3), dtype=np.uint8)

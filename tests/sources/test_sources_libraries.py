@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources import load_model
-from advfrontier.sources.guards import NoConnectionError, connections
+from advfrontier.sources.reading import NoConnectionError, connections
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 

@@ -9,7 +9,7 @@ import torch
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources import load_data
-from advfrontier.sources.data.preprocessing import Preprocessing
+from advfrontier.sources.pictures import Preprocessing
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 RNG = np.random.default_rng(0)

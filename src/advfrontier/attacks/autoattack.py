@@ -44,11 +44,6 @@ class AtRadius:
     seconds: float
     flags: tuple[str, ...] = ()
 
-    @property
-    def accuracy(self) -> float:
-        """Robust accuracy at this radius."""
-        return float(self.robust.mean())
-
 
 @dataclass(frozen=True)
 class KnownPoints:

@@ -12,6 +12,7 @@ import pickle
 import socket
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
@@ -21,7 +22,7 @@ from typing import Any
 from advfrontier.errors import FrontierError
 from advfrontier.execution.local import cores, died, keep_memory
 from advfrontier.execution.machine import Machine
-from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed, unpacked
+from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed
 
 _AHEAD = 2  # tasks handed over per slot: one is done while the next travels
 _SECONDS = 5.0  # between two looks at how large the cluster is
@@ -47,28 +48,23 @@ def on_ray(work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retr
         )
         reference = ray.put((packed(work, ray.cloudpickle.dumps, "Ray"), sys.path, str(Path.cwd())))
         key = reference.hex()
-        waiting = iter(tasks)
-        finished: list[Outcome[T, R]] = []
-        room, exhausted = _room(ray, each, gpu=gpu), False
-        while True:
-            while not exhausted and len(pending) < room:
+        waiting, finished = deque(tasks), list[Outcome[T, R]]()
+        room = _room(ray, each, gpu=gpu)
+        while waiting or pending or finished:
+            while waiting and len(pending) < room:
+                task = waiting.popleft()
                 try:
-                    task = next(waiting)
                     pending[perform.remote([reference], key, pickle.dumps(task), each)] = task
-                except StopIteration:
-                    exhausted = True
                 except (pickle.PicklingError, AttributeError, TypeError) as error:
                     finished.append(Outcome(task, None, in_words(error)))
-            exhausted = exhausted or machine.late
+            if machine.late:
+                waiting.clear()
             yield from finished
             finished = []
-            if not pending:
-                return
-            done, _ = ray.wait(list(pending), num_returns=1, timeout=_SECONDS)
-            if not done:
-                room = _room(ray, each, gpu=gpu)  # nodes come and go
-            for future in done:
-                finished.append(_outcome(ray, pending.pop(future), future, retries))
+            if pending:
+                done, _ = ray.wait(list(pending), num_returns=1, timeout=_SECONDS)
+                finished = [_outcome(ray, pending.pop(future), future, retries) for future in done]
+                room = room if done else _room(ray, each, gpu=gpu)  # nodes come and go
     finally:
         for future in pending:
             ray.cancel(future, force=True)
@@ -121,7 +117,7 @@ def _room(ray: Any, threads: int, *, gpu: bool) -> int:
 
 def _outcome(ray: Any, task: T, future: Any, retries: int) -> Outcome[T, Any]:
     try:
-        return unpacked(task, ray.get(future))
+        return Outcome(task, *pickle.loads(ray.get(future)))  # noqa: S301
     except ray.exceptions.RayError as error:
         return Outcome(task, None, f"{died(retries + 1)} ({type(error).__name__})")
 

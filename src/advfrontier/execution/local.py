@@ -23,7 +23,7 @@ from typing import Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.execution.machine import Machine
-from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed, unpacked
+from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # numbers of glibc's malloc.h
 _KEPT, _MAPPED = 2**30, 2**25  # freed bytes kept; and the most that glibc lets a block have that is not mapped alone
@@ -61,7 +61,7 @@ def in_processes(
                 worker, task, deaths = busy.pop(future)
                 free.append(worker)
                 if not isinstance(future.exception(), BrokenProcessPool):
-                    finished.append(unpacked(task, future.result()))
+                    finished.append(Outcome(task, *pickle.loads(future.result())))  # noqa: S301
                 elif not worker.replaced(retries):
                     waiting.appendleft((task, deaths))  # it never began
                 elif deaths < retries:
@@ -115,7 +115,7 @@ class _Worker:
         if self._ready is None:
             self._ready = self._pool.submit(os.getpid)
             self._end.close()  # the process has its own copy by now
-        return self._pool.submit(_perform, task)
+        return self._pool.submit(attempt_packed, _load, task)
 
     def replaced(self, retries: int) -> bool:
         """Put a new process in the dead one's place; tell whether the old one had at least started."""
@@ -182,7 +182,3 @@ def _load() -> Callable[[Any], Any]:
             "importable files; put the class into a file and import it from there, or use workers=0"
         ) from error
     return work
-
-
-def _perform(task: bytes) -> bytes:
-    return attempt_packed(_load, task)

@@ -56,12 +56,6 @@ def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str
         ) from error
 
 
-def unpacked(task: T, packed: bytes) -> Outcome[T, Any]:
-    """The outcome of a task out of what `attempt_packed` sent back."""
-    result, error = pickle.loads(packed)  # noqa: S301
-    return Outcome(task, result, error)
-
-
 def in_words(error: BaseException) -> str:
     """The error and where it was raised, on one line."""
     frames = traceback.extract_tb(error.__traceback__)

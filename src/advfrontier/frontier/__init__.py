@@ -7,8 +7,8 @@
 | attack frontier, AOI, global AOI | `optimality`: `attack_frontier`, `aoi`, `global_aoi` |
 | AutoAttack's curve from ten radii | `baseline`: `baseline_radii`, `baseline_aoi` |
 | the budget allocation problem | `problem`: `build_problem` |
-| Algorithm 1, greedy ensemble construction | `construction`: `greedy`; over the tiers, `allocation`: `allocate` |
-| (not in the paper) | `construction`: `improve`; `certificate`: how good at least, and exact for small ones |
+| Algorithm 1, greedy ensemble construction | `allocation`: `greedy`; over the tiers, `allocate` |
+| (not in the paper) | `allocation`: `improve`; `certificate`: how good at least, and exact for small ones |
 | defense frontier, DOI | `defence`: `defence_frontier`, `doi`, `ReferencePool` |
 | ranks by DOI, in one norm and over all | `ranking`: `rank_table`, `rank` |
 | using the ensembles in practice | `comparison`: `compare` |
@@ -16,12 +16,11 @@
 | (not in the paper) | `confidence`: intervals and bands; `contribution`: what each run adds |
 """
 
-from advfrontier.frontier.allocation import allocate, staged
+from advfrontier.frontier.allocation import allocate, greedy, improve, staged
 from advfrontier.frontier.baseline import baseline_aoi, baseline_radii
 from advfrontier.frontier.certificate import certify, exact_optimum
 from advfrontier.frontier.comparison import compare, crossings, lies_below
 from advfrontier.frontier.confidence import Interval, aoi_interval, aurec_interval, curve_margin, wilson
-from advfrontier.frontier.construction import greedy, improve
 from advfrontier.frontier.contribution import contributions
 from advfrontier.frontier.curve import Curve, aurec, distance_quantile, epsilon_min, robust_accuracy
 from advfrontier.frontier.defence import ReferencePool, defence_frontier, doi

@@ -79,16 +79,10 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> C
     limit = float(np.max(both, initial=0.0, where=np.isfinite(both))) if E is None else check_limit(E)
     crossed = crossings(a, b)
     difference = aurec_difference_interval(a, b, E=limit)
-    unknown = [model.model for model in (first, second) if never_broken(model.distances)]
-    order = None if unknown else _order(first, second, crossed, difference)
+    order, why = _order(first, second, crossed, difference)
     run_next = _next(first, second, order)
-    if order:
-        verdict = order.verdict
-    else:
-        why = f"no run broke any sample of {' or of '.join(unknown)}" if unknown else None
-        todo = " and ".join(f"{name} to {tier_label(queries)} queries" for name, queries in run_next.items())
-        todo = f"extend {todo}" if run_next else "no further tier is left to run"
-        verdict = f"undecided: {why or _state(first, second, crossed, difference)}; {todo}"
+    todo = " and ".join(f"{name} to {tier_label(queries)} queries" for name, queries in run_next.items())
+    todo = f"extend {todo}" if run_next else "no further tier is left to run"
     return Comparison(
         names=(first.model, second.model),
         E=limit,
@@ -98,7 +92,7 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> C
         rejected=order.below.model if order and order.sound else None,
         crossings=crossed,
         run_next=run_next,
-        verdict=verdict,
+        verdict=order.verdict if order else f"undecided: {why}; {todo}",
         flags=_flags(first, second, order),
     )
 
@@ -124,20 +118,31 @@ def _both_sorted(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float6
     return np.sort(a), np.sort(b)
 
 
-def _order(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval) -> _Order | None:
-    """The order of the curves; where they cross that of the areas, if other samples would not change it."""
+def _order(
+    first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval
+) -> tuple[_Order | None, str]:
+    """The order of the curves; where they cross that of the areas, if other samples would not change it; else why."""
+    if unknown := [model.model for model in (first, second) if never_broken(model.distances)]:
+        return None, f"no run broke any sample of {' or of '.join(unknown)}"
     for low, high in ((first, second), (second, first)):
         if lies_below(low.distances, high.distances):
-            return _Order(low, high, f"curve lies below that of {high.model} at {_spent(high)} everywhere")
-    if not crossed or difference.low <= 0 <= difference.high:
-        return None
+            return _Order(low, high, f"curve lies below that of {high.model} at {_spent(high)} everywhere"), ""
+    if not crossed:
+        return None, "the two curves are the same"
+    times = f"{len(crossed)} times, first " if len(crossed) > 1 else ""
+    cross, gap = f"the curves cross ({times}at ε = {crossed[0]:.4g})", f"{abs(difference.estimate):.4g}"
     small, large = (second, first) if difference.estimate > 0 else (first, second)
+    if difference.low <= 0 <= difference.high:
+        return None, (
+            f"{cross}; the area of {large.model} is larger than that of {small.model} by {gap}, within what other "
+            "samples might change"
+        )
     by = sorted(abs(end) for end in (difference.low, difference.high))
     reason = (
-        f"area is smaller than that of {large.model} at {_spent(large)} by {abs(difference.estimate):.4g} "
-        f"({by[0]:.4g} to {by[1]:.4g} on other samples), although the curves cross ({_places(crossed)})"
+        f"area is smaller than that of {large.model} at {_spent(large)} by {gap} "
+        f"({by[0]:.4g} to {by[1]:.4g} on other samples), although {cross}"
     )
-    return _Order(small, large, reason)
+    return _Order(small, large, reason), ""
 
 
 def _next(first: Evaluated, second: Evaluated, order: _Order | None) -> dict[str, int]:
@@ -149,22 +154,8 @@ def _next(first: Evaluated, second: Evaluated, order: _Order | None) -> dict[str
     return {model.model: higher[0] for model in (first, second) if model.queries == least} if higher else {}
 
 
-def _state(first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval) -> str:
-    if not crossed:
-        return "the two curves are the same"
-    larger, smaller = (first, second) if difference.estimate > 0 else (second, first)
-    return (
-        f"the curves cross ({_places(crossed)}); the area of {larger.model} is larger than that of {smaller.model} "
-        f"by {abs(difference.estimate):.4g}, within what other samples might change"
-    )
-
-
 def _spent(model: Evaluated) -> str:
     return f"{tier_label(model.queries)} queries"
-
-
-def _places(crossed: tuple[float, ...]) -> str:
-    return f"{len(crossed)} times, first at ε = {crossed[0]:.4g}" if len(crossed) > 1 else f"at ε = {crossed[0]:.4g}"
 
 
 def _flags(first: Evaluated, second: Evaluated, order: _Order | None) -> tuple[str, ...]:

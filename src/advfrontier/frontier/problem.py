@@ -28,8 +28,6 @@ Levels = NDArray[np.int64]  # an allocation: per run, 0 = not run, k = the k-th 
 Raises = tuple[tuple[int, int], ...]  # a move: (run, level) raised together, requirements first
 Needs = tuple[tuple[Raises, ...], ...]  # [run][level]: (run, least level) before it may have it
 
-CACHE = 100_000  # numbers of an intermediate array: few enough to stay in a processor's cache
-
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -41,7 +39,6 @@ class Problem:
     values: NDArray[np.float64]  # (run, level from 1 on, sample)
     constant: float  # what models on which every attack is on the frontier add to the global AOI
     needs: Needs
-    dependents: tuple[tuple[int, ...], ...]  # [run]: the runs whose moves change when it is raised, itself included
     flags: tuple[str, ...] = ()
     solvers: Mapping[str, str] = field(default_factory=dict)  # as the trajectories have them
 
@@ -65,19 +62,12 @@ class Problem:
         """Global AOI of an allocation."""
         return float(self.reached(levels).sum()) + self.constant
 
-    def gains(self, reached: NDArray[np.float64], runs: Iterable[int] | None = None) -> NDArray[np.float64]:
+    def gains(self, reached: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each level of each run adds to `reached`, alone: an array (run, level)."""
-        chosen = range(len(self.runs)) if runs is None else list(runs)
-        levels, samples = self.values.shape[1:]
-        added = np.empty((len(chosen), levels))
-        step = min(levels, max(1, CACHE // max(samples, 1)))  # levels at a time
-        buffer = np.empty((step, samples))
-        for place, run in enumerate(chosen):
-            for start in range(0, levels, step):
-                rows = self.values[run, start : start + step]
-                best = np.maximum(rows, reached, out=buffer[: len(rows)])
-                best.sum(axis=1, out=added[place, start : start + step])
-        return np.asarray(added - reached.sum(), dtype=np.float64)
+        best = np.stack(
+            [np.maximum(rows, reached).sum(axis=1) for rows in self.values]
+        )  # a run at a time: in the cache
+        return np.asarray(best - reached.sum(), dtype=np.float64)
 
     def raises(self, levels: Levels, run: int, level: int) -> Raises:
         """The move that brings a run to a level: itself last, before it what the rules C make it bring along."""
@@ -118,19 +108,13 @@ def build_problem(trajectories: Iterable[Trajectories], *, levels: Sequence[int]
         raise FrontierError("no trajectories given: expected those of at least one model")
     values = np.concatenate(blocks, axis=2)
     values /= len(blocks)
-    needs = _requirements(first.runs, levels)
-    dependents = [[run] for run in range(len(first.runs))]
-    for run, rows in enumerate(needs):
-        for other, _ in rows[-1]:
-            dependents[other].append(run)
     return Problem(
         norm=first.norm,
         runs=first.runs,
         costs=np.array([0, *levels], dtype=np.int64),
         values=values,
         constant=sum(block.shape[2] == 0 for block in blocks) / len(blocks),
-        needs=needs,
-        dependents=tuple(tuple(row) for row in dependents),
+        needs=_requirements(first.runs, levels),
         flags=tuple(flags),
         solvers=first.solvers,
     )

@@ -34,10 +34,9 @@ class Trajectories:
         object.__setattr__(self, "queries", np.asarray(self.queries, dtype=np.int64))
         object.__setattr__(self, "distances", np.asarray(self.distances, dtype=np.float64))
         object.__setattr__(self, "norm", norm_name(self.norm))
-        self._check_names()
-        self._check_distances()
+        self._check()
 
-    def _check_names(self) -> None:
+    def _check(self) -> None:
         for what, names in (("run", self.runs), ("sample", self.samples)):
             if not names:
                 raise FrontierError(f"trajectories without a {what}: expected the names of at least one")
@@ -49,8 +48,6 @@ class Trajectories:
             raise FrontierError(
                 f"checkpoints {q.tolist()[:8]}: expected increasing numbers of queries such as 10, 20, … 1000"
             )
-
-    def _check_distances(self) -> None:
         d, expected = self.distances, (len(self.runs), self.queries.size, len(self.samples))
         if d.shape != expected:
             raise FrontierError(f"distances have shape {d.shape}: expected (run, checkpoint, sample) = {expected}")
@@ -134,13 +131,9 @@ class Trajectories:
             raise FrontierError("checkpoints differ: expected the same; type .thin(…) on both to keep the common ones")
         shared = _attacks(self.runs) & _attacks(other.runs)
         check_same_settings(self.solvers, other.solvers, names=("these trajectories", "the others"), attacks=shared)
-        same = other.select(samples=self.samples)
-        return replace(
-            self,
-            runs=self.runs + same.runs,
-            distances=np.concatenate((self.distances, same.distances)),
-            solvers={**self.solvers, **other.solvers},
-        )
+        distances = np.concatenate((self.distances, other.select(samples=self.samples).distances))
+        solvers = {**self.solvers, **other.solvers}
+        return replace(self, runs=self.runs + other.runs, distances=distances, solvers=solvers)
 
     @staticmethod
     def _places(what: str, have: Sequence[str], wanted: Collection[str]) -> list[int]:

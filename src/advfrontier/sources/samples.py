@@ -1,4 +1,4 @@
-"""Samples of what a Python user has, and what all sources need to make samples."""
+"""Samples of what a Python user has, and what all sources need to make samples: float32 NCHW in [0, 1]."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from torch.utils.data import (
     default_convert,
 )
 
+from advfrontier.engine.checks import check_images
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import explaining
-from advfrontier.sources.pixels import channels_first, check_unit
+from advfrontier.sources.reading import explaining
+
+CHANNELS = (1, 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +139,23 @@ def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
 
 def _read_items(dataset: Any, order: Tensor, name: str, rows: Tensor) -> Tensor:
     return stack_images([dataset[item][0] for item in order[rows].tolist()], name)
+
+
+def check_unit(images: Tensor, name: str) -> Tensor:
+    """Return images as float32 in [0, 1]: 8-bit ones divided by 255, others as they are if they are in it.
+
+    A model may take any shape; what comes out of files is NCHW.
+    """
+    if images.dtype == torch.uint8:
+        images = images.to(torch.float32) / 255
+    return check_images(images, name).to(torch.float32)
+
+
+def channels_first(images: Tensor) -> Tensor:
+    """Put the channels first where they can only be the last axis: 1 or 3 of them, behind two larger axes."""
+    if images.ndim != 4 or images.shape[3] not in CHANNELS or min(images.shape[1:3]) <= max(CHANNELS) + 1:
+        return images
+    return images.permute(0, 3, 1, 2).contiguous()
 
 
 def stack_images(images: list[Any], name: str) -> Tensor:

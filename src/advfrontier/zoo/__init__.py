@@ -17,10 +17,9 @@ from advfrontier.errors import FrontierError
 from advfrontier.progress import progress_bar
 from advfrontier.zoo import fashion
 from advfrontier.zoo.architectures import build
-from advfrontier.zoo.attacks import pgd, survivors
 from advfrontier.zoo.cards import Card, read_cards
 from advfrontier.zoo.fashion import CLASS_NAMES, images_and_labels
-from advfrontier.zoo.training import fit, total_steps
+from advfrontier.zoo.training import fit, pgd, survivors, total_steps
 
 __all__ = ["CLASS_NAMES", "MODELS", "REFERENCE_RADII", "Card", "images_and_labels", "load", "pgd", "survivors", "train"]
 

@@ -50,46 +50,6 @@ def _perceptron(*widths: int, activation: type[nn.Module] = nn.ReLU) -> Iterator
     yield nn.Linear(widths[-1], CLASSES)
 
 
-def mlp() -> nn.Module:
-    """Two hidden layers of 160 and 96 units."""
-    return nn.Sequential(Normalise(), *_perceptron(784, 160, 96))
-
-
-def exact_mlp() -> nn.Module:
-    """Means of 4×4 pixels, and two hidden layers of 20 units: the nearest adversarial example can be solved for."""
-    return nn.Sequential(Normalise(), nn.AvgPool2d(4), *_perceptron(49, 20, 20))
-
-
-def cnn() -> nn.Module:
-    """Two 3×3 convolutions of stride 2 with 16 and 32 channels, and 100 hidden units."""
-    return nn.Sequential(
-        Normalise(),
-        nn.Conv2d(1, 16, 3, 2, 1),
-        nn.ReLU(),
-        nn.Conv2d(16, 32, 3, 2, 1),
-        nn.ReLU(),
-        *_perceptron(32 * 7 * 7, 100),
-    )
-
-
-def patch_cnn() -> nn.Module:
-    """4×4 pixels folded into channels, two 3×3 convolutions with 32 channels, 200 hidden units, smooth activations."""
-    return nn.Sequential(
-        Normalise(),
-        nn.PixelUnshuffle(4),
-        nn.Conv2d(16, 32, 3, 1, 1),
-        nn.SiLU(),
-        nn.Conv2d(32, 32, 3, 2, 1),
-        nn.SiLU(),
-        *_perceptron(32 * 4 * 4, 200, activation=nn.SiLU),
-    )
-
-
-def masked_cnn() -> nn.Module:
-    """The CNN behind the staircase."""
-    return nn.Sequential(Staircase(), cnn())
-
-
 class Block(nn.Module):
     """Two 3×3 convolutions around a shortcut; the second starts at zero, which stands in for normalisation layers."""
 
@@ -103,20 +63,6 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Shortcut plus residual, rectified."""
         return torch.relu(self.shortcut(x) + self.second(torch.relu(self.first(x))))
-
-
-def resnet() -> nn.Module:
-    """4×4 pixels folded into channels, and two residual blocks with 24 and 48 channels."""
-    return nn.Sequential(
-        Normalise(),
-        nn.PixelUnshuffle(4),
-        nn.Conv2d(16, 24, 1),
-        nn.ReLU(),
-        Block(24, 24, 1),
-        Block(24, 48, 2),
-        nn.Flatten(),
-        nn.Linear(48 * 4 * 4, CLASSES),
-    )
 
 
 class Layer(nn.Module):
@@ -147,12 +93,13 @@ class Layer(nn.Module):
 class VisionTransformer(nn.Module):
     """Sixteen patches of 7×7 pixels as tokens of width 48, two layers of three heads, the mean token classified."""
 
-    def __init__(self, width: int = 48, depth: int = 2, heads: int = 3) -> None:
+    def __init__(self) -> None:
         super().__init__()
+        width = 48
         self.patches = nn.Sequential(Normalise(), nn.PixelUnshuffle(7), nn.Flatten(2))
         self.embed = nn.Linear(49, width)
         self.places = nn.Parameter(0.02 * torch.randn(1, 16, width))
-        self.layers = nn.Sequential(*(Layer(width, heads) for _ in range(depth)))
+        self.layers = nn.Sequential(*(Layer(width, heads=3) for _ in range(2)))
         self.last = nn.LayerNorm(width)
         self.classify = nn.Linear(width, CLASSES)
 
@@ -163,13 +110,35 @@ class VisionTransformer(nn.Module):
         return logits
 
 
+def _cnn() -> nn.Module:
+    layers = (nn.Conv2d(1, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU())
+    return nn.Sequential(Normalise(), *layers, *_perceptron(32 * 7 * 7, 100))
+
+
+def _patch_cnn() -> nn.Module:
+    layers = (nn.Conv2d(16, 32, 3, 1, 1), nn.SiLU(), nn.Conv2d(32, 32, 3, 2, 1), nn.SiLU())
+    hidden = _perceptron(32 * 4 * 4, 200, activation=nn.SiLU)
+    return nn.Sequential(Normalise(), nn.PixelUnshuffle(4), *layers, *hidden)
+
+
+def _resnet() -> nn.Module:
+    layers = (nn.Conv2d(16, 24, 1), nn.ReLU(), Block(24, 24, 1), Block(24, 48, 2))
+    return nn.Sequential(Normalise(), nn.PixelUnshuffle(4), *layers, *_perceptron(48 * 4 * 4))
+
+
 ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
-    "mlp": mlp,
-    "exact-mlp": exact_mlp,
-    "cnn": cnn,
-    "patch-cnn": patch_cnn,
-    "masked-cnn": masked_cnn,
-    "resnet": resnet,
+    # Two hidden layers of 160 and 96 units.
+    "mlp": lambda: nn.Sequential(Normalise(), *_perceptron(784, 160, 96)),
+    # Means of 4×4 pixels, and two hidden layers of 20 units: the nearest adversarial example can be solved for.
+    "exact-mlp": lambda: nn.Sequential(Normalise(), nn.AvgPool2d(4), *_perceptron(49, 20, 20)),
+    # Two 3×3 convolutions of stride 2 with 16 and 32 channels, and 100 hidden units.
+    "cnn": _cnn,
+    # 4×4 pixels folded into channels, two 3×3 convolutions with 32 channels, 200 hidden units, smooth activations.
+    "patch-cnn": _patch_cnn,
+    # The CNN behind the staircase.
+    "masked-cnn": lambda: nn.Sequential(Staircase(), _cnn()),
+    # 4×4 pixels folded into channels, and two residual blocks with 24 and 48 channels.
+    "resnet": _resnet,
     "vit": VisionTransformer,
 }
 

@@ -59,10 +59,10 @@ def digest(tensor: Tensor) -> str:
     return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
 
 
-def choose(labels: Tensor, *, per_class: int = 100) -> Tensor:
-    """Indices of `per_class` images of each class, in runs that hold every class once, in random order."""
+def choose(labels: Tensor) -> Tensor:
+    """Indices of 100 images of each class, in runs that hold every class once, in random order."""
     random = np.random.default_rng(_SEED)
-    chosen = np.stack([random.permutation(np.flatnonzero(labels.numpy() == c))[:per_class] for c in range(10)], 1)
+    chosen = np.stack([random.permutation(np.flatnonzero(labels.numpy() == c))[:100] for c in range(10)], 1)
     return torch.from_numpy(random.permuted(chosen, axis=1).reshape(-1))
 
 

@@ -1,13 +1,17 @@
-"""Training the models of the zoo: seeded, resumable to the bit, on one thread.
+"""Training the models of the zoo: seeded, resumable to the bit, on one thread; and the PGD they are trained against.
 
 Random numbers are drawn afresh for every step from (seed, stream, step), so a checkpoint needs no generator's state:
 weights, the optimiser's two averages and the number of the step are all there is.
+
+PGD climbs inside a ball of known radius, where the loss is to be as large as possible. It is no attack of the pool:
+those look for the nearest adversarial example.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import torch
@@ -17,23 +21,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div
 
 from advfrontier.errors import FrontierError
+from advfrontier.execution.tasks import threads
 from advfrontier.progress import Progress
+from advfrontier.threat.losses import margin, plain_ce
+from advfrontier.threat.norms import L0, L1, L2, TINY, euclidean, get_norm
 from advfrontier.zoo.architectures import build
-from advfrontier.zoo.attacks import REACH, pgd
 from advfrontier.zoo.cards import Recipe
 
 _SECONDS = 30.0  # between two checkpoints
 _RAMP = 0.25  # share of the steps over which rate and radius grow
-
-
-def fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progress: Progress) -> nn.Module:
-    """Train from the checkpoint on if there is one, else from the start; images (n, 28, 28) uint8."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the order of summation, hence the last bit, depends on it
-    try:
-        return _fit(recipe, images, labels.long(), checkpoint, progress)
-    finally:
-        torch.set_num_threads(threads)
+REACH = 0.6  # the first step of PGD in radii; steps shrink linearly, so that five of them cover 1.8 radii
+_COORDINATES = 20  # that an ℓ1 step moves: one only would need as many steps as there are features to change
+_MEMORY, _FIRST_SCORE = 0.9, 1e-3  # of the ℓ0 scores
 
 
 def total_steps(recipe: Recipe, samples: int) -> int:
@@ -41,7 +40,10 @@ def total_steps(recipe: Recipe, samples: int) -> int:
     return recipe.epochs * (samples // recipe.batch)
 
 
-def _fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progress: Progress) -> nn.Module:
+@threads(1)  # the order of summation, hence the last bit, depends on it
+def fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progress: Progress) -> nn.Module:
+    """Train from the checkpoint on if there is one, else from the start; images (n, 28, 28) uint8."""
+    labels = labels.long()
     model = build(recipe.architecture, seed=recipe.seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
     first = _restore(recipe, model, optimiser, checkpoint) if checkpoint.exists() else 0
@@ -134,3 +136,116 @@ def _restore(recipe: Recipe, model: nn.Module, optimiser: torch.optim.Optimizer,
             "exp_avg_sq": tensors[f"square/{name}"],
         }
     return step
+
+
+def pgd(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    norm: str,
+    radius: float,
+    *,
+    steps: int,
+    generator: torch.Generator,
+    loss: Callable[[Tensor, Tensor], Tensor] = plain_ce,
+    reach: float = REACH,
+    visit: Callable[[Tensor], None] | None = None,
+) -> Tensor:
+    """The last of `steps` points of each image's ball; `visit` sees the logits at the start and at every point."""
+    climb = _CLIMBS[get_norm(norm).name](images.flatten(1), radius, generator)
+    point = next(climb)
+    for i in range(steps):
+        probe = point.detach().requires_grad_()
+        with torch.enable_grad():
+            logits = model(probe.view_as(images))
+            (gradient,) = torch.autograd.grad(-loss(logits, labels).sum(), probe)
+        if visit is not None:
+            visit(logits.detach())
+        point = climb.send((gradient, reach * (1 - i / steps)))
+    if visit is not None:
+        with torch.no_grad():
+            visit(model(point.view_as(images)))
+    return point.view_as(images)
+
+
+def survivors(
+    model: nn.Module, images: Tensor, labels: Tensor, norm: str, radius: float, *, steps: int = 50, seed: int = 0
+) -> Tensor:
+    """Which images are classified correctly, and still are at every point that PGD on the margin visits."""
+    with torch.no_grad():
+        standing: Tensor = model(images).argmax(1) == labels
+
+    def visit(logits: Tensor) -> None:
+        standing.logical_and_(logits.argmax(1) == labels)
+
+    generator = torch.Generator().manual_seed(seed)
+    pgd(model, images, labels, norm, radius, steps=steps, generator=generator, loss=margin, visit=visit)
+    return standing
+
+
+# A climb inside the ball around flat inputs, cut off by the box [0, 1]: it begins at a random point and, sent a
+# gradient and a length in radii, goes on to the next point uphill.
+Climb = Generator[Tensor, tuple[Tensor, float], None]
+
+
+def _linf(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
+    noise = torch.rand(inputs.shape, generator=generator).mul_(2 * radius).sub_(radius)
+    point = noise.add_(inputs).clamp_(0, 1)
+    while True:
+        gradient, size = yield point
+        moved = point + size * radius * gradient.sign()
+        point = (inputs + (moved - inputs).clamp_(-radius, radius)).clamp_(0, 1)
+
+
+def _l2(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
+    noise = torch.randn(inputs.shape, generator=generator)
+    length = radius * torch.rand(len(noise), 1, generator=generator)
+    point = noise.mul_(length / euclidean(noise)[:, None]).add_(inputs).clamp_(0, 1)
+    while True:
+        gradient, size = yield point
+        length = euclidean(gradient)[:, None].clamp_(min=TINY)
+        change = point + size * radius * gradient / length - inputs
+        point = (inputs + L2().project(change, _radii(inputs, radius))).clamp_(0, 1)
+
+
+def _l1(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
+    """Begins with as many features as the radius lets go from end to end, half of them set to a random value.
+
+    A step moves the steepest features that have room, all by the same length; then it projects exactly onto ball and
+    box.
+    """
+    noise = torch.rand(inputs.shape, generator=generator)
+    chosen = noise >= noise.topk(max(int(radius), 1), dim=1).values[:, -1:]
+    values = torch.rand(inputs.shape, generator=generator)
+    point = torch.where(chosen & (values < 0.5), 2 * values, inputs)
+    while True:
+        gradient, size = yield point
+        room = torch.where(gradient > 0, 1 - point, point)
+        steepest = (gradient.abs() * (room > 0)).topk(_COORDINATES, dim=1).indices
+        signs = gradient.sign().gather(1, steepest)
+        moved = torch.zeros_like(point).scatter_(1, steepest, size * radius / _COORDINATES * signs)
+        point = inputs + L1().project_in_box(point + moved - inputs, _radii(inputs, radius), inputs)
+
+
+def _l0(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
+    """Has a value that every feature would take, and a score that says which of them do: the highest positive ones.
+
+    Values climb the gradient from random ones. If features went straight to the ends of the box, a model could learn
+    to resist those two values and no others.
+    """
+    values = torch.rand(inputs.shape, generator=generator)
+    scores = _FIRST_SCORE * torch.rand(inputs.shape, generator=generator)
+    while True:
+        kept = L0().project(scores.clamp(min=0), _radii(inputs, radius))
+        gradient, size = yield torch.where(kept > 0, values, inputs)
+        values.add_(gradient.sign(), alpha=size / 2).clamp_(0, 1)
+        gain = gradient * (values - inputs)
+        gain.div_(gain.abs().amax(1, keepdim=True).clamp_(min=TINY))
+        scores.mul_(_MEMORY).add_(gain, alpha=1 - _MEMORY)
+
+
+def _radii(inputs: Tensor, radius: float) -> Tensor:
+    return torch.full((len(inputs),), radius, dtype=inputs.dtype)
+
+
+_CLIMBS = {"Linf": _linf, "L2": _l2, "L1": _l1, "L0": _l0}

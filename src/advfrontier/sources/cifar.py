@@ -21,10 +21,8 @@ from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.sources.guards import explaining
-from advfrontier.sources.pixels import check_unit
-from advfrontier.sources.samples import Rows, as_labels
-from advfrontier.sources.spec import Spec, existing
+from advfrontier.sources.reading import Spec, existing, explaining
+from advfrontier.sources.samples import Rows, as_labels, check_unit
 
 _log = logging.getLogger(__name__)
 
@@ -52,8 +50,8 @@ _PUBLISHED = {
 }
 
 
-def load(spec: Spec, *, download: bool) -> Samples:  # noqa: ARG001 (CIFAR is not fetched: its site says how to cite it)
-    """Read the batches of one split."""
+def load(spec: Spec) -> Samples:
+    """Read the batches of one split. CIFAR is not fetched: its site says how to cite it."""
     folder = existing(spec.place, spec.text, folder=True)
     folder = inside if (inside := folder / _FOLDERS[spec.kind]).is_dir() else folder
     split = spec.option("split", choices=("test", "train"), default="test")

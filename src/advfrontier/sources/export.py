@@ -23,8 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
 
-from advfrontier.sources.guards import connections, explaining, try_batches, weights_only
-from advfrontier.sources.spec import Spec, existing
+from advfrontier.sources.reading import Spec, existing, explaining, loading, try_batches
 
 _PROGRAM = "models/model.json"
 _SAMPLE_INPUTS = "data/sample_inputs/model.pt"
@@ -49,7 +48,7 @@ _ARITHMETIC = re.compile(
 # exact numbers and polynomials, so that 9**9**9 would take forever: powers are small and hold no other power, and
 # multiplied out there are few terms.
 _POWERS = frozenset(("Pow", "PowByNatural", "FloatPow"))
-_SHAPE_FUNCTIONS = _POWERS | frozenset((
+_SHAPE_FUNCTIONS = frozenset((
     "Integer", "Rational", "Add", "Mul", "Max", "Min", "Mod", "PythonMod", "FloorDiv", "CleanDiv", "CeilDiv",
     "ModularIndexing", "Where", "CeilToInt", "FloorToInt", "TruncToInt", "RoundToInt", "ToFloat", "TruncToFloat",
     "IntTrueDiv", "FloatTrueDiv", "Equality", "Unequality", "StrictLessThan", "LessThan", "StrictGreaterThan",
@@ -80,7 +79,7 @@ class Exported(nn.Module):
         return self
 
 
-def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing to fetch)
+def load(spec: Spec) -> nn.Module:
     """Load the program from a clean copy of its archive, and try it."""
     path = existing(spec.place, spec.text)
     with explaining(
@@ -88,12 +87,8 @@ def load(spec: Spec, *, download: bool) -> nn.Module:  # noqa: ARG001 (nothing t
     ):
         entries = _entries(spec, path)
         shape = _input_shape(spec, json.loads(entries[_PROGRAM])["graph_module"])
-    what = f"{spec.text}: torch {torch.__version__} cannot load it"
-    with (
-        explaining(what, "; export it again with this version"),
-        connections(allowed=False),
-        weights_only(spec.text),
-    ):
+    what = f"torch {torch.__version__} cannot load it"
+    with loading(spec.text, what, "; export it again with this version", download=False):
         model = Exported(torch.export.load(_archive(entries)))
     try_batches(spec.text, model, shape, "dynamic_shapes=({0: torch.export.Dim('batch')},)")
     return model
@@ -191,68 +186,46 @@ def _is_shape(text: str) -> bool:
 
 def _terms(node: ast.expr) -> int:
     """How many terms a shape has when it is multiplied out; a ValueError if it is not a shape."""
-    if (number := _number(node)) is not None and abs(number) < 2**63:
-        return 1
-    if not isinstance(node, ast.Call):
-        raise ValueError(node)  # noqa: TRY004 (as for all that is not a shape)
-    name = getattr(node.func, "id", "")
-    if name == "Symbol" and len(node.args) == 1 and _is_word(node.args[0]) and all(map(_is_truth, node.keywords)):
-        return 1
-    if name not in _SHAPE_FUNCTIONS or node.keywords or not node.args:
-        raise ValueError(name)
-    counts = [_terms(argument) for argument in node.args]
-    if name in _POWERS:
-        total: int = counts[0] ** _exponent(*node.args)
-    else:
-        total = sum(counts) if name in _SUMS else math.prod(counts)  # nested divisions multiply their divisors
+    total = _TERMS + 1
+    match node:
+        case ast.Call(ast.Name("Symbol"), [ast.Constant(str() as word)], properties):
+            truths = all(each.arg and isinstance(getattr(each.value, "value", 0), bool) for each in properties)
+            total = 1 if truths and word.isidentifier() and _is_plain(word) else total
+        case ast.Call(ast.Name(name), [base, exponent], []) if name in _POWERS:
+            numbers = [_number(part) for part in getattr(exponent, "args", [exponent])]  # one, or a half and the like
+            inside = {part.id for part in ast.walk(base) if isinstance(part, ast.Name)}
+            if numbers and all(0 < abs(number) <= _EXPONENT for number in numbers) and not inside & _POWERS:
+                total = max(_terms(exponent), _terms(base) ** abs(numbers[0]))
+        case ast.Call(ast.Name(name), [_, *_] as arguments, []) if name in _SHAPE_FUNCTIONS:
+            counts = [_terms(argument) for argument in arguments]
+            total = sum(counts) if name in _SUMS else math.prod(counts)  # nested divisions multiply their divisors
+        case _ if abs(_number(node)) < 2**63:
+            total = 1
     if total > _TERMS:
         raise ValueError(total)
     return total
 
 
-def _exponent(base: ast.expr, exponent: ast.expr) -> int:
-    """The size of a small exponent, which is a number or its half and the like."""
-    numbers = [_number(part) or 0 for part in getattr(exponent, "args", [exponent])]
-    powers = [part for part in ast.walk(base) if isinstance(part, ast.Name) and part.id in _POWERS]
-    if powers or not numbers or not all(0 < abs(number) <= _EXPONENT for number in numbers):
-        raise ValueError(exponent)
-    return abs(numbers[0])
-
-
-def _number(node: ast.expr) -> int | None:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node = node.operand
-    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
-
-
-def _is_word(node: ast.expr) -> bool:
-    value = node.value if isinstance(node, ast.Constant) else None
-    return isinstance(value, str) and value.isidentifier() and _is_plain(value)
-
-
-def _is_truth(keyword: ast.keyword) -> bool:
-    """Whether this is a property of a symbol, such as integer=True."""
-    return keyword.arg is not None and isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, bool)
+def _number(node: ast.expr) -> int:
+    match node:
+        case ast.Constant(int(number)) | ast.UnaryOp(ast.USub(), ast.Constant(int(number))) if type(number) is int:
+            return number
+    raise ValueError(node)
 
 
 def _is_tree(text: str) -> bool:
     """Plain tuples, lists and dicts only: other containers name Python objects to import."""
 
-    def are_words(context: Any) -> bool:
-        return context is None or (isinstance(context, list) and all(isinstance(word, str) for word in context))
-
     def plain(node: Any) -> bool:
-        return (
-            isinstance(node, dict)
-            and node["type"] in (None, "builtins.tuple", "builtins.list", "builtins.dict")
-            and (node["context"] is None or are_words(json.loads(node["context"])))
-            and all(plain(child) for child in node["children_spec"])
-        )
+        context = None if node["context"] is None else json.loads(node["context"])
+        words = context is None or (isinstance(context, list) and all(isinstance(word, str) for word in context))
+        known = node["type"] in (None, "builtins.tuple", "builtins.list", "builtins.dict")
+        return known and words and all(plain(child) for child in node["children_spec"])
 
     try:
         version, tree = json.loads(text)
         return isinstance(version, int) and plain(tree)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError):  # what it is made of is not what a tree is made of
         return False
 
 

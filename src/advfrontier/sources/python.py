@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from advfrontier.errors import FrontierError
-from advfrontier.sources.spec import existing
+from advfrontier.sources.reading import existing
 
 
 class Callback(nn.Module):
@@ -73,17 +73,17 @@ def _attribute(spec: str, module: ModuleType, name: str) -> Any:
     try:
         return functools.reduce(getattr, name.split("."), module)
     except AttributeError as error:
-        found = [key for key, value in vars(module).items() if _could_be_factory(key, value, module)]
+        own = module.__name__  # what was imported from elsewhere is no factory of this module
+        found = [
+            key
+            for key, value in vars(module).items()
+            if callable(value) and not key.startswith("_")
+            if isinstance(value, nn.Module) or getattr(value, "__module__", own) == own
+        ]
         there = f"it has {', '.join(found)}" if found else "and nothing else there could be one"
         asked = f"has no {name!r}" if name else "alone names no factory"
         place = spec.rpartition(":")[0] if name else spec
         raise FrontierError(f"{place} {asked}: expected a factory or a model; {there}") from error
-
-
-def _could_be_factory(key: str, value: Any, module: ModuleType) -> bool:
-    if key.startswith("_") or not callable(value):
-        return False
-    return isinstance(value, nn.Module) or getattr(value, "__module__", module.__name__) == module.__name__
 
 
 def _model(spec: str, found: Any) -> nn.Module:
