@@ -21,7 +21,7 @@ from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.defence import ReferencePool, defence_frontier
 from advfrontier.frontier.measure import Measure, check_same_samples
-from advfrontier.frontier.optimality import aoi
+from advfrontier.frontier.optimality import aoi, excess
 from advfrontier.frontier.ranking import RankRow, rank_table
 from advfrontier.frontier.stability import Reversal, reversals
 from advfrontier.frontier.trajectories import Trajectories
@@ -121,6 +121,11 @@ class Subject:
         """AOI of one tier by all of its distances, or by straight lines."""
         family, budget = tier
         return self.straight_aois[family][budget] if straight else self.aois[family][budget].value
+
+    def above(self, tier: Tier) -> float:
+        """By how much the distances of one tier exceed the frontier on average."""
+        family, budget = tier
+        return excess(self.families[family][budget], self.frontier)
 
     @cached_property
     def baseline(self) -> BaselineAOI | None:

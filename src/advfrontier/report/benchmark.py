@@ -15,7 +15,7 @@ from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
 from advfrontier.record import folder_name
 from advfrontier.report.benchmark_figures import draw_results
-from advfrontier.report.leaderboard import write_leaderboard
+from advfrontier.report.html import write_leaderboard
 from advfrontier.report.page import environment
 from advfrontier.report.render import as_json, as_markdown
 from advfrontier.report.style import FORMATS, drawable

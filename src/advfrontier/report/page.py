@@ -1,25 +1,34 @@
-"""Pages from templates: HTML in one file each, with everything inside and nothing fetched; Markdown as it is."""
+"""Pages from templates: HTML in one file each, with everything inside and nothing fetched; Markdown as it is.
+
+Their pictures are PNG files made with nothing but zlib.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
+import zlib
 from functools import cache, partial
 from importlib.resources import files
 from os import PathLike
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from advfrontier.frontier.ranking import RankRow
 from advfrontier.pool import tier_label
 from advfrontier.record.folder import write_file
 from advfrontier.report import charts, numbers, words
-from advfrontier.report.png import data_uri
 from advfrontier.report.render import as_markdown
 from advfrontier.threat.names import SYMBOLS
 
 MARK = b'<meta name="generator" content="advfrontier">'  # by which pages of our own are known
+PNG_MARK = b"Software\0advfrontier"  # and pictures
+_GREY, _RGB = 0, 2
 
 
 def write_page(path: str | PathLike[str], template: str, **content: Any) -> str:
@@ -84,3 +93,27 @@ def environment() -> Environment:
         "key": lambda value: value if numbers.known(value) else -1,  # what is not known sorts last
     }
     return found
+
+
+def png(image: NDArray[np.uint8]) -> bytes:
+    """An array (height, width, 1 or 3) of uint8 as a PNG file."""
+    height, width, channels = image.shape
+    header = struct.pack(">IIBBBBB", width, height, 8, _GREY if channels == 1 else _RGB, 0, 0, 0)
+    rows = np.ascontiguousarray(image).reshape(height, width * channels)
+    unfiltered = np.pad(rows, ((0, 0), (1, 0))).tobytes()  # each row begins with its filter: 0, none
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + _chunk(b"IHDR", header)
+        + _chunk(b"tEXt", PNG_MARK)
+        + _chunk(b"IDAT", zlib.compress(unfiltered, 9))
+        + _chunk(b"IEND", b"")
+    )
+
+
+def data_uri(image: NDArray[np.uint8]) -> str:
+    """The PNG as an address that needs no file."""
+    return "data:image/png;base64," + base64.b64encode(png(image)).decode("ascii")
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))

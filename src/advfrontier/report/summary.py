@@ -1,4 +1,4 @@
-"""The result of an evaluation as a table: the numbers people paste into papers."""
+"""Results as tables: the numbers people paste into papers, of one evaluation and of models ranked, these as CSV too."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from advfrontier.evaluation.summary import NormSummary, total_counts
+from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
 from advfrontier.pool import tier_label
-from advfrontier.report.numbers import percent, size, whole
+from advfrontier.report.numbers import known, percent, size, whole
+from advfrontier.report.render import as_csv
 from advfrontier.report.words import averaged_text, passes_text
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import NORMS
 
 NO_RADII = "no radius is customary for this data: for robust accuracy give some, such as --radii 4/255,8/255"
+_HEAD = (Column("rank", "integer"), Column("95 %", "integer"), Column(""), Column("model", folds=True))
+_LEGEND = "* the records asked about; (…) distances that cannot be trusted, which do not count in the others' ranks"
+_CSV = (
+    "norm", "model", "rank", "bracketed", "rank_low", "rank_high", "doi", "doi_low", "doi_high", "aurec", "E",
+    "clean_accuracy", "median_distance", "queries", "samples", "flags",
+)  # fmt: skip
 
 
 def in_order(summaries: Iterable[NormSummary]) -> list[NormSummary]:
@@ -124,3 +132,61 @@ def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
             for norm, queries in tables.items()
         ),
     ]
+
+
+def rank_tables(ranking: Ranking) -> list[Table]:
+    """The table over all norms, if there is one, and that of every norm."""
+    tables = [_overall(ranking)] if ranking.overall else []
+    tables += [_of_norm(table) for table in ranking.norms]
+    notes = [_LEGEND]
+    if len(ranking.norms) > 1 and not ranking.overall:
+        notes.append("no table over all norms: fewer than two norms hold all models")
+    for table in ranking.norms:
+        notes += [f"flag in {table.norm}: {row.model}: {told}" for row in table.rows for told in row_flags(row)]
+    *others, last = tables
+    return [*others, Table(last.title, last.columns, last.rows, tuple(notes))]
+
+
+def ranking_csv(ranking: Ranking) -> str:
+    """A line per model and norm, and with norm `all` a line per model over the norms all models share."""
+    models: list[tuple[RankTable | None, RankRow]] = [(table, row) for table in ranking.norms for row in table.rows]
+    radii = [(table.norm, radius) for table in ranking.norms for radius in table.radii]
+    rows = []
+    for table, row in (*models, *((None, row) for row in ranking.overall)):
+        norm, *about = (table.norm, table.E, table.queries, table.samples) if table else ("all", None, None, None)
+        doi = [value if known(value) else None for value in (row.doi.estimate, row.doi.low, row.doi.high, row.aurec)]
+        robust = (row.robust.get(radius) if norm == of else None for of, radius in radii)
+        start = (norm, row.model, row.rank, int(row.bracketed), *(row.ranks or (None, None)), *doi)
+        told = (about[0], row.clean_accuracy, row.median, *about[1:], "; ".join(row_flags(row)))
+        rows.append((*start, *told, *robust))
+    columns = (*_CSV, *(f"robust_accuracy_{of}_{radius}" for of, radius in radii))
+    return as_csv(Table("", tuple(Column(name) for name in columns), tuple(rows)))
+
+
+def _overall(ranking: Ranking) -> Table:
+    columns = (*_HEAD, Column("mean DOI", "score"), *(Column(f"DOI {norm}", "score") for norm in ranking.shared))
+    rows = tuple(
+        (*_start(row), *(Doubted(row.dois[norm]) if row.bracketed else row.dois[norm] for norm in ranking.shared))
+        for row in ranking.overall
+    )
+    return Table(f"All norms: mean DOI over {', '.join(ranking.shared)}", columns, rows)
+
+
+def _of_norm(table: RankTable) -> Table:
+    area = Column(f"AUREC up to {size(table.E)}", "sizes")
+    robust = (Column(f"at {radius} %", "percent") for radius in table.radii)
+    columns = (*_HEAD, Column("DOI", "score"), area, Column("clean %", "percent"), *robust, Column("median", "sizes"))
+    rows = tuple((*_start(row), row.aurec, row.clean_accuracy, *row.robust.values(), row.median) for row in table.rows)
+    title = f"{table.norm} on {table.data}: {whole(table.samples)} samples, {tier_label(table.queries)} queries each"
+    return Table(title, columns, rows)
+
+
+def _start(row: RankRow) -> tuple[Any, ...]:
+    """What every row begins with."""
+    rank, doi = (Doubted(row.rank), Doubted(row.doi)) if row.bracketed else (row.rank, row.doi)
+    return rank, row.ranks, "*" if row.given else "", row.model, doi
+
+
+def row_flags(row: RankRow) -> list[str]:
+    """Why a model is in doubt, and what is to be known about its DOI, each once."""
+    return list(dict.fromkeys((*map(str, row.flags), *(row.doi.flags if not row.dois else ()))))
