@@ -19,11 +19,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from advfrontier.frontier.ranking import RankRow
 from advfrontier.pool import tier_label
 from advfrontier.record.folder import write_file
 from advfrontier.report import charts, numbers, words
-from advfrontier.report.render import as_markdown
+from advfrontier.report.render import as_cells, as_markdown, printable
+from advfrontier.table import Table
 from advfrontier.threat.names import SYMBOLS
 
 MARK = b'<meta name="generator" content="advfrontier">'  # by which pages of our own are known
@@ -34,6 +34,12 @@ _GREY, _RGB = 0, 2
 def write_page(path: str | PathLike[str], template: str, **content: Any) -> str:
     """Fill a template and write it to a path or an address; folders on the way are made."""
     return write_file(path, environment().get_template(template).render(**content).encode(), mark=MARK)
+
+
+def as_html(table: Table) -> Markup:
+    """A table element with its title and notes, for a notebook."""
+    drawn = environment().get_template("table.html.j2").render(table=table, rows=as_cells(table))
+    return Markup(drawn)  # noqa: S704 - the template escapes
 
 
 def script_json(content: Any) -> Markup:
@@ -48,19 +54,6 @@ def asset(name: str) -> Markup:
     """A style sheet or script of this package, as it is."""
     text = files("advfrontier.report").joinpath("templates", name).read_text(encoding="utf-8")
     return Markup(text)  # noqa: S704 - our own file
-
-
-def doi(row: RankRow, norm: str | None = None) -> str:
-    """The DOI of a model, or of one norm: in brackets if it is in doubt, for it may then be above 1."""
-    text = numbers.score(row.doi.estimate if norm is None else row.dois.get(norm))
-    return f"({text})" if row.bracketed and text != numbers.NONE else text
-
-
-def doi_cell(row: RankRow) -> Markup:
-    """The same with its interval, which the brackets hold too."""
-    interval = numbers.ends(row.doi, numbers.score)
-    text = Markup("{} <small>{}</small>").format(numbers.score(row.doi.estimate), interval)
-    return Markup("({})").format(text) if row.bracketed and row.doi.known else text
 
 
 @cache
@@ -82,7 +75,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.globals.update(asset=asset, plotly=plotly, symbols=SYMBOLS, words=words, line=charts.line)
-    found.filters |= {show.__name__: show for show in (numbers.whole, numbers.ranks, numbers.duration, doi, doi_cell)}
+    found.filters |= {show.__name__: show for show in (numbers.whole, numbers.ranks, numbers.duration)}
     for show in (numbers.percent, numbers.size, numbers.score):
         found.filters[show.__name__] = show
         found.filters[f"{show.__name__}_interval"] = partial(numbers.ends, show=show)
@@ -90,6 +83,7 @@ def environment() -> Environment:
         "tier": tier_label,
         "picture": data_uri,
         "markdown": as_markdown,
+        "printable": printable,
         "key": lambda value: value if numbers.known(value) else -1,  # what is not known sorts last
     }
     return found
