@@ -13,7 +13,7 @@ each part of the pool is good for is in `contributions` and `without`. All but t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -41,7 +41,7 @@ def pool(subjects: Mapping[str, Sequence[Subject]]) -> Table:
         facts = facts_of(solver)
         own = [run for group in parsed.values() for run in group if run.solver == solver]
         most = [max((r.index for r in own if r.variant == kind), default=None) for kind in ("restart", "target")]
-        uses = "no gradient" if facts and facts.step_queries == 1 else "gradient"
+        uses = "no gradient" if _black_box(solver) else "gradient"
         counts = [sum(run.solver == solver for run in group) or None for group in parsed.values()]
         rows.append((solver, uses, "yes" if facts and "paper" in facts.pools else "no", *most, *counts))
     if rows:
@@ -52,6 +52,11 @@ def pool(subjects: Mapping[str, Sequence[Subject]]) -> Table:
         *(Column(f"runs in {SYMBOLS[norm]}", "integer", key=f"runs in {norm}") for norm in subjects),
     )  # fmt: skip
     return Table("The attack pool", columns, tuple(rows))
+
+
+def _black_box(solver: str) -> bool:
+    facts = facts_of(solver)
+    return facts is not None and facts.step_queries == 1
 
 
 def ensembles(
@@ -214,17 +219,17 @@ def without(subjects: Sequence[Subject], *, norm: str) -> Table:
     """By how much the frontier's mean distance rises, and its AOI falls, without parts of the pool."""
     traced = [subject for subject in subjects if subject.ends]
     runs = {name: Run.parse(name) for subject in traced for name in subject.ends}
-    parts: dict[str, Callable[[Run], bool]] = {
-        "restarts": lambda run: run.variant == "restart",
-        "targets": lambda run: run.variant == "target",
-        "restarts and targets": lambda run: run.variant != "base",
-        "black-box runs": lambda run: (facts := facts_of(run.solver)) is not None and facts.step_queries == 1,
+    restarts, targets = ({n for n, run in runs.items() if run.variant == kind} for kind in ("restart", "target"))
+    parts = {
+        "restarts": restarts,
+        "targets": targets,
+        "restarts and targets": restarts | targets,
+        "black-box runs": {name for name, run in runs.items() if _black_box(run.solver)},
     }
-    for solver in dict.fromkeys(run.solver for run in runs.values()):
-        parts[solver] = lambda run, solver=solver: run.solver == solver  # type: ignore[misc]
+    for name, run in runs.items():
+        parts.setdefault(run.solver, set()).add(name)
     rows: list[tuple[Any, ...]] = []
-    for what, left_out in parts.items():
-        dropped = [name for name, run in runs.items() if left_out(run)]
+    for what, dropped in parts.items():
         if dropped and len(dropped) < len(runs):
             kept = [np.min([d for run, d in s.ends.items() if run not in dropped], axis=0) for s in traced]
             rises = [excess(found, s.traced) for s, found in zip(traced, kept, strict=True)]

@@ -41,8 +41,9 @@ def aoi(subjects: Sequence[Subject], *, norm: str, straight: bool = False) -> Ta
     compared, shown = any(subject.baseline is not None for subject in listed), shown_tiers(subjects)
     rows, notes = [], []
     for s in listed:
-        values = [*(s.aoi(tier, straight=straight) for tier in shown.values()), *([s.ceiling] if straight else [])]
-        cells = [Strong(v) if s.baseline and v is not None and v >= s.baseline.value else v for v in values]
+        values = [s.aoi(tier, straight=straight) for tier in shown.values()]
+        values += [s.straight_aoi(s.frontier)] if straight else []
+        cells = [Strong(value) if s.baseline and value >= s.baseline.value else value for value in values]
         rows.append((s.model, s.split, *([s.baseline] if compared else []), *cells))
         own = dict.fromkeys(flag for tiers in s.aois.values() for each in tiers.values() for flag in each.flags)
         about = [f"AutoAttack: {flag}" for flag in (s.baseline.flags if s.baseline else ()) if flag not in own]

@@ -58,7 +58,7 @@ def doi(group: ModelGroup, *, title: str) -> Table:
     rows = [(group.rank(model), model, *(group.doi(model, tier) for tier in group.tiers)) for model in group.order]
     notes = []
     for model in group.order:
-        flags = {tier: doubted[model] for tier, doubted in group.doubts.items() if model in doubted}
+        flags = {tier: pool.flagged[model] for tier, pool in group.pools.items() if model in pool.flagged}
         told = []
         for flag in dict.fromkeys(flag for each in flags.values() for flag in each):
             at = [tier_label(tier) for tier, each in flags.items() if flag in each]
