@@ -15,6 +15,12 @@ from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import NORMS
 
 NO_RADII = "no radius is customary for this data: for robust accuracy give some, such as --radii 4/255,8/255"
+_COLUMNS = (
+    Column("norm"), Column("model", folds=True), Column("clean accuracy %", "percent"), Column("at ε", "size"),
+    Column("robust accuracy %", "percent"), Column("certified accuracy %", "percent"),
+    Column("median distance", "size"), Column("AUREC", "size"), Column("up to", "size"), Column("DOI", "score"),
+    Column("rank", "integer"), Column("queries per sample", "count"),
+)  # fmt: skip
 _HEAD = (Column("rank", "integer"), Column("95 %", "integer"), Column(""), Column("model", folds=True))
 _LEGEND = "* the records asked about; (…) distances that cannot be trusted, which do not count in the others' ranks"
 _CSV = (
@@ -49,48 +55,27 @@ def _title(summaries: Sequence[NormSummary]) -> str:
 
 def _table(summaries: Sequence[NormSummary]) -> Table:
     ranked, radii = any(s.standing for s in summaries), any(s.robust for s in summaries)
-    several = len({s.model for s in summaries}) > 1
-    certified = radii and any(s.certified for s in summaries)
-    columns = (
-        Column("norm"),
-        *([Column("model", folds=True)] if several else []),
-        Column("clean accuracy %", "percent"),
-        *((Column("at ε", "size"), Column("robust accuracy %", "percent")) if radii else ()),
-        *((Column("certified accuracy %", "percent"),) if certified else ()),
-        Column("median distance", "size"),
-        Column("AUREC", "size"),
-        Column("up to", "size"),
-        *((Column("DOI", "score"), Column("rank", "integer")) if ranked else ()),
-        Column("queries per sample", "count"),
-    )
-    rows = []
-    for summary in summaries:
-        first, *more = _rows(summary, ranked=ranked, radii=radii, certified=certified)
-        name = (summary.model,) if several else ()
-        rows += [(summary.norm, *name, *first), *(("", *("" for _ in name), *row) for row in more)]
-    return Table(_title(summaries), columns, tuple(rows), _notes(summaries, several=several))
+    several, certified = len({s.model for s in summaries}) > 1, radii and any(s.certified for s in summaries)
+    optional = {"model": several, "certified accuracy %": certified, "DOI": ranked, "rank": ranked}
+    optional |= {"at ε": radii, "robust accuracy %": radii}
+    shown = [k for k, column in enumerate(_COLUMNS) if optional.get(column.name, True)]
+    rows = tuple(tuple(row[k] for k in shown) for summary in summaries for row in _rows(summary))
+    return Table(_title(summaries), tuple(_COLUMNS[k] for k in shown), rows, _notes(summaries, several=several))
 
 
-def _rows(summary: NormSummary, *, ranked: bool, radii: bool, certified: bool) -> list[tuple[Any, ...]]:
+def _rows(summary: NormSummary) -> list[tuple[Any, ...]]:
     """A row with everything, and one for every further radius."""
-    where = summary.standing
-    standing: tuple[Any, ...] = (None, None)
-    if where:
-        doi = where.row.doi
-        standing = (Doubted(doi) if where.row.bracketed else doi, where.position)
-    robust: list[tuple[Any, ...]] = [(at.label, at.accuracy) for at in summary.robust] or [(None, None)]
-    if certified:
-        proven = [at.accuracy for at in summary.certified.robust] if summary.certified else [None] * len(robust)
-        robust = [(*at, share) for at, share in zip(robust, proven or [None], strict=True)]
-    after = (
-        summary.median,
-        summary.aurec,
-        summary.E if summary.aurec.known else None,
-        *(standing if ranked else ()),
-        summary.queries_per_sample,
-    )
-    first = (summary.clean, *(robust[0] if radii else ()), *after)
-    return [first, *(("", *at, *([""] * len(after))) for at in robust[1:])]
+    where, certified = summary.standing, summary.certified
+    doi = where and (Doubted(where.row.doi) if where.row.bracketed else where.row.doi)
+    proven = [at.accuracy for at in certified.robust] if certified else [None] * len(summary.robust)
+    robust: list[tuple[Any, ...]] = [(at.label, at.accuracy, p) for at, p in zip(summary.robust, proven, strict=True)]
+    first, *more = robust or [(None, None, None)]
+    end = summary.E if summary.aurec.known else None
+    after = (summary.median, summary.aurec, end, doi, where and where.position, summary.queries_per_sample)
+    return [
+        (summary.norm, summary.model, summary.clean, *first, *after),
+        *(("", "", "", *at, *[""] * 6) for at in more),
+    ]
 
 
 def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...]:
