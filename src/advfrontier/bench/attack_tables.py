@@ -93,7 +93,7 @@ def tiers(own: Mapping[int, Ensemble], subjects: Sequence[Subject], *, norm: str
         for tier, ensemble in own.items()
     ]
     raced = [tier for family, tier in shown_tiers(subjects).values() if family == RACE] if subjects else []
-    rows += [(RACE, tier, tier, None, mean_aoi(training, RACE, tier), None) for tier in raced]
+    rows += [(RACE, tier, tier, None, mean_aoi(training, RACE, tier) if training else None, None) for tier in raced]
     columns = [
         Column(SYMBOLS[norm], key="tier"), Column("queries", "count"), Column("runs", "integer"),
         Column("AOI (%)", "fine", key="aoi"), Column("no allocation passes (%)", "fine", key="bound"),
@@ -106,9 +106,9 @@ def tiers(own: Mapping[int, Ensemble], subjects: Sequence[Subject], *, norm: str
     return Table(f"What each tier reaches in {SYMBOLS[norm]}", tuple(columns), tuple(told))
 
 
-def mean_aoi(subjects: Sequence[Subject], family: str, tier: int) -> float | None:
-    """Mean AOI over models; None if there are none."""
-    return float(np.mean([s.aoi((family, tier)) for s in subjects])) if subjects else None
+def mean_aoi(subjects: Sequence[Subject], family: str, tier: int) -> float:
+    """Mean AOI over models."""
+    return float(np.mean([s.aoi((family, tier)) for s in subjects]))
 
 
 def mean_above(subjects: Sequence[Subject], family: str, tier: int) -> float:

@@ -225,7 +225,7 @@ def glance(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
             _matched(known, best) if known else None, _matched(known, best, straight=True) if known else None,
             _as_strong(_gains(entries, best)) if entries else None,
             float(np.mean([queries for *_, queries in entries])) if entries else None,
-            mean_aoi(train, *best) - mean_aoi(group, *best) if train else None,  # type: ignore[operator]
+            mean_aoi(train, *best) - mean_aoi(group, *best) if train else None,
         ))  # fmt: skip
     columns = [Column("norm", "norm"), Column("models", "integer"), *(Column(f"{n} above", "fine") for n in near)]
     columns += [

@@ -80,7 +80,7 @@ def _reached(part: NormResults, family: str) -> list[str]:
     for name, (kind, tier) in shown_tiers(part.subjects).items():
         if kind == family:
             means = {split: mean_aoi(group, family, tier) for split, group in by_split(part.subjects).items()}
-            words = [f"{100 * (value or 0):.2f} % on {split} models" for split, value in means.items()]
+            words = [f"{100 * value:.2f} % on {split} models" for split, value in means.items()]
             bound = part.ensembles[tier].bound if family == GREEDY else None
             words += [f"no allocation passes {100 * bound:.2f} % on train models"] if bound is not None else []
             lines.append(f"{name}: AOI {'; '.join(words)}")
