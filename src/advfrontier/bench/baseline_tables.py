@@ -181,14 +181,14 @@ def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
     shown = _shown_in_all(subjects[norm] for norm in compared)
     budgets = [tier for norm in list(compared)[:1] for tier in subjects[norm][0].tiers if tier in TIERS]
 
-    def counted(what: str, norm: str, group: Sequence[Subject], tier: Tier) -> Share:
-        if what == "accuracies_matched":
+    def counted(name: str | None, norm: str, group: Sequence[Subject], tier: Tier) -> Share:
+        if name == "accuracies_matched":
             return _as_strong(_gains(_compared(group, radii.get(norm, {})), tier))
-        return _matched(group, tier, straight=what == "by lines")
+        return _matched(group, tier, straight=name is None)
 
-    counts = {
-        "AOI at least AutoAttack's": "aois_matched",  # the name of what the paper counts likewise
-        "the same by lines": "by lines",
+    counts = {  # and the name of what is published likewise
+        "AOI at least AutoAttack's": "aois_matched",
+        "the same by lines": None,
         "at least as strong at the reference radius": "accuracies_matched",
     }
     rows = []
@@ -196,7 +196,7 @@ def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
         for split in dict.fromkeys(split for groups in compared.values() for split in groups):
             own = [(norm, groups[split]) for norm, groups in compared.items() if split in groups]
             summed = [_sum([counted(name, norm, group, tier) for norm, group in own]) for tier in shown.values()]
-            printed = [getattr(PUBLISHED[norm][split], name, {}) for norm in compared]
+            printed = [getattr(PUBLISHED[norm][split], name) if name else {} for norm in compared]
             theirs = [[figures.get(tier) for figures in printed] for tier in budgets]
             if summed and summed[0].of:
                 rows.append((what, split, *summed, *(_sum(each) if all(each) else None for each in theirs)))
