@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from advfrontier.bench import attack_tables, comparison_tables
+from advfrontier.bench import attack_tables
 from advfrontier.bench.rivals import SEEDS, rivals
 from advfrontier.bench.subject import Subject
 from advfrontier.frontier import Trajectories, allocate, aoi
@@ -91,7 +91,7 @@ def test_races_are_judged_beside_ensembles(models, learned, subjects):
     rows = {row["model"]: row for row in attack_tables.above(subjects, norm="L2").records() if row["model"] != "mean"}
     for name, traces in models.items():
         assert rows[name]["race-2k"] == race_excess(traces, race, BUDGETS)[2000]
-    table = comparison_tables.race_against_greedy(subjects, norm="L2")
+    table = attack_tables.race_against_greedy(subjects, norm="L2")
     found = by_first(table, "held-out")
     better = [rows[name]["race-2k"] <= rows[name]["greedy-2k"] for name in ("c", "d")]
     assert found["at least as near"]["2k"] == Share(sum(better), 2)
@@ -112,7 +112,7 @@ def test_a_race_that_passes_the_traced_runs_moves_the_frontier(models, learned, 
 
 def test_allocations_are_compared_on_each_split(models, learned, subjects):
     ensembles, _, others = learned
-    found = by_first(comparison_tables.allocations(subjects, {"uniform": "equal"}, norm="L2"), "held-out")
+    found = by_first(attack_tables.allocations(subjects, {"uniform": "equal"}, norm="L2"), "held-out")
     assert list(found) == ["greedy", "race", "uniform", "best attack", "best run", f"random, {SEEDS} draws"]
     apart = [models["c"], models["d"]]
 
@@ -128,7 +128,7 @@ def test_allocations_are_compared_on_each_split(models, learned, subjects):
 
 
 def test_what_is_left_out_raises_the_frontier(models, subjects):
-    rows = {row["without"]: row for row in comparison_tables.without(subjects, norm="L2").records()}
+    rows = {row["without"]: row for row in attack_tables.without(subjects, norm="L2").records()}
     assert list(rows) == [
         "restarts", "targets", "restarts and targets", "black-box runs", "fmn", "square_min", "ddn", "alma",
     ]  # fmt: skip
@@ -141,7 +141,7 @@ def test_what_is_left_out_raises_the_frontier(models, subjects):
 
 
 def test_wins_of_all_runs_are_all_samples(subjects):
-    rows = comparison_tables.contributions(subjects, norm="L2").records()
+    rows = attack_tables.contributions(subjects, norm="L2").records()
     assert {row["run"] for row in rows} == set(RUNS)
     assert sum(row["nearest"].count for row in rows) == rows[0]["nearest"].of == 4 * 39  # no two are equal here
     assert all(row["nearest"] == row["alone"] for row in rows)

@@ -21,8 +21,7 @@ from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import compare
 from advfrontier.report import write_comparison, write_leaderboard, write_report
 from advfrontier.report.charts import points, svg_chart
-from advfrontier.report.page import asset, plotly, script_json
-from advfrontier.report.png import png
+from advfrontier.report.page import asset, plotly, png, script_json
 
 
 class Elements(HTMLParser):

@@ -46,8 +46,8 @@ def test_the_papers_pool_is_complete():
     paper = load_benchmark("paper")
     assert [model.id for model in paper.models] == [f"C{i}" for i in range(1, 21)] + [f"I{i}" for i in range(1, 11)]
     held_out = {"C3", "C4", "C6", "C10", "C12", "C16", "C18", "C19", "I3", "I6", "I8", "I9", "I10"}
-    assert {model.id for model in paper.split("held-out")} == held_out
-    assert len(paper.split("train")) == 17
+    assert {model.id for model in paper.models if model.split == "held-out"} == held_out
+    assert sum(model.split == "train" for model in paper.models) == 17
     assert {m.id for m in paper.models if m.batch != (500 if m.id[0] == "C" else 100)} == {
         "C6", "C17", "I5", "I6", "I7", "I8", "I10",
     }  # fmt: skip
@@ -173,8 +173,7 @@ def test_parts_of_the_paper_hold_models_that_can_be_loaded_and_nothing_else_of_i
     part, paper = load_benchmark(name), load_benchmark("paper")
     assert (part.name, len(part.models), list(part.data)) == (name, models, [name])
     assert all(model.source and model == paper[model.id] and model.data == name for model in part.models)
-    assert part.split("train")
-    assert part.split("held-out")
+    assert {model.split for model in part.models} == {"train", "held-out"}
     assert (part.budgets, part.norms, part.pool, part.baseline) == (
         paper.budgets, paper.norms, paper.pool, paper.baseline,
     )  # fmt: skip

@@ -11,35 +11,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from advfrontier.bench.attack_tables import mean_above, mean_aoi
 from advfrontier.bench.benchmark import SPLITS
-from advfrontier.bench.published import PUBLISHED, Published
-from advfrontier.bench.subject import (
-    ALL,
-    GREEDY,
-    PAPER,
-    RACE,
-    Subject,
-    Tier,
-    by_split,
-    grouped,
-    shown_tiers,
-    spread,
-    tier_columns,
-)  # fmt: skip
+from advfrontier.bench.published import PUBLISHED
+from advfrontier.bench.subject import GREEDY, PAPER, RACE, Subject, Tier, grouped, shown_tiers, spread, tier_columns
 from advfrontier.frontier.curve import robust_accuracy as accuracy_at
 from advfrontier.pool import TIERS
 from advfrontier.table import Column, Format, Share, Spread, Strong, Table
 from advfrontier.threat.names import SYMBOLS
 
 Radii = Mapping[str, Sequence[float]]  # data set → the radii to read accuracy at, the reference first
-Entry = tuple[Subject, float, tuple[float, float] | None]  # a model, a radius, the baseline's accuracy and queries
+Entry = tuple[Subject, float, float, float]  # a model, a radius, the baseline's accuracy and queries there
 
 _BASELINE = "AutoAttack"
 _EQUAL = 1e-9  # accuracies are shares of the same samples: a hair's breadth keeps equal counts equal
@@ -54,16 +41,17 @@ def aoi(subjects: Sequence[Subject], *, norm: str, straight: bool = False) -> Ta
     compared, shown = any(subject.baseline is not None for subject in listed), shown_tiers(subjects)
     rows, notes = [], []
     for s in listed:
-        values = [*(s.aoi(tier, straight=straight) for tier in shown.values()), *([s.ceiling] if straight else [])]
-        cells = [Strong(v) if s.baseline and v is not None and v >= s.baseline.value else v for v in values]
+        values = [s.aoi(tier, straight=straight) for tier in shown.values()]
+        values += [s.straight_aoi(s.frontier)] if straight else []
+        cells = [Strong(value) if s.baseline and value >= s.baseline.value else value for value in values]
         rows.append((s.model, s.split, *([s.baseline] if compared else []), *cells))
         own = dict.fromkeys(flag for tiers in s.aois.values() for each in tiers.values() for flag in each.flags)
         about = [f"AutoAttack: {flag}" for flag in (s.baseline.flags if s.baseline else ()) if flag not in own]
         notes += [f"{s.model}: {'; '.join((*own, *about))}"] if not straight and (own or about) else []
-    columns = [Column(SYMBOLS[norm], key="model"), Column("split"), *([Column(_BASELINE, "fine")] if compared else [])]
-    columns += [Column(name, "fine") for name in (*shown, *(["frontier"] if straight else []))]
+    names = [*([_BASELINE] if compared else []), *shown, *(["frontier"] if straight else [])]
+    columns = (Column(SYMBOLS[norm], key="model"), Column("split"), *(Column(name, "fine") for name in names))
     title = f"AOI{' by straight lines' if straight else ''} in {SYMBOLS[norm]}"
-    return Table(title, tuple(columns), tuple(rows), tuple(notes))
+    return Table(title, columns, tuple(rows), tuple(notes))
 
 
 def aoi_summary(subjects: Sequence[Subject], *, norm: str) -> Table:
@@ -72,20 +60,19 @@ def aoi_summary(subjects: Sequence[Subject], *, norm: str) -> Table:
     rows: list[tuple[Any, ...]] = []
     means: dict[str, list[Spread | None]] = {}
     for split, group in grouped(subjects).items():
-        printed = PUBLISHED[norm][split]
         means[split] = [spread([s.baseline.value for s in group if s.baseline])] if known else []
         means[split] += [spread([s.aoi(tier) for s in group]) for tier in shown.values()]
-        rows.append(("mean", split, len(group), *means[split], *_printed(subjects, printed.aois)))
+        rows.append(("mean", split, len(group), *means[split], *_printed(subjects, PUBLISHED[norm][split].aois)))
     if len(means) > 1:
         apart = [a and b and a.mean - b.mean for a, b in zip(*(means[split] for split in SPLITS), strict=True)]
         train, held_out = (PUBLISHED[norm][split].aois for split in SPLITS)
         theirs = {tier: train[tier].mean - held_out[tier].mean for tier in train}
         rows.append(("difference", "train minus held-out", None, *apart, *_printed(subjects, theirs)))
     for what, straight in (("at least AutoAttack", False), ("the same by lines", True)):
-        for split, group in grouped(known).items() if known else ():
-            counts = [_matched_aoi(group, tier, straight=straight) for tier in shown.values()]
-            theirs_matched = {} if straight else PUBLISHED[norm][split].aois_matched
-            rows.append((what, split, len(group), None, *counts, *_printed(subjects, theirs_matched)))
+        for split, group in grouped(known).items():
+            counts = [_matched(group, tier, straight=straight) for tier in shown.values()]
+            printed = _printed(subjects, {} if straight else PUBLISHED[norm][split].aois_matched)
+            rows.append((what, split, len(group), None, *counts, *printed))
     columns = [Column(SYMBOLS[norm], key="what"), Column("split"), Column("models", "integer")]
     columns += [Column(name, "fine") for name in ([_BASELINE] if known else []) + list(shown)]
     columns += _printed_columns(subjects, "fine")
@@ -101,9 +88,14 @@ def _printed_columns(subjects: Sequence[Subject], how: Format) -> tuple[Column, 
     return tier_columns([tier for tier in subjects[0].tiers if tier in TIERS], how, "published {}")
 
 
+def _matched(subjects: Sequence[Subject], tier: Tier, *, straight: bool = False) -> Share:
+    """On how many models a tier's AOI, exact or by straight lines, is at least the baseline's."""
+    return Share.of_all(s.aoi(tier, straight=straight) >= s.baseline.value for s in subjects if s.baseline is not None)
+
+
 def robust_accuracy(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> Table:
     """Robust accuracy at the reference radius of each data set, then at its second, and so on."""
-    entries = [entry for at_radius in _by_radius(subjects, radii) for entry in at_radius]
+    entries = [entry for nth in _places(subjects, radii) for entry in _at(subjects, radii, nth)]
     compared, shown = any(known for _, _, known in entries), shown_tiers(subjects)
     rows = []
     for subject, epsilon, known in entries:
@@ -121,13 +113,12 @@ def robust_summary(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> T
     """On how many models of a split, or of all, a tier is at least as strong as the baseline, and by how much."""
     shown = shown_tiers(subjects)
     rows: list[tuple[Any, ...]] = []
-    for nth, at_radius in enumerate(_by_radius(subjects, radii)):
+    for nth in _places(subjects, radii):
         for split, group in grouped(subjects).items():
-            entries = [entry for entry in at_radius if entry[0] in group and entry[2] is not None]
-            if entries:
-                printed = PUBLISHED[norm][split] if nth == 0 else None  # the paper has the reference radius alone
-                about = split, ", ".join(dict.fromkeys(f"{epsilon:g}" for _, epsilon, _ in entries))
+            if entries := _compared(group, radii, nth):
+                about = split, ", ".join(dict.fromkeys(f"{epsilon:g}" for _, epsilon, *_ in entries))
                 gains = [_gains(entries, tier) for tier in shown.values()]
+                printed = PUBLISHED[norm][split] if nth == 0 else None  # the paper has the reference radius alone
                 theirs = _printed(subjects, printed.accuracies_matched if printed else {})
                 rows.append(("at least as strong", *about, *map(_as_strong, gains), *theirs))
                 theirs = _printed(subjects, printed.gains if printed else {})
@@ -141,93 +132,100 @@ def queries(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> Table:
     """What AutoAttack spends per sample at the reference radius: mean, least and most over models, and the paper's."""
     rows = []
     for split, group in grouped(subjects).items():
-        entries = [known[1] for at in _by_radius(group, radii)[:1] for _, _, known in at if known is not None]
-        if entries:
+        if spent := [queries for *_, queries in _compared(group, radii)]:
             theirs = PUBLISHED[norm][split].queries or (None, None, None)
-            rows.append((split, len(entries), float(np.mean(entries)), min(entries), max(entries), *theirs))
-    columns = (
-        Column("split"), Column("models", "integer"), Column("mean", "count"),
-        Column("least", "count"), Column("most", "count"), Column("published mean", "count"),
-        Column("published least", "count"), Column("published most", "count"),
-    )  # fmt: skip
+            rows.append((split, len(spent), float(np.mean(spent)), min(spent), max(spent), *theirs))
+    figures = ("mean", "least", "most", "published mean", "published least", "published most")
+    columns = (Column("split"), Column("models", "integer"), *(Column(figure, "count") for figure in figures))
     return Table(f"AutoAttack's queries per sample in {SYMBOLS[norm]}", columns, tuple(rows))
 
 
-def _by_radius(subjects: Sequence[Subject], radii: Radii) -> list[list[Entry]]:
-    """The models at the first radius of their data set, then at the second, and so on, with the baseline there."""
+def _places(subjects: Sequence[Subject], radii: Radii) -> range:
+    """0 for the reference radius of every data set, 1 for its second, and so on."""
+    return range(max((len(radii.get(subject.data, ())) for subject in subjects), default=0))
+
+
+def _at(subjects: Sequence[Subject], radii: Radii, nth: int) -> list[tuple[Subject, float, tuple[float, float] | None]]:
+    """The models at a radius of their data set, and accuracy and queries of the baseline if it was run there."""
     return [
-        [
-            (subject, epsilon, subject.known.at(epsilon) if subject.known is not None else None)
-            for subject in subjects
-            for epsilon in radii.get(subject.data, ())[nth : nth + 1]
-        ]
-        for nth in range(max((len(radii.get(subject.data, ())) for subject in subjects), default=0))
+        (subject, epsilon, subject.known.at(epsilon) if subject.known is not None else None)
+        for subject in subjects
+        for epsilon in radii.get(subject.data, ())[nth : nth + 1]
     ]
+
+
+def _compared(subjects: Sequence[Subject], radii: Radii, nth: int = 0) -> list[Entry]:
+    """The same, by default at the reference radius, of those models alone that the baseline was run on there."""
+    return [(subject, epsilon, *known) for subject, epsilon, known in _at(subjects, radii, nth) if known is not None]
 
 
 def _gains(entries: Sequence[Entry], tier: Tier) -> list[float]:
-    """Of each model with a baseline, by how much a tier's accuracy is below it."""
+    """By how much a tier's accuracy is below the baseline's, of each model."""
     family, budget = tier
-    return [
-        known[0] - accuracy_at(subject.families[family][budget], epsilon)
-        for subject, epsilon, known in entries
-        if known is not None
-    ]
+    return [accuracy - accuracy_at(subject.families[family][budget], ε) for subject, ε, accuracy, _ in entries]
 
 
 def _as_strong(gains: Iterable[float]) -> Share:
     return Share.of_all(gain >= -_EQUAL for gain in gains)
 
 
+def _shown_in_all(groups: Iterable[Sequence[Subject]]) -> dict[str, Tier]:
+    """The tiers that the models of every norm have."""
+    first, *others = [shown_tiers(group) for group in groups] or [{}]
+    return {name: tier for name, tier in first.items() if all(name in other for other in others)}
+
+
 def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]) -> Table:
     """On how many pairs of a model and a norm, over all norms, a tier matches or passes the baseline."""
-    compared = {norm: own for norm, own in subjects.items() if any(s.baseline is not None for s in own)}
-    every = [shown_tiers(own) for own in compared.values()]
-    shown = {name: tier for name, tier in (every[0] if every else {}).items() if all(name in each for each in every)}
-    budgets = [tier for own in list(compared.values())[:1] for tier in own[0].tiers if tier in TIERS]
+    compared = {norm: grouped(own) for norm, own in subjects.items() if any(s.baseline is not None for s in own)}
+    shown = _shown_in_all(subjects[norm] for norm in compared)
+    budgets = [tier for norm in list(compared)[:1] for tier in subjects[norm][0].tiers if tier in TIERS]
 
-    def as_strong(norm: str, group: Sequence[Subject], tier: Tier) -> Share:
-        at_reference = _by_radius(group, radii.get(norm, {}))[:1]
-        return _as_strong(gain for entries in at_reference for gain in _gains(entries, tier))
+    def counted(name: str | None, norm: str, group: Sequence[Subject], tier: Tier) -> Share:
+        if name == "accuracies_matched":
+            return _as_strong(_gains(_compared(group, radii.get(norm, {})), tier))
+        return _matched(group, tier, straight=name is None)
 
-    # How a tier's models are counted, and what the paper counts likewise
-    counts: dict[str, tuple[Callable[[str, Sequence[Subject], Tier], Share], Callable[[Published], Any]]] = {
-        "AOI at least AutoAttack's": (lambda _, group, tier: _matched_aoi(group, tier), lambda p: p.aois_matched),
-        "the same by lines": (lambda _, group, tier: _matched_aoi(group, tier, straight=True), lambda _: {}),
-        "at least as strong at the reference radius": (as_strong, lambda p: p.accuracies_matched),
+    counts = {  # and the name of what is published likewise
+        "AOI at least AutoAttack's": "aois_matched",
+        "the same by lines": None,
+        "at least as strong at the reference radius": "accuracies_matched",
     }
     rows = []
-    for (what, (count, published)), split in product(counts.items(), (*SPLITS, ALL)):
-        groups = [(norm, grouped(own).get(split, [])) for norm, own in compared.items()]
-        summed = [_sum([count(norm, group, tier) for norm, group in groups if group]) for tier in shown.values()]
-        theirs = [[published(PUBLISHED[norm][split]).get(tier) for norm in compared] for tier in budgets]
-        if summed and summed[0].of:
-            rows.append((what, split, *summed, *(_sum(each) if all(each) else None for each in theirs)))
+    for what, name in counts.items():
+        for split in dict.fromkeys(split for groups in compared.values() for split in groups):
+            own = [(norm, groups[split]) for norm, groups in compared.items() if split in groups]
+            summed = [_sum([counted(name, norm, group, tier) for norm, group in own]) for tier in shown.values()]
+            printed = [getattr(PUBLISHED[norm][split], name) if name else {} for norm in compared]
+            theirs = [[figures.get(tier) for figures in printed] for tier in budgets]
+            if summed and summed[0].of:
+                rows.append((what, split, *summed, *(_sum(each) if all(each) else None for each in theirs)))
     columns = [Column("models in all norms", key="what"), Column("split")]
     columns += [*(Column(name, "integer") for name in shown), *tier_columns(budgets, "integer", "published {}")]
     return Table("Against AutoAttack, over all norms", tuple(columns), tuple(rows))
 
 
+def _sum(parts: Sequence[Any]) -> Share:
+    return Share(sum(part.count for part in parts), sum(part.of for part in parts))
+
+
 def glance(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]) -> Table:
     """Held-out models, norm by norm: how near the smallest tiers come, and the last of them beside the baseline."""
-    held_out = {norm: group for norm, own in subjects.items() if (group := by_split(own).get("held-out"))}
-    every = [shown_tiers(group) for group in held_out.values()]
-    shown = {name: tier for name, tier in (every[0] if every else {}).items() if all(name in each for each in every)}
+    held_out = {norm: group for norm, own in subjects.items() if (group := grouped(own).get("held-out"))}
+    shown = _shown_in_all(held_out.values())
     budgets = [budget for _, budget in shown.values()]
     near = {n: tier for n, tier in shown.items() if tier[1] == min(budgets) or tier == (PAPER, max(budgets))}
     name, best = [(n, tier) for n, tier in shown.items() if tier[1] == min(budgets)][-1] if shown else ("", ("", 0))
     rows: list[tuple[Any, ...]] = []
     for norm, group in held_out.items() if shown else ():
-        train, known = by_split(subjects[norm]).get("train"), [s for s in group if s.baseline is not None]
-        at_reference = [entry for at in _by_radius(known, radii.get(norm, {}))[:1] for entry in at if entry[2]]
-        apart = mean_aoi(train, *best) - mean_aoi(group, *best) if train else None  # type: ignore[operator]
+        train, known = grouped(subjects[norm]).get("train"), [s for s in group if s.baseline is not None]
+        entries = _compared(known, radii.get(norm, {}))
         rows.append((
             norm, len(group), *(mean_above(group, *tier) for tier in near.values()),
-            _matched_aoi(known, best) if known else None,
-            _matched_aoi(known, best, straight=True) if known else None,
-            _as_strong(_gains(at_reference, best)) if at_reference else None,
-            float(np.mean([at[1] for *_, at in at_reference if at])) if at_reference else None,
-            apart,
+            _matched(known, best) if known else None, _matched(known, best, straight=True) if known else None,
+            _as_strong(_gains(entries, best)) if entries else None,
+            float(np.mean([queries for *_, queries in entries])) if entries else None,
+            mean_aoi(train, *best) - mean_aoi(group, *best) if train else None,
         ))  # fmt: skip
     columns = [Column("norm", "norm"), Column("models", "integer"), *(Column(f"{n} above", "fine") for n in near)]
     columns += [
@@ -238,10 +236,6 @@ def glance(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
     ]  # fmt: skip
     note = f"beside AutoAttack: {name}; its queries and the accuracies are those at the reference radius"
     return Table("Held-out models at a glance", tuple(columns), tuple(rows), (note,) if rows else ())
-
-
-def _sum(parts: Sequence[Share]) -> Share:
-    return Share(sum(part.count for part in parts), sum(part.of for part in parts))
 
 
 def extreme_cases(subjects: Mapping[str, Sequence[Subject]]) -> list[tuple[str, str, Subject, float]]:
@@ -276,8 +270,3 @@ def cases(subjects: Mapping[str, Sequence[Subject]]) -> Table:
         Column("gain of the race", "gain"),
     )  # fmt: skip
     return Table("Best and worst case against AutoAttack", columns, tuple(rows))
-
-
-def _matched_aoi(subjects: Sequence[Subject], tier: Tier, *, straight: bool = False) -> Share:
-    """On how many models a tier's AOI, exact or by straight lines, is at least the baseline's."""
-    return Share.of_all(s.aoi(tier, straight=straight) >= s.baseline.value for s in subjects if s.baseline is not None)

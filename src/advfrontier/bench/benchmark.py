@@ -132,10 +132,6 @@ class Benchmark(TomlTable):
             raise FrontierError(f"{self.name} has no model {model!r}: it has {', '.join(models)}")
         return models[model]
 
-    def split(self, name: Split) -> tuple[BenchmarkModel, ...]:
-        """The models of one split."""
-        return tuple(model for model in self.models if model.split == name)
-
     def data_source(self, model: str) -> str:
         """What `load_data` takes for a model: its data set with its preprocessing."""
         data = self.data[self[model].data]

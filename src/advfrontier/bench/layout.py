@@ -77,11 +77,10 @@ class Bench:
         """The reference radii of each data set in a norm."""
         return {name: tuple(data.radii.get(norm, ())) for name, data in self.benchmark.data.items()}
 
-    def has_baseline(self, norm: str, model: BenchmarkModel | None = None) -> bool:
-        """Whether a baseline is asked for that exists in this norm, on this model if one is named."""
-        split = self.benchmark.baseline_split
-        asked = self.benchmark.baseline is not None and norm in BASELINE_NORMS
-        return asked and (model is None or split in {None, model.split})
+    def has_baseline(self, norm: str, model: BenchmarkModel) -> bool:
+        """Whether a baseline is asked for on this model, and exists in this norm."""
+        asked = self.benchmark.baseline is not None and self.benchmark.baseline_split in {None, model.split}
+        return asked and norm in BASELINE_NORMS
 
     def paper(self, norm: str) -> dict[int, pool.Ensemble]:
         """The paper's ensembles at those of the budgets that it has."""

@@ -58,7 +58,7 @@ def doi(group: ModelGroup, *, title: str) -> Table:
     rows = [(group.rank(model), model, *(group.doi(model, tier) for tier in group.tiers)) for model in group.order]
     notes = []
     for model in group.order:
-        flags = {tier: doubted[model] for tier, doubted in group.doubts.items() if model in doubted}
+        flags = {tier: pool.flagged[model] for tier, pool in group.pools.items() if model in pool.flagged}
         told = []
         for flag in dict.fromkeys(flag for each in flags.values() for flag in each):
             at = [tier_label(tier) for tier, each in flags.items() if flag in each]
@@ -91,13 +91,6 @@ def doi_between_tiers(group: ModelGroup) -> Table:
     return Table("DOI between tiers", columns, (row,) if group.order else ())
 
 
-def stability(group: ModelGroup) -> RankStability | None:
-    """Ranks at nine percentiles of the defence frontier and the reference ε; None if nothing was ever broken."""
-    if not ((group.frontier > 0) & np.isfinite(group.frontier)).any():
-        return None
-    return rank_stability(group.distances, epsilons=baseline_radii(group.frontier, reference=group.reference))
-
-
 def baseline_stability(group: ModelGroup) -> tuple[RankStability, RankStability] | None:
     """Ranks as the baseline orders the models, and as the largest tier does at the same radii; None below two models.
 
@@ -120,11 +113,17 @@ def baseline_stability(group: ModelGroup) -> tuple[RankStability, RankStability]
 
 
 def rankings(group: ModelGroup) -> dict[str, RankStability]:
-    """Ranks against ε by the largest tier; where there is a baseline by it too, and by the tier at the same radii."""
-    own, last = stability(group), tier_label(max(group.tiers))
-    by_lines, by_tier = baseline_stability(group) or (None, None)
-    every = {last: own, "AutoAttack": by_lines, f"{last} where AutoAttack was run": by_tier}
-    return {name: ranking for name, ranking in every.items() if ranking is not None}
+    """Ranks against ε by the largest tier, at nine percentiles of the defence frontier and the reference ε.
+
+    Where there is a baseline by it too, and by the tier at the same radii; nothing by the tier if nothing was broken.
+    """
+    found, last = {}, tier_label(max(group.tiers))
+    if ((group.frontier > 0) & np.isfinite(group.frontier)).any():
+        grid = baseline_radii(group.frontier, reference=group.reference)
+        found[last] = rank_stability(group.distances, epsilons=grid)
+    if known := baseline_stability(group):
+        found["AutoAttack"], found[f"{last} where AutoAttack was run"] = known
+    return found
 
 
 def ranks_by_radius(ranking: RankStability, *, by: str) -> Table:

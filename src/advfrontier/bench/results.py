@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from advfrontier.bench import attack_tables, baseline_tables, comparison_tables, model_tables
+from advfrontier.bench import attack_tables, baseline_tables, model_tables
 from advfrontier.bench.benchmark import SPLITS, BenchmarkModel
 from advfrontier.bench.subject import ModelGroup, Subject
 from advfrontier.errors import FrontierError
@@ -59,10 +59,10 @@ class NormResults:
             "robust_accuracy": baseline_tables.robust_accuracy(subjects, self.radii, norm=norm),
             "robust_accuracy_summary": baseline_tables.robust_summary(subjects, self.radii, norm=norm),
             "queries": baseline_tables.queries(subjects, self.radii, norm=norm),
-            "allocations": comparison_tables.allocations(subjects, self.rivals, norm=norm),
-            "race_against_greedy": comparison_tables.race_against_greedy(subjects, norm=norm),
-            "contributions": comparison_tables.contributions(subjects, norm=norm),
-            "without": comparison_tables.without(subjects, norm=norm),
+            "allocations": attack_tables.allocations(subjects, self.rivals, norm=norm),
+            "race_against_greedy": attack_tables.race_against_greedy(subjects, norm=norm),
+            "contributions": attack_tables.contributions(subjects, norm=norm),
+            "without": attack_tables.without(subjects, norm=norm),
         }
         return {name: table for name, table in every.items() if table.rows}
 

@@ -31,16 +31,16 @@ def rivals(
     attacks: dict[str, list[str]] = {}  # attack → its base run, restarts and targets, in the order of the pool
     for run in runs:
         attacks.setdefault(Run.parse(run).attack, []).append(run)
-    alone = [{run: queries} for run in runs]
-    # The base run of an attack to its end, then one restart after the other, then targets.
-    by_budget = [[_in_turn([(r, queries) for r in own], budget) for own in attacks.values()] for budget in budgets]
-    scores = [[0.0] * len(choices) for choices in (alone, *by_budget)]
+    # To choose from: a run alone; and for every budget the base run of an attack to its end, then one restart after the
+    # other, then targets.
+    choices = [[{run: queries} for run in runs]]
+    choices += [[_in_turn([(run, queries) for run in own], budget) for own in attacks.values()] for budget in budgets]
+    scores = [np.zeros(len(each)) for each in choices]
     for traces in training:
         frontier = traces.frontier()
-        for sums, choices in zip(scores, (alone, *by_budget), strict=True):
-            for k, given in enumerate(choices):
-                sums[k] += aoi(traces.best(given), frontier).value
-    best_run, *best = (choices[int(np.argmax(s))] for s, choices in zip(scores, (alone, *by_budget), strict=True))
+        for sums, each in zip(scores, choices, strict=True):
+            sums += [aoi(traces.best(given), frontier).value for given in each]
+    best_run, *best = (each[int(np.argmax(sums))] for sums, each in zip(scores, choices, strict=True))
     return {
         UNIFORM: {budget: _uniform(runs, budget, queries) for budget in budgets},
         BEST_ATTACK: dict(zip(budgets, best, strict=True)),

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from typing import TypeVar
 
-from advfrontier.attacks.autoattack import KnownPoints
+from advfrontier.attacks.autoattack import NORMS, KnownPoints
 from advfrontier.bench.allocation import allocate_into, learn_into
 from advfrontier.bench.baselines import radii_of, run_autoattack
 from advfrontier.bench.benchmark import BenchmarkModel
@@ -72,7 +72,7 @@ def run_benchmark(
         say: Told what begins and what failed.
     """
     if bench.benchmark.published:
-        check_published(bench.benchmark.pool or ())
+        check_published(bench.benchmark.pool)
     claim(bench.out, bench.benchmark.name)
     return _Running(bench, machine or Machine(threads=1, progress=False), say, only).all(download=download)
 
@@ -307,7 +307,7 @@ def _no_baseline(bench: Bench, norm: str) -> str | None:
     """Why there is no baseline, if there is none."""
     if bench.benchmark.baseline is None:
         return "no baseline: the benchmark asks for none"
-    if not bench.has_baseline(norm):
+    if norm not in NORMS:
         return f"no baseline: AutoAttack does not attack in {norm}"
     if find_spec(_EXTRA) is None:
         return "no baseline: AutoAttack is not installed; type pip install 'advfrontier[autoattack]'"

@@ -1,26 +1,35 @@
-"""What is done, what is left and what it will cost, from the names of the files alone. NaN is what is not known."""
+"""What is done, what is left and what it will cost, from the names of the files alone. NaN is what is not known.
+
+How long a query takes on this machine is measured by a few short runs: the time of a pass through the model once per
+model, that of a solver's own arithmetic once per attack on the first model. That is a few seconds in all, where
+measuring every pair would take minutes.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from advfrontier.bench.allocation import ensemble_file, race_file
 from advfrontier.bench.baselines import radii_of
 from advfrontier.bench.benchmark import BenchmarkModel
-from advfrontier.bench.calibration import Calibration, calibrate, read_calibration
-from advfrontier.bench.layout import Bench, finished_race
+from advfrontier.bench.layout import Bench, claim, finished_race
 from advfrontier.bench.run import Failure, read_failures
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.trace import trace
+from advfrontier.execution import Machine
 from advfrontier.jobs.autoattack import missing_radii
 from advfrontier.jsonable import jsonable
-from advfrontier.pool import CHECKPOINT, Race
+from advfrontier.pool import CHECKPOINT, Race, Run
 from advfrontier.record import Record, UnitName, open_folder
 from advfrontier.record.units import shards_of
+from advfrontier.sources.samples import choose
 from advfrontier.table import Column, Share, Table
 from advfrontier.threat.names import SYMBOLS
 
@@ -30,6 +39,9 @@ _PER_ROBUST, _PER_BROKEN = 9600, 200
 _CLASSES = 10  # where neither a record nor the data says how many there are
 _HEAD, _SAMPLE, _POINT = 1100, 21, 8  # bytes of a unit's file: for itself, per sample, and at every checkpoint of it
 _SHOWN = 10  # failures written out
+_CALIBRATION = "calibration.json"
+_QUERIES = 20  # of each short run
+_LEAST = 0.1  # of what a solver took on the first model: no estimate falls below it
 
 
 @dataclass(frozen=True)
@@ -222,3 +234,76 @@ def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibr
 def disk_used(out: str) -> int:
     """Bytes of all files below a folder on this machine."""
     return sum(path.stat().st_size for path in Path(out).rglob("*") if path.is_file()) if "://" not in out else 0
+
+
+@dataclass
+class Calibration:
+    """Seconds per query and sample, on one process."""
+
+    device: str = "cpu"
+    threads: int = 1
+    models: dict[str, float] = field(default_factory=dict)  # with the common run
+    attacks: dict[str, dict[str, float]] = field(default_factory=dict)  # norm → attack, on the first model
+    common: float = 0.0  # the common run on the first model
+
+    def seconds(self, model: str, norm: str, run: str) -> float:
+        """Estimated seconds per query and sample; NaN if the model or the attack was not calibrated."""
+        attack = self.attacks.get(norm, {}).get(Run.parse(run).attack, math.nan)
+        return max(self.models.get(model, math.nan) + attack - self.common, _LEAST * attack)
+
+
+def read_calibration(out: str, *, device: str, threads: int) -> Calibration:
+    """The one that is stored for this device and number of threads, or an empty one."""
+    empty = Calibration(device, threads)
+    stored = json.loads(open_folder(out).read(_CALIBRATION) or b"{}")
+    fitting = (stored.get("device"), stored.get("threads")) == (device, threads) and stored.keys() == vars(empty).keys()
+    return Calibration(**stored) if fitting else empty
+
+
+def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, threads: int) -> Calibration:
+    """Measure what is not yet known, on one batch per short run, and store it."""
+    known = read_calibration(bench.out, device=device, threads=threads)
+    able = [model for model in models if model.source is not None]
+    if not able:
+        return known
+    common_norm = bench.benchmark.norms[0]
+    common = _attacks(bench, common_norm)[0]
+    for norm in bench.benchmark.norms:
+        measured = known.attacks.setdefault(norm, {})
+        unknown = [attack for attack in _attacks(bench, norm) if attack not in measured]
+        if unknown:
+            measured |= _measured(bench, known, able[0], norm, unknown)
+        if norm == common_norm and common in unknown:
+            known.models[able[0].id] = known.common = measured[common]
+    for model in able:
+        if model.id not in known.models:
+            known.models[model.id] = _measured(bench, known, model, common_norm, [common])[common]
+    claim(bench.out, bench.benchmark.name)
+    open_folder(bench.out).write(_CALIBRATION, json.dumps(asdict(known), indent=2).encode())
+    return known
+
+
+def _attacks(bench: Bench, norm: str) -> list[str]:
+    """Attacks of the pool in a norm; ten classes, because every attack has a base run in any case."""
+    return list(dict.fromkeys(Run.parse(run).attack for run in bench.runs(norm, 10)))
+
+
+def _measured(
+    bench: Bench, known: Calibration, model: BenchmarkModel, norm: str, attacks: Sequence[str]
+) -> dict[str, float]:
+    """Seconds per query and sample of these attacks' base runs on one batch; 0 where there is nothing to attack."""
+    batch = choose(bench.samples(model), min(model.batch, bench.benchmark.data[model.data].samples), None)
+    with tempfile.TemporaryDirectory(prefix="advfrontier-") as folder:
+        traces = trace(
+            str(model.source),
+            batch,
+            norm=norm,
+            runs=list(attacks),
+            queries=_QUERIES,
+            out=folder,
+            batch_size=model.batch,
+            machine=Machine(known.device, threads=known.threads),
+        )
+        record, spent = Record.open(folder, "trace"), _QUERIES * int((~traces.misclassified).sum())
+        units = {attack: record.read_unit(UnitName(attack, 0, len(batch)), _QUERIES) for attack in attacks}
+        return {attack: float(unit.words["seconds"]) / spent if unit else 0.0 for attack, unit in units.items()}

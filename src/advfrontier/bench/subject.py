@@ -21,7 +21,7 @@ from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.defence import ReferencePool, defence_frontier
 from advfrontier.frontier.measure import Measure, check_same_samples
-from advfrontier.frontier.optimality import aoi
+from advfrontier.frontier.optimality import aoi, excess
 from advfrontier.frontier.ranking import RankRow, rank_table
 from advfrontier.frontier.stability import Reversal, reversals
 from advfrontier.frontier.trajectories import Trajectories
@@ -122,6 +122,11 @@ class Subject:
         family, budget = tier
         return self.straight_aois[family][budget] if straight else self.aois[family][budget].value
 
+    def above(self, tier: Tier) -> float:
+        """By how much the distances of one tier exceed the frontier on average."""
+        family, budget = tier
+        return excess(self.families[family][budget], self.frontier)
+
     @cached_property
     def baseline(self) -> BaselineAOI | None:
         """AOI of the baseline, by straight lines between the points that are known."""
@@ -133,14 +138,9 @@ class Subject:
         if self.known is None:
             return {}
         shown = {family: found for family, found in self.families.items() if family in SHOWN}
-        return {family: {tier: self._straight(d) for tier, d in found.items()} for family, found in shown.items()}
+        return {family: {tier: self.straight_aoi(d) for tier, d in found.items()} for family, found in shown.items()}
 
-    @property
-    def ceiling(self) -> float | None:
-        """AOI of the frontier itself if it were known at these radii only: what straight lines make of an AOI of 1."""
-        return None if self.known is None else self._straight(self.frontier)
-
-    def _straight(self, distances: NDArray[np.float64]) -> float:
+    def straight_aoi(self, distances: NDArray[np.float64]) -> float:
         """AOI of distances that are read at the baseline's radii only, with straight lines between."""
         radii = self.known.radii if self.known is not None else ()
         return baseline_aoi(radii, Curve.of(distances).at(radii), self.frontier).value
@@ -187,14 +187,9 @@ class ModelGroup:
         }
 
     @cached_property
-    def doubts(self) -> dict[int, dict[str, tuple[Flag, ...]]]:
-        """Tier → the models whose distances cannot be trusted there, and why."""
-        return {tier: pool.flagged for tier, pool in self.pools.items()}
-
-    @cached_property
     def trusted(self) -> tuple[Subject, ...]:
         """The models that the largest tier leaves no doubt about; all of them where it leaves doubt about each."""
-        doubted = self.doubts[max(self.tiers)]
+        doubted = self.pools[max(self.tiers)].flagged
         return tuple(subject for subject in self.subjects if subject.model not in doubted) or self.subjects
 
     @cached_property
@@ -223,26 +218,25 @@ class ModelGroup:
         return {
             tier: {row.model: row for row in rank_table(pool, resamples=1).rows}
             for tier, pool in self.pools.items()
-            if len(self.doubts[tier]) < len(self.subjects)
+            if len(pool.flagged) < len(self.subjects)
         }
 
-    @cached_property
+    @property
     def order(self) -> tuple[str, ...]:
         """The models by DOI at the largest tier, best first, those in doubt last; empty where there is no DOI."""
-        last = self.ranked[max(self.ranked)] if self.ranked else {}
-        return tuple(sorted(last, key=lambda model: last[model].bracketed))
+        return tuple(self.ranked[max(self.ranked)]) if self.ranked else ()
 
     @cached_property
     def steady(self) -> tuple[str, ...]:
         """The models that no tier leaves doubt about, by DOI."""
-        return tuple(model for model in self.order if not any(model in doubted for doubted in self.doubts.values()))
+        return tuple(model for model in self.order if not any(model in pool.flagged for pool in self.pools.values()))
 
     def rank(self, model: str) -> int | Doubted | None:
         """Rank by DOI at the largest tier."""
-        if model not in self.order:
+        row = self.ranked[max(self.ranked)].get(model) if self.ranked else None
+        if row is None or row.rank is None:
             return None
-        row = self.ranked[max(self.ranked)][model]
-        return Doubted(row.rank) if row.bracketed and row.rank is not None else row.rank
+        return Doubted(row.rank) if row.bracketed else row.rank
 
     def doi(self, model: str, tier: int) -> float | Doubted | None:
         """DOI at a tier; None where no model can be trusted."""
@@ -260,7 +254,7 @@ class ModelGroup:
         elif absent := [tier_label(tier) for tier in self.tiers if tier not in self.ranked]:
             notes.append(f"no DOI with {', '.join(absent)} queries: they leave samples of every model unbroken")
         if len(self.trusted) < len(self.subjects):
-            named = ", ".join(self.doubts[max(self.tiers)])
+            named = ", ".join(self.pools[max(self.tiers)].flagged)
             notes.append(f"left out of ranks by radius, crossings and rejections, because it is in doubt: {named}")
         if self.reference is None:
             notes.append("no reference radius is given: no robust accuracy and no crossings")

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from advfrontier.bench import model_tables
 from advfrontier.bench.attack_tables import mean_aoi
-from advfrontier.bench.benchmark import SPLITS
 from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
 from advfrontier.record import folder_name
 from advfrontier.report.benchmark_figures import draw_results
-from advfrontier.report.leaderboard import write_leaderboard
+from advfrontier.report.html import write_leaderboard
 from advfrontier.report.page import environment
 from advfrontier.report.render import as_json, as_markdown
 from advfrontier.report.style import FORMATS, drawable
@@ -81,7 +80,7 @@ def _reached(part: NormResults, family: str) -> list[str]:
     for name, (kind, tier) in shown_tiers(part.subjects).items():
         if kind == family:
             means = {split: mean_aoi(group, family, tier) for split, group in by_split(part.subjects).items()}
-            words = [f"{100 * (value or 0):.2f} % on {split} models" for split, value in means.items()]
+            words = [f"{100 * value:.2f} % on {split} models" for split, value in means.items()]
             bound = part.ensembles[tier].bound if family == GREEDY else None
             words += [f"no allocation passes {100 * bound:.2f} % on train models"] if bound is not None else []
             lines.append(f"{name}: AOI {'; '.join(words)}")
@@ -123,7 +122,7 @@ def results_markdown(
     template = environment().overlay(autoescape=False).get_template("results.md.j2")
     page = template.render(
         results=results,
-        opening=_opening(results, drawn=figures is not None),
+        drawn=figures is not None,
         models=results.model_tables(),
         whole=whole,
         compared="cases" in whole,
@@ -141,20 +140,3 @@ def _stacked(tables_of: Mapping[str, Mapping[str, Table]], name: str, rows: int 
     """The tables of one name, one below the other as one; of each only the first rows if a number is given."""
     tables = {title: tables[name].head(rows) for title, tables in tables_of.items() if name in tables}
     return as_markdown(stacked(name, Column("norm"), tables)) if tables else ""
-
-
-def _opening(results: Results, *, drawn: bool) -> str:
-    lines = []
-    for norm, part in results.norms.items():
-        counts = {split: sum(subject.split == split for subject in part.subjects) for split in SPLITS}
-        samples = ", ".join(f"{len(group.subjects[0].samples)} of {data}" for data, group in part.groups.items())
-        models = f"{counts['train']} training and {counts['held-out']} held-out models"
-        lines.append(f"- {SYMBOLS[norm]}: {models}, samples: {samples}")
-        lines += [f"  - {note}" for note in part.notes]
-        lines += [f"  - {data}: {note}" for data, group in part.groups.items() for note in group.notes]
-    if not drawn:
-        lines.append("- no figures: matplotlib is not installed; type `pip install 'advfrontier[figures]'`")
-    if results.failures:
-        lines.append(f"- {len(results.failures)} parts failed and are missing below:")
-        lines += [f"  - {failure}" for failure in results.failures]
-    return "\n".join(lines)

@@ -77,7 +77,7 @@ def _draw_growth(axes: Axes, part: NormResults) -> None:
         axes.plot(budgets, [100 * series[budget] for budget in budgets], color=colour, linestyle="", marker="o", ms=3)
         group = by_split(part.subjects)[split]
         tiers = [tier for family, tier in shown_tiers(part.subjects).values() if family == RACE]
-        reached = [100 * (mean_aoi(group, RACE, tier) or 0) for tier in tiers]
+        reached = [100 * mean_aoi(group, RACE, tier) for tier in tiers]
         axes.plot(tiers, reached, color=colour, linestyle="", marker="x", ms=4, label=f"race, {_SPLITS[split]}")
     low = 100 * min(series[budgets[0]] for series in growth.values())
     margin = max(100 - low, 0.2)

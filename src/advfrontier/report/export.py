@@ -22,7 +22,7 @@ from advfrontier.evaluation.tables import class_table, sample_table
 from advfrontier.flags import doubts
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import open_folder, write_files
-from advfrontier.report.png import MARK, png
+from advfrontier.report.page import PNG_MARK, png
 from advfrontier.report.render import as_csv, as_latex
 from advfrontier.report.summary import summary_tables
 from advfrontier.report.words import CITATION, sentence
@@ -38,7 +38,7 @@ _EACH = {  # one per evaluation
     "npz": ("points", ".npz", b"adversarial_class"),
     "card": ("card", ".json", b"advfrontier_ensemble"),
     "classes": ("classes", "-classes.csv", b"median_distance"),
-    "png": ("pictures", "-png", MARK),
+    "png": ("pictures", "-png", PNG_MARK),
 }
 _ALL = {  # one for all of them
     "latex": ("table", "summary.tex", b"advfrontier"),

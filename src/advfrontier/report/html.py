@@ -1,8 +1,8 @@
-"""HTML pages about models: the report of one in every norm, and two of them side by side, also as a table."""
+"""HTML pages about models: the report of one in every norm, two side by side, also as a table, and many ranked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -11,12 +11,13 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.gallery import GalleryItem
 from advfrontier.evaluation.summary import NormSummary, most_wins
 from advfrontier.frontier.comparison import Comparison
-from advfrontier.frontier.ranking import mean_rows
-from advfrontier.report.charts import norm_data, short
-from advfrontier.report.numbers import size
+from advfrontier.frontier.ranking import Ranking, RankTable, mean_rows
+from advfrontier.report.charts import norm_data, short, svg_chart
+from advfrontier.report.numbers import column_decimals, score, size
 from advfrontier.report.page import script_json, write_page
-from advfrontier.report.summary import NO_RADII, in_order
+from advfrontier.report.summary import NO_RADII, in_order, row_flags
 from advfrontier.table import Column, Table
+from advfrontier.threat.names import SYMBOLS
 
 _SHOWN_WINS = 8
 _SHOWN_CROSSINGS = 6  # there may be hundreds where two curves run together
@@ -143,3 +144,53 @@ def comparison_notes(comparison: Comparison) -> list[str]:
         more = len(comparison.crossings) - _SHOWN_CROSSINGS
         notes.append(f"the curves cross at ε = {shown}{f' and {more} more' if more > 0 else ''}")
     return notes + [f"flag: {flag}" for flag in comparison.flags]
+
+
+def write_leaderboard(
+    path: str | PathLike[str],
+    ranking: Ranking,
+    *,
+    title: str = "Robustness leaderboard",
+    highlight: Collection[str] | None = None,
+) -> str:
+    """Write the page: sortable tables, and beside each the curves, every model in one colour on all of the page.
+
+    The models to highlight are by default those asked about, where they stand among reference models.
+    """
+    rows = [row for table in ranking.norms for row in table.rows]
+    names = list(dict.fromkeys(row.model for row in (*ranking.overall, *rows)))
+    if highlight is None:
+        highlight = {row.model for row in rows if row.given} if not all(row.given for row in rows) else ()
+    if unknown := [model for model in highlight if model not in names]:
+        raise FrontierError(f"no model {unknown[0]} to highlight: expected some of {', '.join(names)}")
+
+    def chart_of(table: RankTable) -> dict[str, Any]:
+        doubted = {row.model for row in table.rows if row.bracketed}
+        curves = {row.model: table.curves[row.model] for row in table.rows}
+        return svg_chart(table.norm, curves, frontier=table.frontier, doubted=doubted, names=names)
+
+    return write_page(
+        path,
+        "leaderboard.html.j2",
+        title=title,
+        ranking=ranking,
+        verdict=_verdict(ranking),
+        told=row_flags,
+        chart_of=chart_of,
+        highlight=highlight,
+        decimals=column_decimals,  # of the areas and of the medians, so that their columns line up
+    )
+
+
+def _verdict(ranking: Ranking) -> str:
+    best = next((row for row in ranking.overall if row.rank == 1 and not row.bracketed), None)
+    if best:
+        where = ", ".join(SYMBOLS[norm] for norm in ranking.shared)
+        return f"{best.model} has the highest mean DOI over {where}: {score(best.doi.estimate)}."
+    leaders = [
+        f"{row.model} in {SYMBOLS[table.norm]} ({score(row.doi.estimate)})"
+        for table in ranking.norms
+        for row in table.rows
+        if row.rank == 1 and not row.bracketed
+    ]
+    return f"The highest DOI: {', '.join(leaders)}." if leaders else "No model has a DOI."

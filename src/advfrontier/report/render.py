@@ -1,4 +1,4 @@
-"""Draw a `Table`: on a terminal, as plain text, Markdown, HTML, JSON, CSV or LaTeX."""
+"""Draw a `Table`: on a terminal, as plain text, Markdown, JSON, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, TextIO
 
-from markupsafe import Markup
 from rich.cells import cell_len
 from rich.console import Console
 from rich.rule import Rule
@@ -94,23 +93,6 @@ def as_markdown(table: Table) -> str:
     return drawn + ("\n\n" + "\n".join(f"- {note}" for note in table.notes) if table.notes else "")
 
 
-def as_html(table: Table) -> Markup:
-    """A table element with its title and notes, for a notebook: it brings no style but where its figures stand."""
-    sides = ["left" if column.left else "right" for column in table.columns]
-
-    def line(tag: str, cells: Sequence[str]) -> Markup:
-        cell = Markup('<{0} style="text-align: {1}">{2}</{0}>')
-        return Markup("<tr>{}</tr>").format(
-            Markup("").join(cell.format(tag, side, text) for side, text in zip(sides, cells, strict=True))
-        )
-
-    head = line("th", [printable(column.name) for column in table.columns])
-    body = Markup("").join(line("td", row) for row in _cells(table))
-    notes = Markup("<br>").join(map(printable, table.notes))
-    drawn = Markup("<p><b>{}</b></p><table><thead>{}</thead><tbody>{}</tbody></table><p>{}</p>")
-    return drawn.format(printable(table.title), head, body, notes)
-
-
 def as_csv(table: Table) -> str:
     """Raw values, one line a row; an interval gives its estimate and both ends in columns of their own."""
     flat = [_flat(record) for record in table.records()]
@@ -145,7 +127,7 @@ def printable(text: str) -> str:
 
 def _marked(table: Table, bold: str, escapes: Mapping[int, str] | None = None, *, code: str = "{}") -> Iterator[Row]:
     """Every row as it is printed, in the signs of a language: what stands out is bold, and code is code."""
-    for row, texts in zip(table.rows, _cells(table), strict=True):
+    for row, texts in zip(table.rows, as_cells(table), strict=True):
         cells = [text.translate(escapes or {}) for text in texts]
         coded = [
             code.format(text) if column.format == "code" and text != NONE else text
@@ -187,7 +169,7 @@ def _middle(bare: Any) -> Any:
     return bare.value if isinstance(bare, BaselineAOI) else bare
 
 
-def _cells(table: Table, *, between: str = " ") -> list[Row]:
+def as_cells(table: Table, *, between: str = " ") -> list[Row]:
     """Every cell as it is printed, with this between a figure and its interval."""
     columns = []
     for k, column in enumerate(table.columns):
@@ -210,10 +192,10 @@ def _formatter(column: Column, cells: Sequence[Any]) -> Callable[[Any], str]:
 
 def _layouts(table: Table) -> Iterator[Layout]:
     """Headings and rows, ever narrower: on one line each, headings on two, intervals below their figures as well."""
-    rows = _cells(table)
+    rows = as_cells(table)
     yield [printable(column.name) for column in table.columns], rows
     yield _folded(table, rows), rows
-    stacked = _cells(table, between="\n")
+    stacked = as_cells(table, between="\n")
     yield _folded(table, stacked), stacked
 
 
@@ -266,7 +248,7 @@ def _listing(table: Table) -> Text:
     title = next((k for k, column in enumerate(table.columns) if column.folds), 0)
     longest = max(map(cell_len, names))
     lines = []
-    for row in _cells(table):
+    for row in as_cells(table):
         lines += ["", row[title]] if row[title] else []
         told = [(name, text) for k, (name, text) in enumerate(zip(names, row, strict=True)) if text and k != title]
         lines += [f"  {name}{' ' * (longest - cell_len(name))}  {text}" for name, text in told]

@@ -1,4 +1,4 @@
-"""How figures look: one size of letters, one set of colours and lines, one way to draw a curve and to save."""
+"""How figures look: one set of colours and lines, one way to draw and to save; `figures.mplstyle` has the rest."""
 
 from __future__ import annotations
 
@@ -25,23 +25,6 @@ DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2)))
 PAGE_DASHES = ("", "7 3", "2 3", "8 3 2 3", "14 4")  # the same for pages, as SVG has it
 GREY, INK, MUTED, RED = "#b4bbc2", "#1b1f24", "#57606a", "#b3261e"
 _HIGH = 2.4  # inches of a panel
-_STYLE = {
-    "font.size": 8,
-    "axes.linewidth": 0.6,
-    "axes.titlesize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6e8ea",
-    "grid.linewidth": 0.5,
-    "lines.linewidth": 1.2,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": 6,
-    "pdf.fonttype": 42,  # letters stay letters: publishers ask for it
-    "text.parse_math": False,  # a dollar in a model's name is a dollar
-}
 
 
 def drawable() -> bool:
@@ -57,9 +40,9 @@ def need_matplotlib() -> None:
 
 def styled() -> Any:
     """A context in which figures are drawn and saved."""
-    import matplotlib as mpl  # noqa: PLC0415 - an optional extra
+    from matplotlib import style  # noqa: PLC0415 - an optional extra
 
-    return mpl.rc_context(_STYLE)  # type: ignore[arg-type]
+    return style.context("advfrontier.report.figures")
 
 
 def line_number(k: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The result of an evaluation as a table: the numbers people paste into papers."""
+"""Results as tables: the numbers people paste into papers, of one evaluation and of models ranked, these as CSV too."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from advfrontier.evaluation.summary import NormSummary, total_counts
+from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
 from advfrontier.pool import tier_label
-from advfrontier.report.numbers import percent, size, whole
+from advfrontier.report.numbers import known, percent, size, whole
+from advfrontier.report.render import as_csv
 from advfrontier.report.words import averaged_text, passes_text
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import NORMS
 
 NO_RADII = "no radius is customary for this data: for robust accuracy give some, such as --radii 4/255,8/255"
+_COLUMNS = (
+    Column("norm"), Column("model", folds=True), Column("clean accuracy %", "percent"), Column("at ε", "size"),
+    Column("robust accuracy %", "percent"), Column("certified accuracy %", "percent"),
+    Column("median distance", "size"), Column("AUREC", "size"), Column("up to", "size"), Column("DOI", "score"),
+    Column("rank", "integer"), Column("queries per sample", "count"),
+)  # fmt: skip
+_HEAD = (Column("rank", "integer"), Column("95 %", "integer"), Column(""), Column("model", folds=True))
+_LEGEND = "* the records asked about; (…) distances that cannot be trusted, which do not count in the others' ranks"
+_CSV = (
+    "norm", "model", "rank", "bracketed", "rank_low", "rank_high", "doi", "doi_low", "doi_high", "aurec", "E",
+    "clean_accuracy", "median_distance", "queries", "samples", "flags",
+)  # fmt: skip
 
 
 def in_order(summaries: Iterable[NormSummary]) -> list[NormSummary]:
@@ -41,48 +55,27 @@ def _title(summaries: Sequence[NormSummary]) -> str:
 
 def _table(summaries: Sequence[NormSummary]) -> Table:
     ranked, radii = any(s.standing for s in summaries), any(s.robust for s in summaries)
-    several = len({s.model for s in summaries}) > 1
-    certified = radii and any(s.certified for s in summaries)
-    columns = (
-        Column("norm"),
-        *([Column("model", folds=True)] if several else []),
-        Column("clean accuracy %", "percent"),
-        *((Column("at ε", "size"), Column("robust accuracy %", "percent")) if radii else ()),
-        *((Column("certified accuracy %", "percent"),) if certified else ()),
-        Column("median distance", "size"),
-        Column("AUREC", "size"),
-        Column("up to", "size"),
-        *((Column("DOI", "score"), Column("rank", "integer")) if ranked else ()),
-        Column("queries per sample", "count"),
-    )
-    rows = []
-    for summary in summaries:
-        first, *more = _rows(summary, ranked=ranked, radii=radii, certified=certified)
-        name = (summary.model,) if several else ()
-        rows += [(summary.norm, *name, *first), *(("", *("" for _ in name), *row) for row in more)]
-    return Table(_title(summaries), columns, tuple(rows), _notes(summaries, several=several))
+    several, certified = len({s.model for s in summaries}) > 1, radii and any(s.certified for s in summaries)
+    optional = {"model": several, "certified accuracy %": certified, "DOI": ranked, "rank": ranked}
+    optional |= {"at ε": radii, "robust accuracy %": radii}
+    shown = [k for k, column in enumerate(_COLUMNS) if optional.get(column.name, True)]
+    rows = tuple(tuple(row[k] for k in shown) for summary in summaries for row in _rows(summary))
+    return Table(_title(summaries), tuple(_COLUMNS[k] for k in shown), rows, _notes(summaries, several=several))
 
 
-def _rows(summary: NormSummary, *, ranked: bool, radii: bool, certified: bool) -> list[tuple[Any, ...]]:
+def _rows(summary: NormSummary) -> list[tuple[Any, ...]]:
     """A row with everything, and one for every further radius."""
-    where = summary.standing
-    standing: tuple[Any, ...] = (None, None)
-    if where:
-        doi = where.row.doi
-        standing = (Doubted(doi) if where.row.bracketed else doi, where.position)
-    robust: list[tuple[Any, ...]] = [(at.label, at.accuracy) for at in summary.robust] or [(None, None)]
-    if certified:
-        proven = [at.accuracy for at in summary.certified.robust] if summary.certified else [None] * len(robust)
-        robust = [(*at, share) for at, share in zip(robust, proven or [None], strict=True)]
-    after = (
-        summary.median,
-        summary.aurec,
-        summary.E if summary.aurec.known else None,
-        *(standing if ranked else ()),
-        summary.queries_per_sample,
-    )
-    first = (summary.clean, *(robust[0] if radii else ()), *after)
-    return [first, *(("", *at, *([""] * len(after))) for at in robust[1:])]
+    where, certified = summary.standing, summary.certified
+    doi = where and (Doubted(where.row.doi) if where.row.bracketed else where.row.doi)
+    proven = [at.accuracy for at in certified.robust] if certified else [None] * len(summary.robust)
+    robust: list[tuple[Any, ...]] = [(at.label, at.accuracy, p) for at, p in zip(summary.robust, proven, strict=True)]
+    first, *more = robust or [(None, None, None)]
+    end = summary.E if summary.aurec.known else None
+    after = (summary.median, summary.aurec, end, doi, where and where.position, summary.queries_per_sample)
+    return [
+        (summary.norm, summary.model, summary.clean, *first, *after),
+        *(("", "", "", *at, *[""] * 6) for at in more),
+    ]
 
 
 def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...]:
@@ -124,3 +117,61 @@ def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
             for norm, queries in tables.items()
         ),
     ]
+
+
+def rank_tables(ranking: Ranking) -> list[Table]:
+    """The table over all norms, if there is one, and that of every norm."""
+    tables = [_overall(ranking)] if ranking.overall else []
+    tables += [_of_norm(table) for table in ranking.norms]
+    notes = [_LEGEND]
+    if len(ranking.norms) > 1 and not ranking.overall:
+        notes.append("no table over all norms: fewer than two norms hold all models")
+    for table in ranking.norms:
+        notes += [f"flag in {table.norm}: {row.model}: {told}" for row in table.rows for told in row_flags(row)]
+    *others, last = tables
+    return [*others, Table(last.title, last.columns, last.rows, tuple(notes))]
+
+
+def ranking_csv(ranking: Ranking) -> str:
+    """A line per model and norm, and with norm `all` a line per model over the norms all models share."""
+    models: list[tuple[RankTable | None, RankRow]] = [(table, row) for table in ranking.norms for row in table.rows]
+    radii = [(table.norm, radius) for table in ranking.norms for radius in table.radii]
+    rows = []
+    for table, row in (*models, *((None, row) for row in ranking.overall)):
+        norm, *about = (table.norm, table.E, table.queries, table.samples) if table else ("all", None, None, None)
+        doi = [value if known(value) else None for value in (row.doi.estimate, row.doi.low, row.doi.high, row.aurec)]
+        robust = (row.robust.get(radius) if norm == of else None for of, radius in radii)
+        start = (norm, row.model, row.rank, int(row.bracketed), *(row.ranks or (None, None)), *doi)
+        told = (about[0], row.clean_accuracy, row.median, *about[1:], "; ".join(row_flags(row)))
+        rows.append((*start, *told, *robust))
+    columns = (*_CSV, *(f"robust_accuracy_{of}_{radius}" for of, radius in radii))
+    return as_csv(Table("", tuple(Column(name) for name in columns), tuple(rows)))
+
+
+def _overall(ranking: Ranking) -> Table:
+    columns = (*_HEAD, Column("mean DOI", "score"), *(Column(f"DOI {norm}", "score") for norm in ranking.shared))
+    rows = tuple(
+        (*_start(row), *(Doubted(row.dois[norm]) if row.bracketed else row.dois[norm] for norm in ranking.shared))
+        for row in ranking.overall
+    )
+    return Table(f"All norms: mean DOI over {', '.join(ranking.shared)}", columns, rows)
+
+
+def _of_norm(table: RankTable) -> Table:
+    area = Column(f"AUREC up to {size(table.E)}", "sizes")
+    robust = (Column(f"at {radius} %", "percent") for radius in table.radii)
+    columns = (*_HEAD, Column("DOI", "score"), area, Column("clean %", "percent"), *robust, Column("median", "sizes"))
+    rows = tuple((*_start(row), row.aurec, row.clean_accuracy, *row.robust.values(), row.median) for row in table.rows)
+    title = f"{table.norm} on {table.data}: {whole(table.samples)} samples, {tier_label(table.queries)} queries each"
+    return Table(title, columns, rows)
+
+
+def _start(row: RankRow) -> tuple[Any, ...]:
+    """What every row begins with."""
+    rank, doi = (Doubted(row.rank), Doubted(row.doi)) if row.bracketed else (row.rank, row.doi)
+    return rank, row.ranks, "*" if row.given else "", row.model, doi
+
+
+def row_flags(row: RankRow) -> list[str]:
+    """Why a model is in doubt, and what is to be known about its DOI, each once."""
+    return list(dict.fromkeys((*map(str, row.flags), *(row.doi.flags if not row.dois else ()))))

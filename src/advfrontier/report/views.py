@@ -22,8 +22,8 @@ from advfrontier.report.charts import svg_chart
 from advfrontier.report.figures import draw_marks, draw_model
 from advfrontier.report.html import write_report
 from advfrontier.report.numbers import percent
-from advfrontier.report.page import environment
-from advfrontier.report.render import as_html, as_text
+from advfrontier.report.page import as_html, environment
+from advfrontier.report.render import as_text
 from advfrontier.report.style import curve_axes, lines_of, need_matplotlib, styled
 from advfrontier.report.summary import summary_tables
 from advfrontier.table import Column, Table

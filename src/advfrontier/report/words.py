@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advfrontier.evaluation.summary import NormSummary, RobustAt
-from advfrontier.frontier.comparison import Comparison
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import percent, size, whole
 from advfrontier.threat.names import SYMBOLS
@@ -116,35 +115,6 @@ def flagged(summaries: Sequence[NormSummary]) -> list[tuple[str, list[str]]]:
         for text in (*map(str, summary.flags), *(f"DOI: {note}" for note in summary.notes)):
             norms.setdefault(text, []).append(SYMBOLS[summary.norm])
     return list(norms.items())
-
-
-def chart_text(summary: NormSummary) -> str:
-    """What a curve shows, for those who cannot see it."""
-    points = [f"{_percent(at.accuracy.estimate)} at {at.label}" for at in summary.robust]
-    half = "never reached" if summary.median == float("inf") else f"ε = {size(summary.median)}"
-    return (
-        f"Robust accuracy of {summary.model} against ε in {SYMBOLS[summary.norm]}: "
-        f"{_listed([f'{_percent(summary.clean.estimate)} at 0', *points])}; half of the samples are broken: {half}."
-    )
-
-
-def queries_text(summary: NormSummary) -> str:
-    """What AUREC against queries shows, for those who cannot see it."""
-    found = summary.convergence
-    if not found.queries:
-        return f"There is no AUREC of {summary.model} in {SYMBOLS[summary.norm]}: no run broke any sample."
-    return (
-        f"AUREC of {summary.model} in {SYMBOLS[summary.norm]} falls from {size(found.aurec[0])} after "
-        f"{whole(found.queries[0])} queries to {size(found.aurec[-1])} after {whole(found.queries[-1])}; the last "
-        f"quarter of the queries lowered it by {_percent(found.last_drop)}."
-    )
-
-
-def difference_text(comparison: Comparison) -> str:
-    """What the difference of two curves shows, for those who cannot see it."""
-    a, b = comparison.names
-    where = f"It changes sign {len(comparison.crossings)} times." if comparison.crossings else "It never changes sign."
-    return f"Robust accuracy of {a} less that of {b}, against ε. {where}"
 
 
 def _medians(summaries: Sequence[NormSummary]) -> str:
