@@ -160,21 +160,19 @@ class AutoAttack:
 
 
 class ByRun(Mapping[str, Any]):
-    """Run → its points within ε, with labels or without. Held one run at a time: 12k has nineteen.
+    """Run → its points within ε, with labels or without, read when they are asked for: 12k has nineteen runs.
 
-    Going through it in order reads the record once. Saved by `torch.save` it is a dict.
+    Saved by `torch.save` it is a dict.
     """
 
     def __init__(self, found: Evaluation, eps: float, *, labels: bool) -> None:
         self._found, self._eps, self._labels = found, eps, labels
-        self._reading = found.by_run()
 
     def __getitem__(self, run: str) -> Any:
         if run not in self._found.ensemble.queries:
             raise KeyError(run)
-        points, classes = self._read(run)
-        chosen, labels = _within(self._eps, self._found, self._found.trajectories[run][-1], points, classes)
-        return (chosen, labels) if self._labels else chosen
+        near = _within(self._eps, self._found, self._found.trajectories[run][-1], *self._found.of_run(run))
+        return near if self._labels else near[0]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found.ensemble.queries)
@@ -184,14 +182,6 @@ class ByRun(Mapping[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OrderedDict, (), None, None, iter(self.items())  # a dict that `torch.load` takes for harmless
-
-    def _read(self, run: str) -> tuple[Tensor, Tensor]:
-        for _ in range(2):  # what is left of the record, then all of it
-            for name, points, classes in self._reading:
-                if name == run:
-                    return points, classes
-            self._reading = self._found.by_run()
-        return self._found.originals, self._found.clean_logits.argmax(1)  # nothing was left to attack
 
 
 def _within(

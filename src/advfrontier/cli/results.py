@@ -12,15 +12,13 @@ from advfrontier.cli.options import OUT, Export, Json, Model, Norm, Output, Radi
 from advfrontier.cli.output import end_with, say, show, show_evaluations, show_summaries
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.certify import certify
-from advfrontier.evaluation.compare import compare, rank
+from advfrontier.evaluation.compare import compare, rank, reference_pools, unlike
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
 from advfrontier.evaluation.gate import not_worse
 from advfrontier.evaluation.inputs import as_model
-from advfrontier.evaluation.reference import reference_pools, unlike
 from advfrontier.evaluation.summary import summarise_all
-from advfrontier.evaluation.verified import only_verified, write_verified
-from advfrontier.evaluation.verify import Verification, parse_rerun, verify
+from advfrontier.evaluation.verify import Verification, only_verified, parse_rerun, verify, write_verified
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import below, write_file
 from advfrontier.threat.names import NORMS

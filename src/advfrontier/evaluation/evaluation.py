@@ -181,19 +181,18 @@ class Evaluation(ShownEvaluation):
         none = torch.full((len(self.labels),), torch.nan)
         return self._filled(none, "shares").double().numpy() if self.eot > 1 else None
 
-    def by_run(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Of every run, one after the other: its name, its nearest points, and the classes they are taken for."""
-        points, classes, name = self.originals.clone(), self.clean_logits.argmax(1), ""
-        for unit, rows, stored in self._units(("best_point", "classes")):
-            if name and unit.run != name:
-                yield name, points, classes
-                points, classes = self.originals.clone(), self.clean_logits.argmax(1)
-            name = unit.run
+    def of_run(self, run: str) -> tuple[Tensor, Tensor]:
+        """The nearest points that one run found, and the classes they are taken for; the images where it found none."""
+        points, classes = self.originals.clone(), self.clean_logits.argmax(1)
+        for _, rows, stored in self._units(("best_point", "classes"), only=lambda unit, _: unit.run == run):
             points[rows] = stored.tensors["best_point"].view(-1, *points.shape[1:]).to(points)
             found = stored.tensors["classes"]
             classes[rows] = torch.where(found >= 0, found, classes[rows])
-        if name:
-            yield name, points, classes
+        return points, classes
+
+    def by_run(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Of every run, one after the other: its name, its nearest points, and the classes they are taken for."""
+        return ((run, *self.of_run(run)) for run in self.ensemble.queries)
 
     @property
     def trajectories(self) -> dict[str, NDArray[np.float64]]:

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from advfrontier.engine import LAST_LOOK
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.compare import check_alike, evaluated, reached
+from advfrontier.evaluation.compare import as_pool, embedded_pool, reached, unlike
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import Radius, chosen_radii, reference_radii
-from advfrontier.evaluation.reference import embedded_pool, unlike
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.confidence import Interval, aurec_interval, curve_margin, robust_accuracy_interval, wilson
 from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
@@ -109,12 +108,8 @@ class Together:
     @classmethod
     def of(cls, evaluations: Sequence[Evaluation], reference: ReferencePool | None = None) -> Together:
         """Rank these among each other with the queries that all of them have had, or those of a reference pool."""
-        queries = reference.queries if reference else min(reached(evaluation) for evaluation in evaluations)
         try:
-            check_alike(evaluations)
-            models = [evaluated(evaluation, queries=queries) for evaluation in evaluations]
-            pool = ReferencePool.of(models, reference=reference)
-            table = rank_table(pool, given=tuple(evaluation.model for evaluation in evaluations))
+            table = rank_table(as_pool(evaluations, reference), given=tuple(one.model for one in evaluations))
         except FrontierError as error:
             return cls(max(epsilon_min(evaluation.distances).value for evaluation in evaluations), no_table=str(error))
         return cls(table.E, table)

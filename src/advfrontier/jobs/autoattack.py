@@ -109,7 +109,7 @@ def read_points(record: Record) -> KnownPoints:
             task = RadiusTask(radius, first, count)
             found = record.read_file(task.file, task.belongs(record))
             if found is None:
-                why = f" ({record.damaged[-1]})" if record.damaged else ""
+                why = record.why(task.file)
                 raise FrontierError(f"{record.place} lacks {task}{why}; {record.header.how_to_go_on}")
             tensors, words = found
             robust.append(tensors["robust"].numpy())

@@ -30,7 +30,7 @@ from advfrontier.record.header import FILE, Header, Kind
 from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
 from advfrontier.record.images import FOLDER as IMAGES
 from advfrontier.record.images import VerifiedImages, read_stored
-from advfrontier.record.tensors import Damaged, pack, unpack_parts
+from advfrontier.record.tensors import Damaged, pack, unpack
 from advfrontier.record.units import FOLDER as UNITS
 from advfrontier.record.units import StoredUnit, UnitName, shards_of
 from advfrontier.threat.names import NORMS
@@ -48,7 +48,7 @@ class Record:
         self.folder, self.header = folder, header
         self.place = folder.place  # what opens it again
         self.temporary = False  # whether its folder goes when nobody uses it any more
-        self.damaged: list[str] = []  # files found damaged or foreign, each with the reason
+        self.damaged: dict[str, str] = {}  # files found damaged or foreign, each with the reason
         self._state = folder.state(FILE)
 
     # Opening
@@ -119,8 +119,7 @@ class Record:
         """The clean pass. Raises if it is missing or damaged."""
         found = self.read_clean()
         if found is None:
-            why = f" ({self.damaged[-1]})" if self.damaged else ""
-            raise FrontierError(f"{self.place} lacks its clean pass{why}; {self.header.how_to_go_on}")
+            raise FrontierError(f"{self.place} lacks its clean pass{self.why(_CLEAN)}; {self.header.how_to_go_on}")
         return found
 
     def read_clean(self) -> CleanPass | None:
@@ -241,15 +240,15 @@ class Record:
         for unit, rows in self.layout(wanted):
             if only is not None and not only(unit, rows):
                 continue
-            queries, known = max(wanted[unit.run], done.get(unit, 0)), len(self.damaged)
+            queries = max(wanted[unit.run], done.get(unit, 0))
             stored = self.read_unit(unit, queries, names)
             if stored is None and heal is not None:
                 heal(unit, queries)
                 stored = self.read_unit(unit, queries, names)
             if stored is None:
-                reason = f" ({self.damaged[-1]})" if len(self.damaged) > known else ""
+                why = self.why(unit.file(queries))
                 raise FrontierError(
-                    f"{self.place} lacks {unit}{reason}: type the command that made the record to compute it again"
+                    f"{self.place} lacks {unit}{why}: type the command that made the record to compute it again"
                 )
             yield unit, rows, stored
 
@@ -270,19 +269,24 @@ class Record:
         self, name: str, belongs: str, names: Collection[str] | None = None
     ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """A tensor file that carries this mark, or some of its tensors; None if it is missing, damaged or foreign."""
+        self.damaged.pop(name, None)
         file = self.folder.open(name)
         if file is None:
             return None
         with file:
             try:
-                tensors, words = unpack_parts(file, names)
+                tensors, words = unpack(file, names)
             except Damaged as error:
-                self.damaged.append(f"{name}: {error}")
+                self.damaged[name] = f"{name}: {error}"
                 return None
         if words.pop("belongs", None) != belongs:
-            self.damaged.append(f"{name} belongs to another record: of another model, other samples or terms")
+            self.damaged[name] = f"{name} belongs to another record: of another model, other samples or terms"
             return None
         return tensors, words
+
+    def why(self, name: str) -> str:
+        """In brackets, why a file that is there was not read."""
+        return f" ({self.damaged[name]})" if name in self.damaged else ""
 
     def write_file(self, name: str, tensors: Mapping[str, Tensor], words: Mapping[str, str], belongs: str) -> None:
         """Write a tensor file with its mark."""

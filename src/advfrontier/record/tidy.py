@@ -8,7 +8,7 @@ import time
 from advfrontier.record.images import FOLDER as IMAGES
 from advfrontier.record.images import image_file
 from advfrontier.record.record import Record
-from advfrontier.record.tensors import Damaged, unpack_parts
+from advfrontier.record.tensors import Damaged, unpack
 from advfrontier.record.units import FOLDER as UNITS
 from advfrontier.record.units import StoredUnit, UnitName
 
@@ -42,6 +42,6 @@ def _spent(record: Record, unit: UnitName, queries: int) -> dict[str, int]:
         return {}
     with file:
         try:
-            return dict(StoredUnit(queries, *unpack_parts(file, ())).spent)
+            return dict(StoredUnit(queries, *unpack(file, ())).spent)
         except (Damaged, KeyError, ValueError):
             return {}
