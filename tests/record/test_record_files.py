@@ -11,10 +11,10 @@ import torch
 from support.models import conv_net, samples
 
 from advfrontier import Ensemble, FrontierError, evaluate
+from advfrontier.jobs.setup import tidy
 from advfrontier.record import Header, Record, UnitName, folder_name, open_folder
 from advfrontier.record.folder import LocalFolder, write_file
 from advfrontier.record.tensors import Damaged, pack, unpack
-from advfrontier.record.tidy import tidy
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([True, False]), "c": torch.tensor(7)}
 UNIT = UnitName("fmn", 0, 4)

@@ -66,7 +66,7 @@ WorkerCount = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Workers:
-    """How many processes do the work, and a file that may hold any option: `cli/config.py` reads it."""
+    """How many processes do the work, and a file that may hold any option: `cli/app.py` reads it."""
 
     config: str | None = field(default=None, kw_only=True)
     'A TOML file with options by their names, as in norm = "L2"; what is typed wins.'

@@ -1,7 +1,12 @@
-"""Set a record up for work, or open the one that is there if it is of the same model, samples and terms."""
+"""Set a record up for work, or open the one that is there if it is of the same model, samples and terms.
+
+It is tidied on the way: only files of the names that this program writes are ever removed.
+"""
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,14 +21,16 @@ from advfrontier.errors import FrontierError, NoGradientError
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Flag
 from advfrontier.flags import Kind as Flags
-from advfrontier.jobs.model import Model
-from advfrontier.record import Header, Record, Terms
+from advfrontier.jobs.driver import Model
+from advfrontier.record import Header, Record, StoredUnit, Terms, UnitName
 from advfrontier.record.header import DataIdentity, Kind, ModelIdentity
 from advfrontier.record.identity import code_digest, data_digest, solvers_of, versions
-from advfrontier.record.images import VerifiedImages, keep_images
+from advfrontier.record.images import FOLDER as IMAGES
+from advfrontier.record.images import VerifiedImages, image_file, keep_images
 from advfrontier.record.images import store_images as store
 from advfrontier.record.record import check_empty
-from advfrontier.record.tidy import tidy
+from advfrontier.record.tensors import Damaged, unpack
+from advfrontier.record.units import FOLDER as UNITS
 from advfrontier.record.units import shards_of
 from advfrontier.solvers import Solver
 from advfrontier.threat.norms import get_norm
@@ -31,6 +38,8 @@ from advfrontier.threat.random import sample_ids
 
 _SAME = 1e-3  # of the largest logit: what another machine may round differently
 _CHECKED = 16  # samples on which the model is tried before any are attacked
+_ABANDONED = 3600  # seconds after which a file that was being written is taken for what a kill left
+_IMAGE_FILE = re.compile(rf"{IMAGES}/\d+\+\d+\.safetensors")
 _NO_GRADIENTS = Flag(
     Flags.NO_GRADIENTS,
     "the model has no gradient with respect to its images: all queries went to runs without gradients, and distances "
@@ -160,12 +169,10 @@ def answers_alike(record: Record, oracle: Oracle, images: VerifiedImages, known:
     rows = few_rows(len(known.labels))
     answers, expected = oracle.logits(images(rows).to(oracle.device, oracle.dtype)), known.logits[rows]
     varying = {flag.kind for flag in record.header.flags} & {Flags.RANDOM, Flags.EOT, Flags.BATCH}
-    return answers.shape == expected.shape and (bool(varying) or _close(answers.cpu().to(expected), expected))
-
-
-def _close(answers: Tensor, expected: Tensor) -> bool:
-    """Whether logits are the same but for what another machine may round differently."""
-    return torch.allclose(answers, expected, rtol=_SAME, atol=_SAME * float(expected.abs().max()))
+    if varying or answers.shape != expected.shape:
+        return answers.shape == expected.shape
+    atol = _SAME * float(expected.abs().max())
+    return torch.allclose(answers.cpu().to(expected), expected, rtol=_SAME, atol=atol)
 
 
 def _complete(
@@ -199,3 +206,34 @@ def _complete(
 def few_rows(samples: int) -> Tensor:
     """Rows on which the model is tried, and recognised later."""
     return torch.linspace(0, samples - 1, min(_CHECKED, samples)).long()
+
+
+def tidy(record: Record) -> None:
+    """Remove units that a longer one has replaced, files of shards that have grown, and what kills have left."""
+    longest, layout = record.units(), set(record.shards)
+    grown = [(unit, queries) for unit, queries in record.unit_files() if unit.shard not in layout]
+    if grown:  # their passes were spent: write that down before they go
+        spent = {unit.file(queries): _spent(record, unit, queries) for unit, queries in grown}
+        record.change(lambda header: {"replaced": header.replaced | spent})
+    for unit, queries in record.unit_files():
+        if unit.shard not in layout or queries < longest[unit]:
+            record.folder.remove(unit.file(queries))
+    wanted = {image_file(first, count) for first, count in layout}
+    for name in record.folder.names(IMAGES):
+        if name not in wanted and _IMAGE_FILE.fullmatch(name):
+            record.folder.remove(name)
+    runs = {f"{UNITS}/{unit.run.replace(':', '.')}" for unit in longest}
+    for under in ("", IMAGES, *runs):  # others may be writing to the same record just now
+        record.folder.remove_abandoned(under, time.time() - _ABANDONED)
+
+
+def _spent(record: Record, unit: UnitName, queries: int) -> dict[str, int]:
+    """What a unit of another layout cost; nothing is known of one that is damaged."""
+    file = record.folder.open(unit.file(queries))
+    if file is None:
+        return {}
+    with file:
+        try:
+            return dict(StoredUnit(queries, *unpack(file, ())).spent)
+        except (Damaged, KeyError, ValueError):
+            return {}

@@ -208,24 +208,17 @@ class UnitJob(Job[UnitTask]):
 
         Units that were stored without a state begin anew, and are not stopped before they are as far as they were.
         """
-        queries = [part.queries for part in parts]
-        if self.until is None:
-            self._go(oracle, units, queries)
-            return
-        stored = max(part.reached for part in parts)
-        begun = max(stored, min(unit.queries for unit in units)) // SLICE * SLICE
-        for far in range(begun + SLICE, max(queries) + SLICE, SLICE):
-            self._go(oracle, units, [max(unit.queries, min(far, q)) for unit, q in zip(units, queries, strict=True)])
-            if time.time() >= self.until and all(self._has_state(self._tensors(unit)) for unit in units):
+        last = max(part.queries for part in parts)
+        begun = max(*(part.reached for part in parts), min(unit.queries for unit in units)) // SLICE * SLICE
+        for far in (last,) if self.until is None else range(begun + SLICE, last + SLICE, SLICE):
+            goals = [max(unit.queries, min(far, part.queries)) for unit, part in zip(units, parts, strict=True)]
+            if isinstance(units[0], RaceUnit):  # the only unit of its shard
+                advance_race(oracle, units[0], goals[0], tick=self.tick)
+            else:
+                advance(oracle, [unit for unit in units if isinstance(unit, Unit)], goals, tick=self.tick)
+            late = self.until is not None and time.time() >= self.until
+            if late and all(self._has_state(self._tensors(unit)) for unit in units):
                 return
-
-    def _go(self, oracle: Oracle, units: Sequence[Unit | RaceUnit], queries: Sequence[int]) -> None:
-        if self.race is None:
-            advance(oracle, [unit for unit in units if isinstance(unit, Unit)], queries, tick=self.tick)
-            return
-        for unit, stop in zip(units, queries, strict=True):
-            if isinstance(unit, RaceUnit):
-                advance_race(oracle, unit, stop, tick=self.tick)
 
     def _restored(self, part: UnitPart, unit: Unit | RaceUnit) -> StoredUnit | None:
         """Let a fresh unit go on where the stored one stopped, if its state was kept; returns what was stored."""
