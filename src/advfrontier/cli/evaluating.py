@@ -11,8 +11,8 @@ from advfrontier.cli.options import OUT, Attacks, Budget, Data, Machine, Model, 
 from advfrontier.cli.output import show_evaluations
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.compare import find_evaluations
 from advfrontier.evaluation.evaluate import evaluate
-from advfrontier.evaluation.find import find_evaluations
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.record import below, folder_name
 

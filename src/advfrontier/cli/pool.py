@@ -12,7 +12,7 @@ from advfrontier.cli.options import OUT, RADII, Attacks, Data, Json, Machine, Mo
 from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.aoi import evaluation_aoi
-from advfrontier.evaluation.find import find_evaluations
+from advfrontier.evaluation.compare import find_evaluations
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.evaluation.trace import trace as trace_runs
 from advfrontier.pool import MAX_QUERIES, tier_queries

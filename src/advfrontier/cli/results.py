@@ -12,9 +12,16 @@ from advfrontier.cli.options import OUT, Export, Json, Model, Norm, Output, Radi
 from advfrontier.cli.output import end_with, say, show, show_evaluations, show_summaries
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.certify import certify
-from advfrontier.evaluation.compare import compare, rank, reference_pools, unlike
+from advfrontier.evaluation.compare import (
+    by_model,
+    compare,
+    find_evaluations,
+    of_one_model,
+    rank,
+    reference_pools,
+    unlike,
+)
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
 from advfrontier.evaluation.gate import not_worse
 from advfrontier.evaluation.inputs import as_model
 from advfrontier.evaluation.summary import summarise_all

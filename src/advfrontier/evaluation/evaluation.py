@@ -30,15 +30,6 @@ from advfrontier.views import ShownEvaluation
 PURPOSES = ("checks", "setup", "attack", "verification")
 
 
-def _finished_before(record: Record) -> Ensemble | Race | None:
-    """The last ensemble that was complete, if it still is: no unit of it is lost."""
-    if record.header.finished is None:
-        return None
-    found = unpacked(record.header.finished)
-    done, units = record.finished(found.queries)
-    return found if done == units else None
-
-
 class Evaluation(ShownEvaluation):
     """One model in one norm. Reads lazily from its record, and of that only what is asked for.
 
@@ -71,8 +62,11 @@ class Evaluation(ShownEvaluation):
         self.finished = done == units  # whether every unit of the last ensemble asked for is done
         self.ensemble: Ensemble | Race = working_towards  # how many queries each run was given, or the race
         self._interrupted: tuple[Flag, ...] = ()
-        before = None if self.finished else _finished_before(record)
-        if before is not None:
+        if self.finished or header.finished is None:
+            return
+        before = unpacked(header.finished)
+        kept, needed = record.finished(before.queries)
+        if kept == needed:  # else a unit of it is lost, which its reader names
             self.ensemble = before
             text = (
                 f"an extension to {tier_label(working_towards.total)} queries was interrupted ({done} of {units} units "

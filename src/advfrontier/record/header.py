@@ -19,7 +19,6 @@ from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Ensemble, Move, Race, Race
 
 SCHEMA = 3
 FILE = "record.json"
-MAX_EOT = 1000
 Kind = Literal["evaluation", "trace", "baseline"]
 Queries = Annotated[int, Field(gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]  # of one run
 Asked = Annotated[int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)]  # of a run, or of a race, which spends more
@@ -55,7 +54,7 @@ class Terms(_Frozen):
     device: str = "cpu"
     dtype: Literal["float32", "float64"] = "float32"
     threads: int = Field(default=1, ge=1, le=1024)
-    eot: int = Field(default=1, ge=1, le=MAX_EOT)  # passes that one query is the mean of
+    eot: int = Field(default=1, ge=1, le=1000)  # passes that one query is the mean of
 
 
 class Versions(_Frozen):
