@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
@@ -173,27 +173,23 @@ class UnitJob(Job[UnitTask]):
             if self.__dict__.get("sent"):
                 self._recognise(oracle)
                 self.__dict__["sent"] = False
-            units = [self._unit(oracle, part, rows) for part in task.parts]
-            before = [self._restored(part, unit) for part, unit in zip(task.parts, units, strict=True)]
-            started = [unit.queries for unit in units]
-            checks = oracle.counts.checks
+            begun = [self._begin(oracle, part, rows) for part in task.parts]
+            units, started = [unit for unit, _ in begun], [unit.queries for unit, _ in begun]
+            others = Counter(checks=oracle.counts.checks)
             self._advance(oracle, units, task.parts)
-            looks = oracle.counts.verification
+            others["verification"] = oracle.counts.verification
             seconds = (time.perf_counter() - began) / len(units)
-            parts = [replace(part, queries=unit.queries) for part, unit in zip(task.parts, units, strict=True)]
-            for part, unit, stored, first in zip(parts, units, before, started, strict=True):
-                passes = (unit.queries - first) * len(rows) * oracle.eot
-                spent = Counter(attack=passes, checks=checks, verification=looks)
-                checks = looks = 0  # they are counted once, by the first unit
+            for part, (unit, stored), first in zip(task.parts, begun, started, strict=True):
+                spent = others + Counter(attack=(unit.queries - first) * len(rows) * oracle.eot)
+                others = Counter()  # they are counted once, by the first unit
                 if stored is not None:
                     spent += stored.spent
                 self._store(oracle, part, unit, spent, seconds + (float(stored.words["seconds"]) if stored else 0.0))
-        return {
-            part.unit.run: unit.trajectory[part.queries // CHECKPOINT - 1].numpy()
-            for part, unit in zip(parts, units, strict=True)
-        }
+        last = [unit.trajectory[unit.queries // CHECKPOINT - 1].numpy() for unit in units]
+        return {part.unit.run: distances for part, distances in zip(task.parts, last, strict=True)}
 
-    def _unit(self, oracle: Oracle, part: UnitPart, rows: Tensor) -> Unit | RaceUnit:
+    def _begin(self, oracle: Oracle, part: UnitPart, rows: Tensor) -> tuple[Unit | RaceUnit, StoredUnit | None]:
+        """A unit that goes on where the stored one stopped, if its state was kept; and what was stored."""
         images, clean, terms = self.images(rows), self.work.clean.rows(rows), self.work.header.terms
 
         def begin(name: str) -> Unit:
@@ -201,7 +197,11 @@ class UnitJob(Job[UnitTask]):
             solver = self.solvers.get(run.attack)
             return start_unit(oracle, run, images, clean, norm=get_norm(terms.norm), seed=terms.seed, solver=solver)
 
-        return begin(part.unit.run) if self.race is None else start_race(self.race, begin)
+        unit = begin(part.unit.run) if self.race is None else start_race(self.race, begin)
+        stored = self.work.read_unit(part.unit, part.reached) if part.reached else None
+        if stored is not None and self._has_state(stored.tensors):
+            unit.restore(stored.tensors)
+        return unit, stored
 
     def _advance(self, oracle: Oracle, units: Sequence[Unit | RaceUnit], parts: Sequence[UnitPart]) -> None:
         """Advance units to their queries; if the time is up, only to the next hundred where all keep their states.
@@ -220,13 +220,6 @@ class UnitJob(Job[UnitTask]):
             if late and all(self._has_state(self._tensors(unit)) for unit in units):
                 return
 
-    def _restored(self, part: UnitPart, unit: Unit | RaceUnit) -> StoredUnit | None:
-        """Let a fresh unit go on where the stored one stopped, if its state was kept; returns what was stored."""
-        stored = self.work.read_unit(part.unit, part.reached) if part.reached else None
-        if stored is not None and self._has_state(stored.tensors):
-            unit.restore(stored.tensors)
-        return stored
-
     def _store(
         self, oracle: Oracle, part: UnitPart, unit: Unit | RaceUnit, spent: Counter[str], seconds: float
     ) -> None:
@@ -240,8 +233,8 @@ class UnitJob(Job[UnitTask]):
         belongs = self.work.unit_mark(part.unit, policy)
         tensors = self._tensors(unit) | {"classes": classes, "held": classes != unit.problem.labels.cpu()}
         tensors |= {"shares": shares} if oracle.eot > 1 else {}
-        self.work.write_file(part.unit.file(part.queries), tensors, words, belongs)
-        if part.reached not in {0, part.queries}:
+        self.work.write_file(part.unit.file(unit.queries), tensors, words, belongs)
+        if part.reached not in {0, unit.queries}:
             self.work.folder.remove(part.unit.file(part.reached))
 
     @staticmethod
