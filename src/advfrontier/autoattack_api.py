@@ -84,28 +84,27 @@ class AutoAttack:
     def _run(
         self, ensemble: str, x_orig: Tensor, y_orig: Tensor, bs: int, *, return_labels: bool, state_path: str | None
     ) -> Any:
-        found = self._evaluate(ensemble, "standard", x_orig, y_orig, bs, state_path)
-        self.evaluation, self.black_box = found, None
+        found = self.evaluation = self._evaluate(ensemble, "standard", x_orig, y_orig, bs, state_path)
+        self.black_box = None
         points, labels = _within(self.eps, found, found.distances, found.adversarials, found.predictions)
         robust, cost = found.distances > self.eps, f"{found.ensemble.total * self.eot} queries per sample"
-        told = {flag.text: flag for flag in found.flags}
-        if {flag.kind for flag in found.flags} & _FAILED:
-            other = self._evaluate("black-box", "black-box", x_orig, y_orig, bs, state_path)
-            self.black_box = other
+        flags = found.flags
+        if {flag.kind for flag in flags} & _FAILED:
+            other = self.black_box = self._evaluate("black-box", "black-box", x_orig, y_orig, bs, state_path)
             nearer = _within(self.eps, other, other.distances, other.adversarials, other.predictions)
             more = torch.from_numpy(robust & (other.distances <= self.eps))
             points[more], labels[more] = nearer[0][more], nearer[1][more]
             robust &= other.distances > self.eps
             cost += f", and {other.ensemble.total * self.eot} of black-box runs, because gradients failed a check"
-            told |= {flag.text: flag for flag in other.flags}
+            flags = tuple(dict.fromkeys((*flags, *other.flags)))
         self._log(
             f"initial accuracy: {found.robust_accuracy(0):.2%}\n"
             f"robust accuracy at {found.norm} {self.eps:g}: {robust.mean():.2%} ({cost})"
         )
-        for text in told:
-            self._log(f"note: {text}")
-        if doubtful := doubts(told.values()):
-            warnings.warn("; ".join(flag.text for flag in doubtful), stacklevel=3)
+        for flag in flags:
+            self._log(f"note: {flag}")
+        if doubtful := doubts(flags):
+            warnings.warn("; ".join(map(str, doubtful)), stacklevel=3)
         points = points.to(x_orig.device)
         return (points, labels.to(y_orig.device)) if return_labels else points
 

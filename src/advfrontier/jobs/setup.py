@@ -19,19 +19,16 @@ from advfrontier.engine import CleanPass, Oracle, accuracy_flag, check_data, che
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, NoGradientError
 from advfrontier.execution.tasks import threads
-from advfrontier.flags import Flag
-from advfrontier.flags import Kind as Flags
+from advfrontier.flags import Flag, Kind
 from advfrontier.jobs.driver import Model
 from advfrontier.record import Header, Record, StoredUnit, Terms, UnitName
-from advfrontier.record.header import DataIdentity, Kind, ModelIdentity
+from advfrontier.record.header import DataIdentity, ModelIdentity, RecordKind
 from advfrontier.record.identity import code_digest, data_digest, solvers_of, versions
-from advfrontier.record.images import FOLDER as IMAGES
-from advfrontier.record.images import VerifiedImages, image_file, keep_images
+from advfrontier.record.images import IMAGES, VerifiedImages, image_file, keep_images
 from advfrontier.record.images import store_images as store
 from advfrontier.record.record import check_empty
 from advfrontier.record.tensors import Damaged, unpack
-from advfrontier.record.units import FOLDER as UNITS
-from advfrontier.record.units import shards_of
+from advfrontier.record.units import UNITS, shards_of
 from advfrontier.solvers import Solver
 from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
@@ -41,7 +38,7 @@ _CHECKED = 16  # samples on which the model is tried before any are attacked
 _ABANDONED = 3600  # seconds after which a file that was being written is taken for what a kill left
 _IMAGE_FILE = re.compile(rf"{IMAGES}/\d+\+\d+\.safetensors")
 _NO_GRADIENTS = Flag(
-    Flags.NO_GRADIENTS,
+    Kind.NO_GRADIENTS,
     "the model has no gradient with respect to its images: all queries went to runs without gradients, and distances "
     "may be far too large",
 )
@@ -53,7 +50,7 @@ def prepare(
     samples: Samples,
     terms: Terms,
     *,
-    kind: Kind,
+    kind: RecordKind,
     gradients: bool | None = True,
     store_images: bool = False,
     solvers: Mapping[str, Solver] | None = None,
@@ -95,7 +92,7 @@ def _try_model(oracle: Oracle, images: VerifiedImages, labels: Tensor, gradients
     sample = images(few), labels[few]
     try:
         flags = check_model(oracle, *sample, gradients=gradients is not False)
-        missing = any(flag.kind is Flags.NO_GRADIENTS for flag in flags)
+        missing = any(flag.kind is Kind.NO_GRADIENTS for flag in flags)
     except NoGradientError:
         if gradients is not None:
             raise
@@ -118,7 +115,7 @@ def _identify(samples: Samples, shard: int) -> NDArray[np.uint64]:
     return np.concatenate(found)
 
 
-def _header(model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Terms, kind: Kind) -> Header:
+def _header(model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Terms, kind: RecordKind) -> Header:
     header = Header(
         kind=kind,
         model=ModelIdentity(name=model.name, source=model.source, digest=model.digest),
@@ -168,7 +165,7 @@ def answers_alike(record: Record, oracle: Oracle, images: VerifiedImages, known:
     """A model is recognised by its logits too: its numbers, if it has any, do not tell what it does with them."""
     rows = few_rows(len(known.labels))
     answers, expected = oracle.logits(images(rows).to(oracle.device, oracle.dtype)), known.logits[rows]
-    varying = {flag.kind for flag in record.header.flags} & {Flags.RANDOM, Flags.EOT, Flags.BATCH}
+    varying = {flag.kind for flag in record.header.flags} & {Kind.RANDOM, Kind.EOT, Kind.BATCH}
     if varying or answers.shape != expected.shape:
         return answers.shape == expected.shape
     atol = _SAME * float(expected.abs().max())
@@ -199,7 +196,7 @@ def _complete(
     if known is None or len(known.labels) < len(labels):
         clean = CleanPass.join(parts)
         record.write_clean(clean)
-        record.replace_flag(Flags.CLEAN_ACCURACY, accuracy_flag(clean.correct, clean.classes))
+        record.replace_flag(Kind.CLEAN_ACCURACY, accuracy_flag(clean.correct, clean.classes))
     tidy(record)
 
 

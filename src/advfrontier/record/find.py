@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from advfrontier.errors import FrontierError
 from advfrontier.record.folder import below, open_folder
-from advfrontier.record.header import FILE, Kind
+from advfrontier.record.header import FILE, RecordKind
 from advfrontier.record.record import COMMANDS, Record
 from advfrontier.threat.names import NORMS
 
 _DEPTH = 3  # folders below the one named that are searched
 
 
-def find_records(path: str, *, kind: Kind, needed: bool = True) -> list[Record]:
+def find_records(path: str, *, kind: RecordKind, needed: bool = True) -> list[Record]:
     """The records of a kind at or below a folder, sorted, norms in their usual order. Raises if some are needed."""
     folder = open_folder(path)
     names = folder.names(depth=_DEPTH)

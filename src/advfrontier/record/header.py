@@ -19,7 +19,7 @@ from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Ensemble, Move, Race, Race
 
 SCHEMA = 3
 FILE = "record.json"
-Kind = Literal["evaluation", "trace", "baseline"]
+RecordKind = Literal["evaluation", "trace", "baseline"]
 Queries = Annotated[int, Field(gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]  # of one run
 Asked = Annotated[int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)]  # of a run, or of a race, which spends more
 
@@ -89,7 +89,7 @@ class EnsembleFile(_Frozen):
 class Header(_Frozen):
     """All that `record.json` says."""
 
-    kind: Kind
+    kind: RecordKind
     model: ModelIdentity
     data: DataIdentity
     terms: Terms

@@ -22,17 +22,14 @@ from torch import Tensor
 from advfrontier.engine import CleanPass
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.flags import Flag
-from advfrontier.flags import Kind as Flags
+from advfrontier.flags import Flag, Kind
 from advfrontier.pool import Run
 from advfrontier.record.folder import Folder, below, open_folder
-from advfrontier.record.header import FILE, Header, Kind
+from advfrontier.record.header import FILE, Header, RecordKind
 from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
-from advfrontier.record.images import FOLDER as IMAGES
-from advfrontier.record.images import VerifiedImages, read_stored
+from advfrontier.record.images import IMAGES, VerifiedImages, read_stored
 from advfrontier.record.tensors import Damaged, pack, unpack
-from advfrontier.record.units import FOLDER as UNITS
-from advfrontier.record.units import StoredUnit, UnitName, shards_of
+from advfrontier.record.units import UNITS, StoredUnit, UnitName, shards_of
 from advfrontier.threat.names import NORMS
 
 _CLEAN = "clean.safetensors"
@@ -61,7 +58,7 @@ class Record:
         return None if content is None else cls(folder, Header.from_bytes(content, folder.place))
 
     @classmethod
-    def open(cls, place: str | PathLike[str], kind: Kind) -> Record:
+    def open(cls, place: str | PathLike[str], kind: RecordKind) -> Record:
         """The record of a kind in a folder, or in the folder of the only norm there. Raises if there is none."""
         record = cls.find(place)
         if record is None:
@@ -143,7 +140,7 @@ class Record:
         self.write_file(_CLEAN, tensors, {}, self._mark("clean"))
         self.__dict__["clean"] = clean
 
-    def replace_flag(self, kind: Flags, flag: Flag | None) -> None:
+    def replace_flag(self, kind: Kind, flag: Flag | None) -> None:
         """Put a flag in the place of those of its kind, or remove these."""
         added = () if flag is None else (flag,)
         self.change(lambda header: {"flags": (*(old for old in header.flags if old.kind != kind), *added)})
