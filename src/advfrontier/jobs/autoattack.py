@@ -73,11 +73,7 @@ class AutoAttackJob(Job[RadiusTask]):
         """Attack, write, and return the rows that went through the model."""
         record = self.work
         terms, rows = record.header.terms, torch.arange(task.first, task.first + task.count)
-        if self.model.digest != record.header.model.digest:
-            raise FrontierError(
-                f"{self.model.source or self.model.name} is another model in this process than the one the record was "
-                "begun with: expected the same weights each time it is loaded"
-            )
+        self.recognise()
         with threads(terms.threads):
             found = attack_at(
                 self.model.oracle(terms).model, self.images(rows), record.clean.labels[rows], norm=terms.norm,

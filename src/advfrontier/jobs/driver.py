@@ -17,6 +17,7 @@ from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.execution import Machine, execute
 from advfrontier.progress import progress_bar
 from advfrontier.record import Record, Terms, open_folder
+from advfrontier.record.identity import code_digest
 from advfrontier.record.images import VerifiedImages
 
 T = TypeVar("T")
@@ -94,6 +95,21 @@ class Job(ABC, Generic[T]):
     def images(self) -> VerifiedImages:
         """Reads the images, and refuses others than those of the record."""
         return self.work.images(self.samples)
+
+    def recognise(self, alike: Callable[[], bool] = lambda: True) -> None:
+        """Refuse other code than the record's, and another model: by its digest, or if it does not answer alike."""
+        header = self.work.header
+        if code_digest() != header.code:
+            raise FrontierError(
+                f"this worker process runs other code of advfrontier ({code_digest()[:8]}, not {header.code[:8]}): "
+                "install the same version on every machine, and leave its files alone while units are done"
+            )
+        if self.model.digest != header.model.digest or not alike():
+            raise FrontierError(
+                f"{self.model.source or 'the model'} is another model in this worker process than the one the record "
+                "was begun with: expected the same weights and the same answers each time it is loaded; let its "
+                "factory load them from a file or set its seed, and leave its files alone while units are done"
+            )
 
     @abstractmethod
     def check(self) -> None:

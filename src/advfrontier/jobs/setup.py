@@ -21,13 +21,12 @@ from advfrontier.errors import FrontierError, NoGradientError
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Flag, Kind
 from advfrontier.jobs.driver import Model
-from advfrontier.record import Header, Record, StoredUnit, Terms, UnitName
+from advfrontier.record import Header, Record, Terms
 from advfrontier.record.header import DataIdentity, ModelIdentity, RecordKind
 from advfrontier.record.identity import code_digest, data_digest, solvers_of, versions
 from advfrontier.record.images import IMAGES, VerifiedImages, image_file, keep_images
 from advfrontier.record.images import store_images as store
 from advfrontier.record.record import check_empty
-from advfrontier.record.tensors import Damaged, unpack
 from advfrontier.record.units import UNITS, shards_of
 from advfrontier.solvers import Solver
 from advfrontier.threat.norms import get_norm
@@ -209,8 +208,9 @@ def tidy(record: Record) -> None:
     """Remove units that a longer one has replaced, files of shards that have grown, and what kills have left."""
     longest, layout = record.units(), set(record.shards)
     grown = [(unit, queries) for unit, queries in record.unit_files() if unit.shard not in layout]
-    if grown:  # their passes were spent: write that down before they go
-        spent = {unit.file(queries): _spent(record, unit, queries) for unit, queries in grown}
+    if grown:  # their passes were spent: write that down before they go; nothing is known of a damaged one
+        found = {unit.file(queries): record.read_unit(unit, queries, ()) for unit, queries in grown}
+        spent = {name: dict(stored.spent) if stored else {} for name, stored in found.items()}
         record.change(lambda header: {"replaced": header.replaced | spent})
     for unit, queries in record.unit_files():
         if unit.shard not in layout or queries < longest[unit]:
@@ -222,15 +222,3 @@ def tidy(record: Record) -> None:
     runs = {f"{UNITS}/{unit.run.replace(':', '.')}" for unit in longest}
     for under in ("", IMAGES, *runs):  # others may be writing to the same record just now
         record.folder.remove_abandoned(under, time.time() - _ABANDONED)
-
-
-def _spent(record: Record, unit: UnitName, queries: int) -> dict[str, int]:
-    """What a unit of another layout cost; nothing is known of one that is damaged."""
-    file = record.folder.open(unit.file(queries))
-    if file is None:
-        return {}
-    with file:
-        try:
-            return dict(StoredUnit(queries, *unpack(file, ())).spent)
-        except (Damaged, KeyError, ValueError):
-            return {}

@@ -24,7 +24,7 @@ from advfrontier.jobs.driver import Job
 from advfrontier.jobs.setup import answers_alike
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, RACE, SLICE, Race, Run, check_run
 from advfrontier.record import StoredUnit, UnitName
-from advfrontier.record.identity import code_digest, policy_words, solver_words, solvers_of
+from advfrontier.record.identity import policy_words, solver_words, solvers_of
 from advfrontier.record.units import SPENT
 from advfrontier.solvers import Solver, solver_of
 from advfrontier.threat.norms import get_norm
@@ -171,7 +171,7 @@ class UnitJob(Job[UnitTask]):
         rows = record.clean.attacked(*task.parts[0].unit.shard)
         with threads(record.header.terms.threads), self.model.oracle(record.header.terms) as oracle:
             if self.__dict__.get("sent"):
-                self._recognise(oracle)
+                self.recognise(lambda: answers_alike(record, oracle, self.images, record.clean))
                 self.__dict__["sent"] = False
             begun = [self._begin(oracle, part, rows) for part in task.parts]
             units, started = [unit for unit, _ in begun], [unit.queries for unit, _ in begun]
@@ -254,22 +254,6 @@ class UnitJob(Job[UnitTask]):
         if self.keep == "distances":
             del tensors["best_point"]
         return tensors
-
-    def _recognise(self, oracle: Oracle) -> None:
-        """Once per process that loaded the model itself: is it the record's model, and the record's code?"""
-        if code_digest() != self.work.header.code:
-            raise FrontierError(
-                f"this worker process runs other code of advfrontier ({code_digest()[:8]}, not "
-                f"{self.work.header.code[:8]}): install the same version on every machine, and leave its "
-                "files alone while units are done"
-            )
-        same = self.model.digest == self.work.header.model.digest
-        if not (same and answers_alike(self.work, oracle, self.images, self.work.clean)):
-            raise FrontierError(
-                f"{self.model.source or 'the model'} is another model in this worker process than the one the record "
-                "was begun with: expected the same weights and the same answers each time it is loaded; let its "
-                "factory load them from a file or set its seed, and leave its files alone while units are done"
-            )
 
 
 def needs_gradients(runs: Iterable[str], norm: str) -> bool:

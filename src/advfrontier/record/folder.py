@@ -73,10 +73,6 @@ class Folder:
     def remove_abandoned(self, under: str, older_than: float) -> None:
         """Delete files that a killed process was writing directly in a folder: here nothing is ever half written."""
 
-    def state(self, name: str) -> object:  # noqa: ARG002
-        """Something that changes when the file is written; None where that cannot be known without reading it."""
-        return None
-
 
 class LocalFolder(Folder):
     """A folder of this machine, or one that several machines share."""
@@ -126,14 +122,6 @@ class LocalFolder(Folder):
         for path in folder.iterdir() if folder.is_dir() else ():
             if _ASIDE.fullmatch(path.name) and not path.is_symlink() and path.stat().st_mtime < older_than:
                 path.unlink(missing_ok=True)
-
-    def state(self, name: str) -> object:
-        """When it was written, its size and its number."""
-        try:
-            found = self._own(name).stat()
-        except FileNotFoundError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _own(self, name: str) -> Path:
         """The path of a file in this folder. A link on the way is refused: it would lead out of the folder."""

@@ -46,7 +46,6 @@ class Record:
         self.place = folder.place  # what opens it again
         self.temporary = False  # whether its folder goes when nobody uses it any more
         self.damaged: dict[str, str] = {}  # files found damaged or foreign, each with the reason
-        self._state = folder.state(FILE)
 
     # Opening
 
@@ -86,15 +85,16 @@ class Record:
 
     def change(self, changes: Callable[[Header], Mapping[str, Any]]) -> None:
         """Write what the function makes of the header as it is now: others may work on the record too."""
-        if (state := self.folder.state(FILE)) is None or state != self._state:
-            self.header = Header.from_bytes(self.folder.read(FILE) or b"", self.place)
+        content = self.folder.read(FILE) or b""
+        if content != self.header.to_bytes():
+            self.header = Header.from_bytes(content, self.place)
         changed = self.header.model_copy(update=dict(changes(self.header)))
         if changed != self.header:
             self._write(changed)
 
     def _write(self, header: Header) -> None:
         self.folder.write(FILE, header.to_bytes())
-        self.header, self._state = header, self.folder.state(FILE)
+        self.header = header
 
     def check_code(self) -> None:
         """Before more is computed: note other versions that round, and refuse to mix the distances of two codes."""
