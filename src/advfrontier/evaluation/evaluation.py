@@ -16,8 +16,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.outcome import Outcome
 from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind
-from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
-from advfrontier.frontier.measure import Measure
+from advfrontier.frontier import Curve, Measure, aurec, robust_accuracy
 from advfrontier.jobs import Model, UnitJob
 from advfrontier.pool import CHECKPOINT, RACE, Ensemble, Race, tier_label
 from advfrontier.record import Record, StoredUnit, UnitName
@@ -276,9 +275,7 @@ class Evaluation(ShownEvaluation):
         heal = None if self._job is None else self._job.again
         for unit, rows, stored in self.record.read_units(queries, names, heal=heal, only=only):
             if stored.queries > queries[unit.run] and "trajectory" not in names and not self._interrupted:
-                raise FrontierError(
-                    f"{self.place} was extended since it was opened: open it again to see the points it holds now"
-                )
+                raise FrontierError(f"{self.place} was extended since it was opened: open it again to see its points")
             yield unit, rows, stored
 
     def _winning(self, chosen: Tensor, name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

@@ -22,11 +22,8 @@ from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_
 from advfrontier.evaluation.outcome import Outcome
 from advfrontier.execution import Machine, as_machine
 from advfrontier.flags import Flag
-from advfrontier.frontier.contribution import contributions
-from advfrontier.frontier.curve import epsilon_min
+from advfrontier.frontier import Trajectories, aoi, contributions, epsilon_min, winsorised_aoi
 from advfrontier.frontier.measure import check_same_samples, check_same_settings
-from advfrontier.frontier.optimality import aoi, winsorised_aoi
-from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients
 from advfrontier.jsonable import jsonable
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, Run, check_run, facts_of, pool, tier_label

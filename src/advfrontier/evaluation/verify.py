@@ -129,9 +129,7 @@ def parse_rerun(rerun: str | int) -> Callable[[int], int]:
         number = -1.0
     share = text.endswith("%")
     if not 0 <= number < float("inf") or (share and number > 100) or not (share or number.is_integer()):
-        raise FrontierError(
-            f"cannot do {rerun!r} of the units again: expected a share such as 5%, or a number such as 3"
-        )
+        raise FrontierError(f"cannot do {rerun!r} of the units again: expected a share, as in 5%, or a number, as in 3")
     return lambda units: min(units, int(np.ceil(units * number / 100)) if share else int(number))
 
 
@@ -312,7 +310,5 @@ def _read(path: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError, KeyError, TypeError):
         entries = None
     if not isinstance(entries, dict):
-        raise FrontierError(
-            f"{path} is no list of verified records: expected one that `advfrontier verify --out` wrote"
-        )
+        raise FrontierError(f"{path} is no list of verified records: expected what `advfrontier verify --out` wrote")
     return entries

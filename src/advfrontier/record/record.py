@@ -147,9 +147,7 @@ class Record:
 
     def add_counts(self, counts: Mapping[str, int]) -> None:
         """Count passes through the model that belong to no unit."""
-        self.change(
-            lambda header: {"counts": header.counts | {k: header.counts.get(k, 0) + n for k, n in counts.items()}}
-        )
+        self.change(lambda old: {"counts": old.counts | {k: old.counts.get(k, 0) + n for k, n in counts.items()}})
 
     # Certified radii
 
@@ -244,9 +242,7 @@ class Record:
                 stored = self.read_unit(unit, queries, names)
             if stored is None:
                 why = self.why(unit.file(queries))
-                raise FrontierError(
-                    f"{self.place} lacks {unit}{why}: type the command that made the record to compute it again"
-                )
+                raise FrontierError(f"{self.place} lacks {unit}{why}; {self.header.how_to_go_on}")
             yield unit, rows, stored
 
     def spent(self) -> Counter[str]:
