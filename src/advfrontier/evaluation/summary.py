@@ -29,6 +29,7 @@ from advfrontier.pool import CHECKPOINT, TIERS
 SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
 SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share
 _BUDGETS = 36  # points of AUREC against queries, beside the tiers
+_AS_IT_IS = ("model", "data", "norm", "seed", "samples", "counts", "commands", "versions", "seconds")
 
 
 @dataclass(frozen=True)
@@ -271,23 +272,14 @@ def most_wins(summary: NormSummary, count: int) -> tuple[Win, ...]:
 
 def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
     """What the summary is of, what it took, and what puts it in doubt."""
-    attacked = np.asarray(evaluation.queries)[d > 0]
+    attacked = evaluation.queries[d > 0]
     own = (flag for flag in evaluation.flags if flag.kind is not Kind.UNBROKEN)  # counted anew
-    return {
-        "model": evaluation.model,
-        "data": evaluation.data,
-        "norm": evaluation.norm,
+    return {name: getattr(evaluation, name) for name in _AS_IT_IS} | {
         "ensemble": evaluation.ensemble.name,
         "tier": reached(evaluation),
-        "seed": evaluation.seed,
-        "samples": tuple(evaluation.samples),
-        "counts": {purpose: int(count) for purpose, count in evaluation.counts.items()},
         "queries": int(attacked.sum()),
         "queries_per_sample": float(attacked.mean()) if attacked.size else 0.0,
         "flags": tuple(dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(d))))),
-        "commands": evaluation.commands,
-        "versions": dict(evaluation.versions),
-        "seconds": float(evaluation.seconds),
     }
 
 
