@@ -147,11 +147,8 @@ class Evaluation(ShownEvaluation):
 
     def points(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """The nearest misclassified points of these samples, or of all; the image itself where there is none."""
-        chosen = self._rows(rows)
-        points = self.images(chosen).to(getattr(torch, self.record.header.terms.dtype))
-        for where, own, stored in self._winning(chosen, "best_point"):
-            points[where] = stored[own].view(-1, *points.shape[1:])
-        return points
+        images = self.images(rows).to(getattr(torch, self.record.header.terms.dtype))
+        return self._filled(images, "best_point", rows)
 
     @cached_property
     def originals(self) -> Tensor:
@@ -278,22 +275,19 @@ class Evaluation(ShownEvaluation):
                 raise FrontierError(f"{self.place} was extended since it was opened: open it again to see its points")
             yield unit, rows, stored
 
-    def _winning(self, chosen: Tensor, name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Of every unit that won any of the chosen rows: their places among these and in the unit, and its tensor."""
+    def _filled(self, values: Tensor, name: str, rows: Sequence[int] | Tensor | None = None) -> Tensor:
+        """Put in, for every one of these samples that has a point, what the unit that found it says about it."""
+        chosen = self._rows(rows)
         won_by = np.array([self.winners[row] or "" for row in chosen.tolist()])
 
-        def won(unit: UnitName, rows: Tensor) -> NDArray[np.bool_]:
+        def won(unit: UnitName, attacked: Tensor) -> NDArray[np.bool_]:
             own = won_by != "" if unit.run == RACE else won_by == unit.run
-            return np.asarray(own & np.isin(chosen.numpy(), rows.numpy()))
+            return np.asarray(own & np.isin(chosen.numpy(), attacked.numpy()))
 
-        for unit, rows, stored in self._units((name,), only=lambda unit, rows: bool(won(unit, rows).any())):
-            where = torch.from_numpy(np.flatnonzero(won(unit, rows)))
-            yield where, torch.searchsorted(rows, chosen[where]), stored.tensors[name]
-
-    def _filled(self, values: Tensor, name: str) -> Tensor:
-        """Put in, for every sample that has a point, what the unit that found it says about it."""
-        for where, own, stored in self._winning(torch.arange(len(values)), name):
-            values[where] = stored[own]
+        for unit, attacked, stored in self._units((name,), only=lambda unit, rows: bool(won(unit, rows).any())):
+            where = torch.from_numpy(np.flatnonzero(won(unit, attacked)))
+            own = torch.searchsorted(attacked, chosen[where])
+            values[where] = stored.tensors[name][own].view(-1, *values.shape[1:])
         return values
 
     @cached_property

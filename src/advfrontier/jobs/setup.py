@@ -137,12 +137,8 @@ def _check_same(
 ) -> None:
     """Refuse to go on with a record of another model, other terms or solvers, or other samples than the first ones."""
     asked = asked.model_copy(update={"solvers": solvers_of(record.header.solvers, solvers)})
-    if differences := record.header.differences(asked):
-        way = record.header.how_to_match(asked)
-        raise FrontierError(
-            f"{record.place} holds a record of {'; '.join(differences)}. Choose another folder, or remove this one"
-            + (f"; {way}" if way else "")
-        )
+    if mismatch := record.header.mismatch(asked):
+        raise FrontierError(f"{record.place} holds a record of {mismatch}")
     n = record.header.data.samples
     if n > len(ids) or data_digest(ids[:n], samples.labels[:n]) != record.header.data.digest:
         raise FrontierError(
