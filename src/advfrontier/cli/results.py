@@ -202,9 +202,12 @@ def rank_command(
 
 def _to_rank(records: Sequence[str], verified: str | None) -> list[Evaluation]:
     """The evaluations in these folders, one per model and norm; only those on the list of what was verified, if any."""
-    evaluations = find_evaluations(
-        records, skipped=lambda path: print(f"note: no evaluation in {path}", file=sys.stderr)
-    )
+    evaluations = []
+    for path in records:
+        found = find_evaluations([path], needed=False)
+        evaluations += found
+        if not found:
+            print(f"note: no evaluation in {path}", file=sys.stderr)
     if verified is not None:
         evaluations, others = only_verified(evaluations, verified)
         for other in others:

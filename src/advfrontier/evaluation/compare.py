@@ -8,7 +8,7 @@ models at the three tiers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 
@@ -35,15 +35,9 @@ _ATTACKED_WITH = "paper"  # the kind of ensemble that the shipped distances were
 _TIERS = ", ".join(map(tier_label, TIERS))
 
 
-def find_evaluations(paths: Iterable[str], *, skipped: Callable[[str], object] | None = None) -> list[Evaluation]:
-    """Open every evaluation at or below these folders. Raises where there is none, or tells `skipped` of it."""
-    found = []
-    for path in paths:
-        records = find_records(path, kind="evaluation", needed=skipped is None)
-        if skipped is not None and not records:
-            skipped(path)
-        found += [Evaluation(record) for record in records]
-    return found
+def find_evaluations(paths: Iterable[str], *, needed: bool = True) -> list[Evaluation]:
+    """Open every evaluation at or below these folders. Raises where there is none, if some are needed."""
+    return [Evaluation(record) for path in paths for record in find_records(path, kind="evaluation", needed=needed)]
 
 
 def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluation]]:
@@ -169,14 +163,9 @@ def rank(
 
 
 def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> ReferencePool:
-    """The models of a shipped pool in one norm at one tier."""
+    """The models of a shipped pool in one norm at one of the tiers."""
     if name not in REFERENCES:
         raise FrontierError(f"no reference pool {name!r}: expected one of {', '.join(REFERENCES)}")
-    if queries not in TIERS:
-        raise FrontierError(
-            f"the reference pool has no distances at {tier_label(queries)} queries: expected one of {_TIERS}; type "
-            f"`advfrontier extend RECORD --tier {tier_label(TIERS[0])}`"
-        )
     tables, words = _shipped(norm_name(norm))
     flags: dict[str, list[dict[str, str]]] = json.loads(words["flags"])
     return ReferencePool(

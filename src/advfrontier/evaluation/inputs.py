@@ -21,16 +21,11 @@ from advfrontier.errors import FrontierError
 from advfrontier.execution import Machine
 from advfrontier.jobs import Model, prepare
 from advfrontier.record import Record, Terms, norm_folder
+from advfrontier.record.header import TYPED
 from advfrontier.sources import as_samples, load_data, load_model
 from advfrontier.threat.names import norm_name
 
 Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
-
-_TYPED = {
-    "shard": "--batch-size (in Python batch_size=)",
-    "threads": "--threads (in Python Machine(threads=))",
-    "eot": "--eot (in Python eot=)",
-}
 
 Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
 
@@ -67,10 +62,10 @@ def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, mach
         return Terms.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0])
-        expected = first["msg"].removeprefix("Input should be ")
+        term, found, expected = str(first["loc"][0]), first["input"], first["msg"].removeprefix("Input should be ")
+        option, name = TYPED.get(term, (term, "machine"))
         raise FrontierError(
-            f"{_TYPED.get(name, name)} is {first['input']!r}: expected {expected}; give such a value, or leave it out"
+            f"{option} (in Python {name}=) is {found!r}: expected {expected}; give such a value, or leave it out"
         ) from error
 
 

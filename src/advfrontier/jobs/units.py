@@ -75,7 +75,7 @@ class UnitJob(Job[UnitTask]):
     # What is to be done
 
     def check(self) -> None:
-        """Refuse runs that do not exist, queries where no run can stop, and another race than was begun."""
+        """Refuse runs that do not exist, and another race than was begun."""
         race, record, header = self.race, self.work, self.work.header
         if race is not None:
             race.check(classes=record.clean.classes)
@@ -84,13 +84,8 @@ class UnitJob(Job[UnitTask]):
                     f"{record.place} was begun with another race than {race.name}: expected the same order and "
                     "constants; choose another folder"
                 )
-        for run, queries in self.wanted.items() if race is None else ():
+        for run in self.wanted if race is None else ():
             check_run(Run.parse(run), header.terms.norm, record.clean.classes)
-            if not 0 < queries <= MAX_QUERIES or queries % CHECKPOINT:
-                raise FrontierError(
-                    f"{run} cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to "
-                    f"{MAX_QUERIES}"
-                )
         if not header.gradients and needs_gradients(self.runs, header.terms.norm):
             raise FrontierError(
                 f"{record.place} was begun for black-box runs alone, without a gradient of any sample: choose another "

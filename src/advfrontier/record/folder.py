@@ -90,9 +90,7 @@ class LocalFolder(Folder):
 
     def write(self, name: str, content: bytes) -> None:
         """Write the file as a whole."""
-        target = self._own(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _write_aside(target, content)
+        _write_aside(self._own(name), content)
 
     def names(self, under: str = "", depth: int | None = None) -> list[str]:
         """All files below; hidden ones and those behind linked folders are not looked at."""
@@ -182,7 +180,6 @@ def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") 
         target.write_bytes(content)  # /dev/stdout, or a pipe: renaming would put a file in its place
         return text
     check_writable(target, mark)
-    target.parent.mkdir(parents=True, exist_ok=True)
     _write_aside(target.resolve(), content)  # renaming would replace a link, not the file it leads to
     return text
 
@@ -220,6 +217,7 @@ def write_files(
 
 def _write_aside(target: Path, content: bytes) -> None:
     """Write beside the target and rename, which is atomic; the name is nobody else's, even with two writers."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(f".{target.name}.advfrontier-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with aside.open("wb") as file:

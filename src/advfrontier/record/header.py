@@ -152,9 +152,9 @@ class Header(_Frozen):
             named = [f"{header.model.name} ({header.model.digest[:8]})" for header in (self, other)]
             found.insert(0, f"another model: {named[0]}, not {named[1]}")
         text = f"{'; '.join(found)}. Choose another folder, or remove this one" if found else ""
-        if len(terms) < len(found) or not terms or not set(terms) <= _TYPED.keys():
+        if len(terms) < len(found) or not terms or not set(terms) <= TYPED.keys():
             return text
-        typed = [(*_TYPED[name], getattr(self.terms, name)) for name in _TYPED if name in terms]
+        typed = [(*TYPED[name], getattr(self.terms, name)) for name in TYPED if name in terms]
         options = " ".join(f"{option} {value}" for option, _, value in typed)
         python = ", ".join(f"{name}={value!r}" for _, name, value in typed)
         return f"{text}; to go on with it, add {options} (in Python {python})"
@@ -187,10 +187,11 @@ def unpacked(stored: EnsembleFile | RaceFile) -> Ensemble | Race:
 
 
 _SAID = {"shard": "batch size", "eot": "number of passes per query"}
-_TYPED = {
+TYPED = {  # on the command line, and in Python
     "seed": ("--seed", "seed"),
     "shard": ("--batch-size", "batch_size"),
     "device": ("--device", "machine"),
+    "threads": ("--threads", "machine"),
     "eot": ("--eot", "eot"),
 }
 
