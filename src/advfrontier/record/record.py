@@ -59,20 +59,18 @@ class Record:
     @classmethod
     def open(cls, place: str | PathLike[str], kind: RecordKind) -> Record:
         """The record of a kind in a folder, or in the folder of the only norm there. Raises if there is none."""
-        record = cls.find(place)
-        if record is None:
-            inside = [there for norm in NORMS if (there := cls.find(below(place, norm))) is not None]
-            if len(inside) > 1:
-                named = ", ".join(there.header.terms.norm for there in inside)
-                raise FrontierError(f"{place} holds several norms ({named}): open one, such as {inside[0].place}")
-            record = inside[0] if inside else None
-        if record is None or record.header.kind != kind:
-            found = "nothing" if record is None else f"a record of the kind {record.header.kind}"
+        here = cls.find(place)
+        records = [here] if here else [inside for norm in NORMS if (inside := cls.find(below(place, norm)))]
+        if len(records) > 1:
+            named = ", ".join(record.header.terms.norm for record in records)
+            raise FrontierError(f"{place} holds several norms ({named}): open one, such as {records[0].place}")
+        if not records or records[0].header.kind != kind:
+            found = f"a record of the kind {records[0].header.kind}" if records else "nothing"
             raise FrontierError(
                 f"{place} holds no {kind}: found {found}, expected a folder that `advfrontier {COMMANDS[kind]} --out` "
                 "has written"
             )
-        return record
+        return records[0]
 
     @classmethod
     def begin(cls, place: str | PathLike[str], header: Header) -> Record:
