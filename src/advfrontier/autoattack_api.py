@@ -79,11 +79,13 @@ class AutoAttack:
         """Attack all samples; `state_path` is a new or empty folder to go on from after a crash."""
         if state_path is not None:
             check_empty(state_path, but_for=("standard", "black-box"))
-        return self._run(VERSIONS[self.version], x_orig, y_orig, bs, return_labels=return_labels, state_path=state_path)
+        _, points, labels = self._run(VERSIONS[self.version], x_orig, y_orig, bs, state_path)
+        points = points.to(x_orig.device)
+        return (points, labels.to(y_orig.device)) if return_labels else points
 
     def _run(
-        self, ensemble: str, x_orig: Tensor, y_orig: Tensor, bs: int, *, return_labels: bool, state_path: str | None
-    ) -> Any:
+        self, ensemble: str, x_orig: Tensor, y_orig: Tensor, bs: int, state_path: str | None = None
+    ) -> tuple[Evaluation, Tensor, Tensor]:
         found = self.evaluation = self._evaluate(ensemble, "standard", x_orig, y_orig, bs, state_path)
         self.black_box = None
         points, labels = _within(self.eps, found, found.distances, found.adversarials, found.predictions)
@@ -105,8 +107,7 @@ class AutoAttack:
             self._log(f"note: {flag}")
         if doubtful := doubts(flags):
             warnings.warn("; ".join(map(str, doubtful)), stacklevel=3)
-        points = points.to(x_orig.device)
-        return (points, labels.to(y_orig.device)) if return_labels else points
+        return found, points, labels
 
     def run_standard_evaluation_individual(
         self,
@@ -119,9 +120,7 @@ class AutoAttack:
 
         In a race no run is run alone, so this is the paper's ensemble of the same size.
         """
-        self._run(f"paper-{VERSIONS[self.version]}", x_orig, y_orig, bs, return_labels=False, state_path=None)
-        found = self.evaluation
-        assert found is not None  # noqa: S101  # set by the call above
+        found, *_ = self._run(f"paper-{VERSIONS[self.version]}", x_orig, y_orig, bs)
         return ByRun(found, self.eps, labels=return_labels)
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
