@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,10 +64,6 @@ class AutoAttackJob(Job[RadiusTask]):
         """Radii on shards."""
         units = len(self.radii) * len(self.work.shards)
         return f"{units - len(self.missing())} of {units} {self.counted}"
-
-    def labels(self, tasks: Sequence[RadiusTask]) -> Callable[[RadiusTask, Any], str]:  # noqa: ARG002
-        """Which radius was just done."""
-        return lambda task, _: f"{self.work.header.terms.norm} AutoAttack at {task.radius:g}"
 
     def __call__(self, task: RadiusTask) -> int:
         """Attack, write, and return the rows that went through the model."""

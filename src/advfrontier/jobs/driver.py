@@ -131,9 +131,9 @@ class Job(ABC, Generic[T]):
         """How much a task counts."""
         return 1
 
-    @abstractmethod
-    def labels(self, tasks: Sequence[T]) -> Callable[[T, Any], str]:
-        """What to say after each task."""
+    def labels(self, tasks: Sequence[T]) -> Callable[[T, Any], str]:  # noqa: ARG002
+        """What to say after each task: which one it was, unless more is known."""
+        return lambda task, _: f"{self.work.header.terms.norm} {task}"
 
     @abstractmethod
     def __call__(self, task: T) -> Any:
