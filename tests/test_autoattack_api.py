@@ -29,6 +29,7 @@ def test_every_run_has_its_points_within_eps(attacked):
     record = adversary.evaluation
     assert list(found) == list(record.ensemble.runs)
     assert len(found) == len(record.ensemble.runs)
+    assert [run for run, *_ in record.by_run()] == list(found)
     moved = 0
     for run, (points, classes) in found.items():
         near = torch.from_numpy(record.trajectories[run][-1] <= adversary.eps) & (record.labels >= 0)
@@ -45,14 +46,13 @@ def test_every_run_has_its_points_within_eps(attacked):
 
 def test_points_are_read_when_asked_for_and_not_kept(attacked, monkeypatch):
     _, found, _ = attacked
-    reads, by_run = Counter(), Evaluation.by_run
+    reads, of_run = Counter(), Evaluation.of_run
 
-    def counted(self):
-        for run, *rest in by_run(self):
-            reads[run] += 1
-            yield run, *rest
+    def counted(self, run):
+        reads[run] += 1
+        return of_run(self, run)
 
-    monkeypatch.setattr(Evaluation, "by_run", counted)
+    monkeypatch.setattr(Evaluation, "of_run", counted)
     found = type(found)(found._found, found._eps, labels=False)
     first, *others = found
     held = [weakref.ref(found[run]) for run in found]

@@ -20,7 +20,7 @@ import torch
 torch.set_num_threads(1)
 from advfrontier.sources import load_data
 from advfrontier.bench.benchmark import benchmark_names
-from advfrontier.evaluation.reference import reference_pool
+from advfrontier.evaluation.compare import reference_pool
 from advfrontier.zoo import MODELS, load
 assert len([load(name) for name in MODELS]) == 17
 assert len(load_data("fashion-mnist")) == 1000

@@ -79,35 +79,35 @@ class AutoAttack:
         """Attack all samples; `state_path` is a new or empty folder to go on from after a crash."""
         if state_path is not None:
             check_empty(state_path, but_for=("standard", "black-box"))
-        return self._run(VERSIONS[self.version], x_orig, y_orig, bs, return_labels=return_labels, state_path=state_path)
+        _, points, labels = self._run(VERSIONS[self.version], x_orig, y_orig, bs, state_path)
+        points = points.to(x_orig.device)
+        return (points, labels.to(y_orig.device)) if return_labels else points
 
     def _run(
-        self, ensemble: str, x_orig: Tensor, y_orig: Tensor, bs: int, *, return_labels: bool, state_path: str | None
-    ) -> Any:
-        found = self._evaluate(ensemble, "standard", x_orig, y_orig, bs, state_path)
-        self.evaluation, self.black_box = found, None
+        self, ensemble: str, x_orig: Tensor, y_orig: Tensor, bs: int, state_path: str | None = None
+    ) -> tuple[Evaluation, Tensor, Tensor]:
+        found = self.evaluation = self._evaluate(ensemble, "standard", x_orig, y_orig, bs, state_path)
+        self.black_box = None
         points, labels = _within(self.eps, found, found.distances, found.adversarials, found.predictions)
         robust, cost = found.distances > self.eps, f"{found.ensemble.total * self.eot} queries per sample"
-        told = {flag.text: flag for flag in found.flags}
-        if {flag.kind for flag in found.flags} & _FAILED:
-            other = self._evaluate("black-box", "black-box", x_orig, y_orig, bs, state_path)
-            self.black_box = other
+        flags = found.flags
+        if {flag.kind for flag in flags} & _FAILED:
+            other = self.black_box = self._evaluate("black-box", "black-box", x_orig, y_orig, bs, state_path)
             nearer = _within(self.eps, other, other.distances, other.adversarials, other.predictions)
             more = torch.from_numpy(robust & (other.distances <= self.eps))
             points[more], labels[more] = nearer[0][more], nearer[1][more]
             robust &= other.distances > self.eps
             cost += f", and {other.ensemble.total * self.eot} of black-box runs, because gradients failed a check"
-            told |= {flag.text: flag for flag in other.flags}
+            flags = tuple(dict.fromkeys((*flags, *other.flags)))
         self._log(
             f"initial accuracy: {found.robust_accuracy(0):.2%}\n"
             f"robust accuracy at {found.norm} {self.eps:g}: {robust.mean():.2%} ({cost})"
         )
-        for text in told:
-            self._log(f"note: {text}")
-        if doubtful := doubts(told.values()):
-            warnings.warn("; ".join(flag.text for flag in doubtful), stacklevel=3)
-        points = points.to(x_orig.device)
-        return (points, labels.to(y_orig.device)) if return_labels else points
+        for flag in flags:
+            self._log(f"note: {flag}")
+        if doubtful := doubts(flags):
+            warnings.warn("; ".join(map(str, doubtful)), stacklevel=3)
+        return found, points, labels
 
     def run_standard_evaluation_individual(
         self,
@@ -120,9 +120,7 @@ class AutoAttack:
 
         In a race no run is run alone, so this is the paper's ensemble of the same size.
         """
-        self._run(f"paper-{VERSIONS[self.version]}", x_orig, y_orig, bs, return_labels=False, state_path=None)
-        found = self.evaluation
-        assert found is not None  # noqa: S101  # set by the call above
+        found, *_ = self._run(f"paper-{VERSIONS[self.version]}", x_orig, y_orig, bs)
         return ByRun(found, self.eps, labels=return_labels)
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
@@ -160,21 +158,19 @@ class AutoAttack:
 
 
 class ByRun(Mapping[str, Any]):
-    """Run → its points within ε, with labels or without. Held one run at a time: 12k has nineteen.
+    """Run → its points within ε, with labels or without, read when they are asked for: 12k has nineteen runs.
 
-    Going through it in order reads the record once. Saved by `torch.save` it is a dict.
+    Saved by `torch.save` it is a dict.
     """
 
     def __init__(self, found: Evaluation, eps: float, *, labels: bool) -> None:
         self._found, self._eps, self._labels = found, eps, labels
-        self._reading = found.by_run()
 
     def __getitem__(self, run: str) -> Any:
         if run not in self._found.ensemble.queries:
             raise KeyError(run)
-        points, classes = self._read(run)
-        chosen, labels = _within(self._eps, self._found, self._found.trajectories[run][-1], points, classes)
-        return (chosen, labels) if self._labels else chosen
+        near = _within(self._eps, self._found, self._found.trajectories[run][-1], *self._found.of_run(run))
+        return near if self._labels else near[0]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found.ensemble.queries)
@@ -184,14 +180,6 @@ class ByRun(Mapping[str, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OrderedDict, (), None, None, iter(self.items())  # a dict that `torch.load` takes for harmless
-
-    def _read(self, run: str) -> tuple[Tensor, Tensor]:
-        for _ in range(2):  # what is left of the record, then all of it
-            for name, points, classes in self._reading:
-                if name == run:
-                    return points, classes
-            self._reading = self._found.by_run()
-        return self._found.originals, self._found.clean_logits.argmax(1)  # nothing was left to attack
 
 
 def _within(

@@ -88,13 +88,10 @@ MISTAKES = [
     (["pool", "--norm", "L7"], "unknown norm 'L7'"),
     (["zoo", "card", "F99"], "no model F99"),
     (["frobnicate"], "Unknown command"),
-    (
-        ["evaluate", "nets.py:net", "--data", "npz:data.npz", "--batch-size", "0"],
-        "a batch size of 0: expected at least 1",
-    ),
     *(
         (["evaluate", "nets.py:net", "-d", "npz:data.npz", *option], message)
         for option, message in [
+            (["--batch-size", "0"], "--batch-size .* is 0: expected greater than or equal to 1"),
             (["--batch-size", "10000000"], "--batch-size .* is 10000000: expected less than or equal to 1000000"),
             (["--threads", "5000"], "--threads .* is 5000: expected less than or equal to 1024"),
             (["--radii", "1e400"], "'1e400' is not a radius: expected a number such as"),

@@ -8,7 +8,7 @@ from support.records import record
 from advfrontier.cli.options import Output
 from advfrontier.cli.output import show_evaluations
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.reference import common_pool, reference_pool
+from advfrontier.evaluation.compare import common_pool, reference_pool
 from advfrontier.evaluation.summary import summarise_all
 from advfrontier.flags import Flag
 from advfrontier.pool import Ensemble, paper_ensemble

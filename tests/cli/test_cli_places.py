@@ -133,7 +133,7 @@ def test_a_report_reads_every_record_once(two_models, run, monkeypatch, command,
 
 def test_what_is_not_there_is_told(folder, memory, run, capsys):
     assert run("extend", "memory://nothing", "--tier", "8k") == 2
-    assert "no folder memory://nothing, or nothing in it: expected one that" in capsys.readouterr().err
+    assert "no folder memory://nothing, or nothing in it: type `advfrontier" in capsys.readouterr().err
     (folder / "notes").mkdir()
     (folder / "notes" / "record.json").write_text("{}")
     assert run("extend", "notes", "--tier", "8k") == 2

@@ -150,7 +150,8 @@ def test_a_record_goes_on_only_with_the_same_number_of_passes(tmp_path):
 
 @pytest.mark.parametrize("eot", [0, -1, 1001])
 def test_numbers_of_passes_that_make_no_sense(eot):
-    with pytest.raises(FrontierError, match=f"eot is {eot}: expected a number of passes per query from 1 to 1000"):
+    limit = "greater than or equal to 1" if eot < 1 else "less than or equal to 1000"
+    with pytest.raises(FrontierError, match=rf"--eot \(in Python eot=\) is {eot}: expected {limit};"):
         attack(eot=eot)
 
 

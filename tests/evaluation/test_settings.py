@@ -8,7 +8,7 @@ from support.races import constants
 
 from advfrontier import Ensemble, Evaluation, FrontierError, Machine, compare, evaluate, rank, trace
 from advfrontier.bench.allocation import allocate_traces, learn_from
-from advfrontier.evaluation.aoi import evaluation_aoi
+from advfrontier.evaluation.trace import evaluation_aoi
 from advfrontier.frontier.allocation import allocate
 from advfrontier.frontier.race import learn_race
 from advfrontier.pool import Race
@@ -84,7 +84,7 @@ def test_mixtures_of_traces_are_refused_by_their_places(traced):
 
 def test_aoi_needs_the_solvers_of_the_trace(problem, traced, tmp_path):
     done = evaluate(*problem, ensemble=["fmn"], solvers=PUBLISHED, out=tmp_path / "a", **OPTIONS)
-    assert evaluation_aoi(done, [traced["published"]]).aoi > 0
+    assert evaluation_aoi(done, [traced["published"]])[1]["aoi"] > 0
     with pytest.raises(FrontierError, match=r"a/L2 has fmn at alpha=1.0.*own/L2 at its own settings.*--published"):
         evaluation_aoi(done, [traced["own"]])
 

@@ -125,7 +125,7 @@ def test_budgets_that_are_refused_before_anything_is_spent(problem, queries):
 
 
 def test_sizes_that_are_refused(problem):
-    with pytest.raises(FrontierError, match="a batch size of 0: expected at least 1"):
+    with pytest.raises(FrontierError, match=r"batch_size=\) is 0: expected greater than or equal to 1"):
         trace(*problem, norm="L2", runs=["fmn"], batch_size=0)
     with pytest.raises(FrontierError, match="no runs were named: expected some, or a pool"):
         trace(*problem, norm="L2", runs=[])

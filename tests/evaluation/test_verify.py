@@ -11,8 +11,7 @@ from torch import nn
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate, verify
 from advfrontier.evaluation import claims
-from advfrontier.evaluation.verified import figures_digest
-from advfrontier.evaluation.verify import parse_rerun
+from advfrontier.evaluation.verify import figures_digest, parse_rerun
 from advfrontier.pool import RACE
 
 SHAPE = (1, 6, 6)

@@ -58,7 +58,7 @@ def test_the_digest_of_the_code_is_that_of_its_files(tmp_path, monkeypatch):
 def test_a_worker_with_other_code_says_so(problem, tmp_path, monkeypatch):
     done = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     work = pickle.loads(pickle.dumps(done._job))  # noqa: S301  # as a worker gets it
-    monkeypatch.setattr("advfrontier.jobs.units.code_digest", lambda: "1" * 32)
+    monkeypatch.setattr("advfrontier.jobs.driver.code_digest", lambda: "1" * 32)
     with pytest.raises(FrontierError, match=r"other code of advfrontier \(11111111, not"):
         work(UnitTask((UnitPart(units.UnitName("alma", 0, 4), 20),)))
 

@@ -11,10 +11,10 @@ import torch
 from support.models import conv_net, samples
 
 from advfrontier import Ensemble, FrontierError, evaluate
+from advfrontier.jobs.setup import tidy
 from advfrontier.record import Header, Record, UnitName, folder_name, open_folder
 from advfrontier.record.folder import LocalFolder, write_file
-from advfrontier.record.tensors import Damaged, pack, unpack, unpack_parts
-from advfrontier.record.tidy import tidy
+from advfrontier.record.tensors import Damaged, pack, unpack
 
 TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([True, False]), "c": torch.tensor(7)}
 UNIT = UnitName("fmn", 0, 4)
@@ -48,7 +48,7 @@ def test_every_flipped_byte_is_noticed():
 @pytest.mark.parametrize("names", [None, ("b",), ()])
 def test_a_file_cut_short_is_noticed_whatever_is_read_of_it(keep, names):
     with pytest.raises(Damaged):
-        unpack_parts(io.BytesIO(pack(TENSORS)[:keep]), names)
+        unpack(io.BytesIO(pack(TENSORS)[:keep]), names)
 
 
 class Counting(io.BytesIO):
@@ -64,16 +64,16 @@ def test_a_part_is_read_alone_and_is_as_sure_as_the_whole():
     large = {"points": torch.rand(100, 1000), **TENSORS}
     content = pack(large, {"run": "fmn"})
     file = Counting(content)
-    tensors, words = unpack_parts(file, ("a", "c", "nowhere"))
+    tensors, words = unpack(file, ("a", "c", "nowhere"))
     assert words == {"run": "fmn"}
     assert set(tensors) == {"a", "c"}
     assert all(torch.equal(tensors[name], TENSORS[name]) for name in tensors)
     assert file.passed < 1500
     changed = bytearray(content)
     changed[content.index(large["points"].numpy().tobytes()) + 77] ^= 1
-    assert set(unpack_parts(io.BytesIO(changed), ("a",))[0]) == {"a"}  # what was changed is not read
+    assert set(unpack(io.BytesIO(changed), ("a",))[0]) == {"a"}  # what was changed is not read
     with pytest.raises(Damaged, match="the checksum of points does not match"):
-        unpack_parts(io.BytesIO(changed), ("points",))
+        unpack(io.BytesIO(changed), ("points",))
     with pytest.raises(Damaged, match="the checksum of points does not match"):
         unpack(bytes(changed))
 
@@ -129,7 +129,7 @@ def test_a_damaged_unit_is_named_and_who_reads_removes_nothing(record):
     name = UNIT.file(40)
     record.folder.write(name, record.folder.read(name)[:-3])
     assert record.read_unit(UNIT, 40) is None
-    assert record.damaged[0].startswith(name)
+    assert record.damaged[name].startswith(name)
     assert record.folder.read(name) is not None
 
 

@@ -1,17 +1,58 @@
-"""The program: its commands, and what happens when one cannot go on."""
+"""The program: its commands, their options in a file, and what happens when one cannot go on.
+
+`--config FILE` takes what the command line does not say from a TOML file. Nothing here may import torch: it runs before
+`--help`.
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, Argument, ArgumentCollection, CycloptsError, Token
 
 from advfrontier import __version__
-from advfrontier.cli.config import read_config
 from advfrontier.command import typed
 from advfrontier.errors import FrontierError, Unfinished
+
+# Of these only one can be given: if one is typed, it wins over all of them in the file.
+_ALTERNATIVES = ({"tier", "queries", "ensemble"}, {"runs", "pool"}, {"workers", "ray"})
+
+
+def read_config(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Fill in what a file says, where a command was given one; what was typed stays."""
+    named = {key: argument for argument in arguments for key in _keys(argument)}
+    if "config" not in named or not named["config"].tokens:
+        return
+    path = str(named["config"].tokens[-1].value)
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FrontierError(f"{path}: cannot be read ({error.strerror}): expected a TOML file") from error
+    except (ValueError, RecursionError) as error:
+        raise FrontierError(f'{path}: not TOML ({error}): expected lines such as norm = "L2"') from error
+    possible = sorted(set(named) - {"config"})
+    told = {key for key, argument in named.items() if argument.tokens}
+    hidden = told.union(*(group for group in _ALTERNATIVES if group & told))
+    for key, value in ((key.replace("_", "-"), value) for key, value in content.items()):
+        if key not in possible:
+            raise FrontierError(f"{path}: unknown key {key!r}: expected one of {', '.join(possible)}")
+        if isinstance(value, dict):
+            raise FrontierError(f"{path}: {key} is a table: expected a value, as in {key} = …")
+        if key not in hidden:
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            named[key].append(Token(keyword=key, value=text, source=path))
+
+
+def _keys(argument: Argument) -> list[str]:
+    """What an option or a positional argument is called in a file; nothing for groups of options."""
+    positional = argument.field_info.is_positional_only
+    named = [name for name in argument.names if name.startswith("--") or (positional and name != "*")]
+    return [] if argument.children else [name.removeprefix("--").lower() for name in named]
+
 
 app = App(
     name="advfrontier",

@@ -97,7 +97,7 @@ def status_command(
     place: Place = _PLACE,
     calibration: bool = True,
     device: Device = "auto",
-    threads: Threads = None,
+    threads: Threads = 1,
     workers: WorkerCount = None,
     json: Json = False,
 ) -> None:

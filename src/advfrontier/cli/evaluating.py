@@ -11,8 +11,8 @@ from advfrontier.cli.options import OUT, Attacks, Budget, Data, Machine, Model, 
 from advfrontier.cli.output import show_evaluations
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.compare import find_evaluations
 from advfrontier.evaluation.evaluate import evaluate
-from advfrontier.evaluation.find import find_evaluations
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.record import below, folder_name
 
@@ -118,9 +118,7 @@ def demo_command(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIE
     from advfrontier.zoo import MODELS  # noqa: PLC0415
 
     name = next(name for name, card in MODELS.items() if card.split == "held-out" and card.radius)
-    print(
-        f"{name}: {MODELS[name].title}, {samples} images of Fashion-MNIST, {tier} queries per sample", file=sys.stderr
-    )
+    print(f"{name}: {MODELS[name].title}, {samples} images of Fashion-MNIST, {tier} queries each", file=sys.stderr)
     evaluate_command(
         f"zoo:{name}", data=Data("fashion-mnist", samples), norm="all", budget=Budget(tier), out=out, machine=machine
     )

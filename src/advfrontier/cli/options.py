@@ -50,11 +50,12 @@ Device = Annotated[
     str,
     Parameter(help="Where the model runs: cpu, cuda, cuda:1, mps, or auto for the first there is of cuda, mps, cpu."),
 ]
+# One thread by default: small models gain nothing from more, and results stay the same on any machine.
 Threads = Annotated[
-    int | None,
+    int,
     Parameter(
-        help="Threads of each worker, by default 1. Results depend on them in the last bits, so a record keeps the "
-        "number it began with."
+        help="Threads of each worker. Results depend on them in the last bits, so a record keeps the number it began "
+        "with."
     ),
 ]
 WorkerCount = Annotated[
@@ -66,7 +67,7 @@ WorkerCount = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Workers:
-    """How many processes do the work, and a file that may hold any option: `cli/config.py` reads it."""
+    """How many processes do the work, and a file that may hold any option: `cli/app.py` reads it."""
 
     config: str | None = field(default=None, kw_only=True)
     'A TOML file with options by their names, as in norm = "L2"; what is typed wins.'
@@ -102,15 +103,13 @@ class Machine(Workers):
     """Where the work is done."""
 
     device: Device = "auto"
-    threads: Threads = None
+    threads: Threads = 1
 
     def resolved(self) -> tuple[int, int]:
         """Workers and threads."""
-        # One thread by default: small models gain nothing from more, and results stay the same on any machine.
-        threads = 1 if self.threads is None else self.threads
-        if threads < 1:
-            raise FrontierError(f"--threads is {threads}: expected at least 1")
-        return self.count(self.found, threads), threads
+        if self.threads < 1:
+            raise FrontierError(f"--threads is {self.threads}: expected at least 1")
+        return self.count(self.found, self.threads), self.threads
 
     @property
     def found(self) -> str:

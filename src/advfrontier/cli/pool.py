@@ -11,9 +11,8 @@ from advfrontier.bench import allocation, baselines
 from advfrontier.cli.options import OUT, RADII, Attacks, Data, Json, Machine, Model, Norm, Seed, norms
 from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.aoi import evaluation_aoi
-from advfrontier.evaluation.find import find_evaluations
-from advfrontier.evaluation.trace import load_traces
+from advfrontier.evaluation.compare import find_evaluations
+from advfrontier.evaluation.trace import evaluation_aoi, load_traces
 from advfrontier.evaluation.trace import trace as trace_runs
 from advfrontier.pool import MAX_QUERIES, tier_queries
 from advfrontier.record import below, find_records, folder_name
@@ -147,6 +146,5 @@ def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
         trace: Folder of traces that holds one of the same model on the same samples.
     """
     records = find_records(trace, kind="trace")
-    scores = [evaluation_aoi(evaluation, records) for evaluation in find_evaluations([record])]
-    tables = [table for each in scores for table in (each.table(), each.runs)]
-    show(*tables, facts=[each.facts() for each in scores], as_json=json)
+    told = [evaluation_aoi(evaluation, records) for evaluation in find_evaluations([record])]
+    show(*(table for tables, _ in told for table in tables), facts=[facts for _, facts in told], as_json=json)

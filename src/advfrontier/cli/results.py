@@ -11,16 +11,14 @@ from advfrontier.certified import SUPPORTED
 from advfrontier.cli.options import OUT, Export, Json, Model, Norm, Output, Radii, Source, norms
 from advfrontier.cli.output import end_with, say, show, show_evaluations, show_summaries
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation import compare
 from advfrontier.evaluation.certify import certify
-from advfrontier.evaluation.compare import compare, rank
+from advfrontier.evaluation.compare import find_evaluations
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.find import by_model, find_evaluations, of_one_model
 from advfrontier.evaluation.gate import not_worse
 from advfrontier.evaluation.inputs import as_model
-from advfrontier.evaluation.reference import reference_pools, unlike
 from advfrontier.evaluation.summary import summarise_all
-from advfrontier.evaluation.verified import only_verified, write_verified
-from advfrontier.evaluation.verify import Verification, parse_rerun, verify
+from advfrontier.evaluation.verify import Verification, only_verified, parse_rerun, verify, write_verified
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import below, write_file
 from advfrontier.threat.names import NORMS
@@ -147,7 +145,7 @@ def compare_command(
         out: An HTML file with the picture.
     """
     Output(radii).check()
-    tables = [of_one_model(folder) for folder in (first, second)]
+    tables = [compare.of_one_model(folder) for folder in (first, second)]
     shared = [each for each in NORMS if each in norms(norm) and all(each in table for table in tables)]
     if not shared:
         found = " and ".join(
@@ -158,7 +156,7 @@ def compare_command(
     for each in shared:
         pair = tables[0][each], tables[1][each]
         one, other = summarise_all(pair, radii=radii)
-        compared.append((compare(*pair), one, other))
+        compared.append((compare.compare(*pair), one, other))
     facts = {one.norm: jsonable(result) for result, one, _ in compared}
     show(*(report.comparison_table(*entry) for entry in compared), facts=facts, as_json=json)
     if out is not None:
@@ -190,10 +188,10 @@ def rank_command(
     """
     Output(radii).check()
     evaluations = _to_rank(records, verified)
-    for note in dict.fromkeys(note for one in evaluations for note in unlike(one)) if reference else ():
+    for note in dict.fromkeys(note for one in evaluations for note in compare.unlike(one)) if reference else ():
         print(f"note: {note}", file=sys.stderr)
-    pools = None if reference is None else reference_pools(evaluations, name=reference)
-    ranking = rank(evaluations, reference=pools, radii=radii)
+    pools = None if reference is None else compare.reference_pools(evaluations, name=reference)
+    ranking = compare.rank(evaluations, reference=pools, radii=radii)
     show(*report.rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
     if csv is not None:
         say(f"table: {write_file(csv, report.ranking_csv(ranking).encode())}", as_json=json)
@@ -204,14 +202,17 @@ def rank_command(
 
 def _to_rank(records: Sequence[str], verified: str | None) -> list[Evaluation]:
     """The evaluations in these folders, one per model and norm; only those on the list of what was verified, if any."""
-    evaluations = find_evaluations(
-        records, skipped=lambda path: print(f"note: no evaluation in {path}", file=sys.stderr)
-    )
+    evaluations = []
+    for path in records:
+        found = find_evaluations([path], needed=False)
+        evaluations += found
+        if not found:
+            print(f"note: no evaluation in {path}", file=sys.stderr)
     if verified is not None:
         evaluations, others = only_verified(evaluations, verified)
         for other in others:
             print(f"note: left out, not on {verified}: {other.model} in {other.norm}, {other.place}", file=sys.stderr)
         if not evaluations:
             raise FrontierError(f"none of these records is on {verified}: verify them with `advfrontier verify`")
-    by_model(evaluations)
+    compare.by_model(evaluations)
     return evaluations

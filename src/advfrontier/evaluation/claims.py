@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from advfrontier.engine import Oracle
-from advfrontier.engine.expectation import LAST_LOOK, vote
+from advfrontier.engine import LAST_LOOK, Oracle, vote
 from advfrontier.engine.margins import safety
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.jobs import UnitJob

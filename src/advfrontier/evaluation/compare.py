@@ -1,25 +1,69 @@
 """Set evaluations against each other: two of them (is one rejected already?), or many (who ranks where, by DOI?).
 
 All models of a table stand on the same samples and the same number of queries. A record that went further is read back
-there, which costs nothing.
+there, which costs nothing. Newcomers can be ranked against a reference pool that is embedded: distances of the zoo's
+models at the three tiers.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+
+import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import parse_radii
+from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import comparison, ranking
 from advfrontier.frontier.comparison import Comparison
 from advfrontier.frontier.confidence import RESAMPLES
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import Evaluated, check_same_settings
 from advfrontier.frontier.ranking import Ranking
-from advfrontier.pool import FAMILIES, TIERS, Race, tier_label
+from advfrontier.pool import TIERS, Race, tier_label
+from advfrontier.record import find_records
 from advfrontier.record.identity import settings
-from advfrontier.threat.names import NORMS
+from advfrontier.record.tensors import unpack
+from advfrontier.threat.names import NORMS, norm_name
+
+REFERENCES = ("fashion-mnist",)
+_ATTACKED_WITH = "paper"  # the kind of ensemble that the shipped distances were made with
+_TIERS = ", ".join(map(tier_label, TIERS))
+
+
+def find_evaluations(paths: Iterable[str], *, needed: bool = True) -> list[Evaluation]:
+    """Open every evaluation at or below these folders. Raises where there is none, if some are needed."""
+    return [Evaluation(record) for path in paths for record in find_records(path, kind="evaluation", needed=needed)]
+
+
+def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluation]]:
+    """Model → norm → evaluation."""
+    table: dict[str, dict[str, Evaluation]] = {}
+    for evaluation in evaluations:
+        norms = table.setdefault(evaluation.model, {})
+        if evaluation.norm in norms:
+            raise FrontierError(
+                f"two records of {evaluation.model} in {evaluation.norm}: {norms[evaluation.norm].place} and "
+                f"{evaluation.place}; leave one of them out, or evaluate it under another --name in another --out"
+            )
+        norms[evaluation.norm] = evaluation
+    return table
+
+
+def of_one_model(folder: str) -> dict[str, Evaluation]:
+    """Norm → evaluation of the one model that has records at or below a folder."""
+    table = by_model(find_evaluations([folder]))
+    if len(table) > 1:
+        places = "; ".join(
+            f"{model} in {', '.join(evaluation.place for evaluation in norms.values())}"
+            for model, norms in table.items()
+        )
+        raise FrontierError(f"{folder} holds records of {len(table)} models ({places}): expected the folder of one")
+    return next(iter(table.values()))
 
 
 def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) -> Comparison:
@@ -50,12 +94,6 @@ def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str |
         flags=evaluation.flags,
         data=evaluation.data,
     )
-
-
-def family(evaluation: Evaluation) -> str | None:
-    """Whose tier the ensemble is: `race` for race-4k, `paper` for paper-12k; None for anybody's own."""
-    stem = evaluation.ensemble.name.rpartition("-")[0]
-    return stem if stem in FAMILIES else None
 
 
 def check_alike(evaluations: Sequence[Evaluation]) -> None:
@@ -91,6 +129,13 @@ def reached(evaluation: Evaluation) -> int:
     return evaluation.ensemble.tiers[-1] if evaluation.ensemble.tiers else 0
 
 
+def as_pool(evaluations: Sequence[Evaluation], reference: ReferencePool | None = None) -> ReferencePool:
+    """Models at the queries that all of them have had, or at those of a reference pool, which is added to them."""
+    check_alike(evaluations)
+    queries = reference.queries if reference else min(map(reached, evaluations))
+    return ReferencePool.of([evaluated(one, queries=queries) for one in evaluations], reference=reference)
+
+
 def rank(
     evaluations: Iterable[Evaluation],
     *,
@@ -107,12 +152,7 @@ def rank(
     for evaluation in evaluations:
         by_norm.setdefault(evaluation.norm, []).append(evaluation)
     known = dict(reference or {})
-    pools = {} if by_norm else known
-    for norm, found in by_norm.items():
-        pool = known.get(norm)
-        check_alike(found)
-        queries = pool.queries if pool else min(reached(evaluation) for evaluation in found)
-        pools[norm] = ReferencePool.of([evaluated(one, queries=queries) for one in found], reference=pool)
+    pools = {norm: as_pool(found, known.get(norm)) for norm, found in by_norm.items()} or known
     given = {evaluation.model for found in by_norm.values() for evaluation in found}
     return ranking.rank(
         {norm: pools[norm] for norm in NORMS if norm in pools},
@@ -120,3 +160,71 @@ def rank(
         radii={norm: dict(parse_radii(radii or "", norm)) for norm in pools},
         resamples=resamples,
     )
+
+
+def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> ReferencePool:
+    """The models of a shipped pool in one norm at one of the tiers."""
+    if name not in REFERENCES:
+        raise FrontierError(f"no reference pool {name!r}: expected one of {', '.join(REFERENCES)}")
+    tables, words = _shipped(norm_name(norm))
+    flags: dict[str, list[dict[str, str]]] = json.loads(words["flags"])
+    return ReferencePool(
+        norm=norm_name(norm),
+        dataset=name,
+        queries=queries,
+        samples=tuple(json.loads(words["samples"])),
+        distances={model: table[TIERS.index(queries)] for model, table in tables.items()},
+        flags={model: tuple(Flag(Kind(why["kind"]), why["text"]) for why in told) for model, told in flags.items()},
+    )
+
+
+def common_pool(evaluations: Sequence[Evaluation], norm: str, *, name: str = REFERENCES[0]) -> ReferencePool:
+    """A shipped pool at the largest of its tiers that all of these evaluations in a norm went through."""
+    tiers = [tier for tier in TIERS if all(tier in evaluation.ensemble.tiers for evaluation in evaluations)]
+    pool = reference_pool(norm, tiers[-1] if tiers else TIERS[-1], name=name)
+    for evaluation in evaluations:
+        if extra := len(set(evaluation.samples) - set(pool.samples)):
+            raise FrontierError(
+                f"the reference models were run on the first {len(pool.samples)} samples of {name}, and {extra} of the "
+                f"{len(evaluation.samples)} of {evaluation.model} are others: evaluate it with --data {name} "
+                f"--samples {len(pool.samples)}"
+            )
+    if not tiers:
+        found = ", ".join(f"{evaluation.model} with {tier_label(reached(evaluation))}" for evaluation in evaluations)
+        raise FrontierError(
+            f"the reference models were run with {_TIERS} queries per sample, {found}: expected tiers in common; type "
+            f"--tier {tier_label(TIERS[0])}"
+        )
+    return pool
+
+
+def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str, ReferencePool]:
+    """A shipped pool in every norm that the evaluations are in, or in all, each at the largest tier they share."""
+    norms = {evaluation.norm for evaluation in evaluations} or NORMS
+    return {norm: common_pool([one for one in evaluations if one.norm == norm], norm, name=name) for norm in norms}
+
+
+def unlike(evaluation: Evaluation) -> list[str]:
+    """A note where a model was attacked otherwise than the reference models."""
+    note = (
+        f"the reference models were attacked with {_ATTACKED_WITH} ensembles, {evaluation.model} with "
+        f"{evaluation.ensemble.name}: the DOI is too low where that finds smaller distances, too high where it finds "
+        f"larger ones; --ensemble {_ATTACKED_WITH}-4k in a new folder gives one that compares like with like"
+    )
+    return [] if evaluation.ensemble.name.rpartition("-")[0] == _ATTACKED_WITH else [note]
+
+
+def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | None]:
+    """The embedded pool at the evaluation's tier; or why it cannot stand in it, if that could be expected of it."""
+    try:
+        return common_pool([evaluation], evaluation.norm), None
+    except FrontierError as error:
+        near = set(evaluation.samples) & set(reference_pool(evaluation.norm, TIERS[0]).samples)
+        return None, str(error) if near else None
+
+
+@lru_cache(maxsize=4)
+def _shipped(norm: str) -> tuple[dict[str, np.ndarray[tuple[int, int], np.dtype[np.float64]]], dict[str, str]]:
+    content = files("advfrontier.zoo").joinpath("reference", f"{norm}.safetensors").read_bytes()
+    tensors, words = unpack(content)
+    return {model: tensor.numpy() for model, tensor in tensors.items()}, words

@@ -118,9 +118,7 @@ def recognised(
     """
     record, header = evaluation.record, evaluation.record.header
     name, source = header.model.name, header.model.source
-    if model is None and evaluation.worked_with is not None:
-        _check_unchanged(evaluation.worked_with, record)
-        return evaluation.worked_with, record
+    model = evaluation.worked_with if model is None else model
     if model is None and source is None:
         raise FrontierError(
             f"the record does not say where {name} comes from, because it was given as an object: expected it again, "

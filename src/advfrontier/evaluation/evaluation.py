@@ -16,8 +16,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.outcome import Outcome
 from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind
-from advfrontier.frontier.curve import Curve, aurec, robust_accuracy
-from advfrontier.frontier.measure import Measure
+from advfrontier.frontier import Curve, Measure, aurec, robust_accuracy
 from advfrontier.jobs import Model, UnitJob
 from advfrontier.pool import CHECKPOINT, RACE, Ensemble, Race, tier_label
 from advfrontier.record import Record, StoredUnit, UnitName
@@ -28,15 +27,6 @@ from advfrontier.solvers import Solver
 from advfrontier.views import ShownEvaluation
 
 PURPOSES = ("checks", "setup", "attack", "verification")
-
-
-def _finished_before(record: Record) -> Ensemble | Race | None:
-    """The last ensemble that was complete, if it still is: no unit of it is lost."""
-    if record.header.finished is None:
-        return None
-    found = unpacked(record.header.finished)
-    done, units = record.finished(found.queries)
-    return found if done == units else None
 
 
 class Evaluation(ShownEvaluation):
@@ -71,8 +61,11 @@ class Evaluation(ShownEvaluation):
         self.finished = done == units  # whether every unit of the last ensemble asked for is done
         self.ensemble: Ensemble | Race = working_towards  # how many queries each run was given, or the race
         self._interrupted: tuple[Flag, ...] = ()
-        before = None if self.finished else _finished_before(record)
-        if before is not None:
+        if self.finished or header.finished is None:
+            return
+        before = unpacked(header.finished)
+        kept, needed = record.finished(before.queries)
+        if kept == needed:  # else a unit of it is lost, which its reader names
             self.ensemble = before
             text = (
                 f"an extension to {tier_label(working_towards.total)} queries was interrupted ({done} of {units} units "
@@ -154,11 +147,8 @@ class Evaluation(ShownEvaluation):
 
     def points(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """The nearest misclassified points of these samples, or of all; the image itself where there is none."""
-        chosen = self._rows(rows)
-        points = self.images(chosen).to(getattr(torch, self.record.header.terms.dtype))
-        for where, own, stored in self._winning(chosen, "best_point"):
-            points[where] = stored[own].view(-1, *points.shape[1:])
-        return points
+        images = self.images(rows).to(getattr(torch, self.record.header.terms.dtype))
+        return self._filled(images, "best_point", rows)
 
     @cached_property
     def originals(self) -> Tensor:
@@ -181,19 +171,18 @@ class Evaluation(ShownEvaluation):
         none = torch.full((len(self.labels),), torch.nan)
         return self._filled(none, "shares").double().numpy() if self.eot > 1 else None
 
-    def by_run(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Of every run, one after the other: its name, its nearest points, and the classes they are taken for."""
-        points, classes, name = self.originals.clone(), self.clean_logits.argmax(1), ""
-        for unit, rows, stored in self._units(("best_point", "classes")):
-            if name and unit.run != name:
-                yield name, points, classes
-                points, classes = self.originals.clone(), self.clean_logits.argmax(1)
-            name = unit.run
+    def of_run(self, run: str) -> tuple[Tensor, Tensor]:
+        """The nearest points that one run found, and the classes they are taken for; the images where it found none."""
+        points, classes = self.originals.clone(), self.clean_logits.argmax(1)
+        for _, rows, stored in self._units(("best_point", "classes"), only=lambda unit, _: unit.run == run):
             points[rows] = stored.tensors["best_point"].view(-1, *points.shape[1:]).to(points)
             found = stored.tensors["classes"]
             classes[rows] = torch.where(found >= 0, found, classes[rows])
-        if name:
-            yield name, points, classes
+        return points, classes
+
+    def by_run(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Of every run, one after the other: its name, its nearest points, and the classes they are taken for."""
+        return ((run, *self.of_run(run)) for run in self.ensemble.queries)
 
     @property
     def trajectories(self) -> dict[str, NDArray[np.float64]]:
@@ -283,27 +272,22 @@ class Evaluation(ShownEvaluation):
         heal = None if self._job is None else self._job.again
         for unit, rows, stored in self.record.read_units(queries, names, heal=heal, only=only):
             if stored.queries > queries[unit.run] and "trajectory" not in names and not self._interrupted:
-                raise FrontierError(
-                    f"{self.place} was extended since it was opened: open it again to see the points it holds now"
-                )
+                raise FrontierError(f"{self.place} was extended since it was opened: open it again to see its points")
             yield unit, rows, stored
 
-    def _winning(self, chosen: Tensor, name: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Of every unit that won any of the chosen rows: their places among these and in the unit, and its tensor."""
+    def _filled(self, values: Tensor, name: str, rows: Sequence[int] | Tensor | None = None) -> Tensor:
+        """Put in, for every one of these samples that has a point, what the unit that found it says about it."""
+        chosen = self._rows(rows)
         won_by = np.array([self.winners[row] or "" for row in chosen.tolist()])
 
-        def won(unit: UnitName, rows: Tensor) -> NDArray[np.bool_]:
+        def won(unit: UnitName, attacked: Tensor) -> NDArray[np.bool_]:
             own = won_by != "" if unit.run == RACE else won_by == unit.run
-            return np.asarray(own & np.isin(chosen.numpy(), rows.numpy()))
+            return np.asarray(own & np.isin(chosen.numpy(), attacked.numpy()))
 
-        for unit, rows, stored in self._units((name,), only=lambda unit, rows: bool(won(unit, rows).any())):
-            where = torch.from_numpy(np.flatnonzero(won(unit, rows)))
-            yield where, torch.searchsorted(rows, chosen[where]), stored.tensors[name]
-
-    def _filled(self, values: Tensor, name: str) -> Tensor:
-        """Put in, for every sample that has a point, what the unit that found it says about it."""
-        for where, own, stored in self._winning(torch.arange(len(values)), name):
-            values[where] = stored[own]
+        for unit, attacked, stored in self._units((name,), only=lambda unit, rows: bool(won(unit, rows).any())):
+            where = torch.from_numpy(np.flatnonzero(won(unit, attacked)))
+            own = torch.searchsorted(attacked, chosen[where])
+            values[where] = stored.tensors[name][own].view(-1, *values.shape[1:])
         return values
 
     @cached_property

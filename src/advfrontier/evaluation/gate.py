@@ -20,7 +20,7 @@ from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import parse_radii
 from advfrontier.flags import doubts
 from advfrontier.frontier.comparison import compare
-from advfrontier.frontier.confidence import Interval, robust_accuracy_interval, wilson
+from advfrontier.frontier.confidence import robust_accuracy_interval, wilson
 from advfrontier.threat.names import norm_name
 
 _DEMAND = re.compile(r"\s*(?P<norm>[^@\s]+)\s*@\s*(?P<radius>[^>]+?)\s*>=\s*(?P<least>[0-9.]+)\s*(?P<percent>%?)\s*")
@@ -55,7 +55,8 @@ class Demand:
         if doubtful := doubts(evaluation.flags):
             return _fails(self, f", because the distances are in doubt: {doubtful[0]}")
         n, found = len(evaluation.samples), robust_accuracy_interval(evaluation.distances, self.epsilon)
-        figures = f"robust accuracy is {_figures(found)} on {n} samples"
+        estimate, low, high = (f"{100 * share:.1f}" for share in (found.estimate, found.low, found.high))
+        figures = f"robust accuracy is {estimate} % ({low}–{high} %, 95 % on other samples) on {n} samples"
         if found.high < self.least:
             return _fails(self, f": {figures}, and all of the interval lies below")
         if found.low >= self.least:
@@ -99,7 +100,8 @@ def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
     gap, area, n = compared.difference, compared.aurec[1], len(a.samples)
     if not gap.known:
         return _fails(new.norm, f": no run broke any sample of {reference.model}, but some of the other")
-    change = f"the area changes by {_change(gap, area)} on {n} samples"
+    estimate, low, high = (f"{100 * value / area:+.1f} %" for value in (gap.estimate, gap.low, gap.high))
+    change = f"the area changes by {estimate} ({low} to {high}, 95 % on other samples) on {n} samples"
     if gap.high < 0:
         return _fails(new.norm, f": {change}, and all of the interval is a loss")
     if gap.low < 0 and gap.estimate - gap.low > _SHORTFALL * area:
@@ -133,12 +135,3 @@ def _enough(samples: int, least: float) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if _notices(middle, least) else (middle, high)
     return high
-
-
-def _figures(found: Interval) -> str:
-    return f"{100 * found.estimate:.1f} % ({100 * found.low:.1f}–{100 * found.high:.1f} %, 95 % on other samples)"
-
-
-def _change(gap: Interval, area: float) -> str:
-    estimate, low, high = (f"{100 * value / area:+.1f} %" for value in (gap.estimate, gap.low, gap.high))
-    return f"{estimate} ({low} to {high}, 95 % on other samples)"

@@ -21,13 +21,11 @@ from advfrontier.errors import FrontierError
 from advfrontier.execution import Machine
 from advfrontier.jobs import Model, prepare
 from advfrontier.record import Record, Terms, norm_folder
-from advfrontier.record.header import MAX_EOT
+from advfrontier.record.header import TYPED
 from advfrontier.sources import as_samples, load_data, load_model
 from advfrontier.threat.names import norm_name
 
 Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
-
-_TYPED = {"shard": "--batch-size (in Python batch_size=)", "threads": "--threads (in Python Machine(threads=))"}
 
 Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
 
@@ -51,10 +49,6 @@ def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, mach
     device = _device(machine, model)
     if batch_size is None:
         batch_size = 50 if device == "cpu" else 100
-    if batch_size < 1:
-        raise FrontierError(f"a batch size of {batch_size}: expected at least 1")
-    if not 1 <= eot <= MAX_EOT:
-        raise FrontierError(f"eot is {eot}: expected a number of passes per query from 1 to {MAX_EOT}, such as 20")
     values = {
         "norm": norm_name(norm),
         "seed": int(seed),
@@ -68,10 +62,10 @@ def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, mach
         return Terms.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0])
-        expected = first["msg"].removeprefix("Input should be ")
+        term, found, expected = str(first["loc"][0]), first["input"], first["msg"].removeprefix("Input should be ")
+        option, name = TYPED.get(term, (term, "machine"))
         raise FrontierError(
-            f"{_TYPED.get(name, name)} is {first['input']!r}: expected {expected}; give such a value, or leave it out"
+            f"{option} (in Python {name}=) is {found!r}: expected {expected}; give such a value, or leave it out"
         ) from error
 
 

@@ -39,10 +39,8 @@ def parse_radii(text: str, norm: str | None = None) -> tuple[Radius, ...]:
             radius = float(Fraction(size.strip())) if "/" in size else float(size)
         except (ValueError, ZeroDivisionError, OverflowError):
             radius = math.nan
-        if not math.isfinite(radius):
+        if not 0 <= radius < math.inf:
             raise FrontierError(f"{size!r} is not a radius: expected a number such as 0.5 or 8/255")
-        if radius < 0:
-            raise FrontierError(f"a radius of {size} is negative: expected a number such as 0.5 or 8/255")
         if norm is None or named in {None, norm}:
             radii.append((size.strip(), radius))
     return tuple(radii)

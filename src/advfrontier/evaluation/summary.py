@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from advfrontier.engine import LAST_LOOK
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.compare import check_alike, evaluated, reached
+from advfrontier.evaluation.compare import as_pool, embedded_pool, reached, unlike
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import Radius, chosen_radii, reference_radii
-from advfrontier.evaluation.reference import embedded_pool, unlike
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.confidence import Interval, aurec_interval, curve_margin, robust_accuracy_interval, wilson
 from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
@@ -30,6 +29,7 @@ from advfrontier.pool import CHECKPOINT, TIERS
 SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
 SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share
 _BUDGETS = 36  # points of AUREC against queries, beside the tiers
+_AS_IT_IS = ("model", "data", "norm", "seed", "samples", "counts", "commands", "versions", "seconds")
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,8 @@ class Together:
     @classmethod
     def of(cls, evaluations: Sequence[Evaluation], reference: ReferencePool | None = None) -> Together:
         """Rank these among each other with the queries that all of them have had, or those of a reference pool."""
-        queries = reference.queries if reference else min(reached(evaluation) for evaluation in evaluations)
         try:
-            check_alike(evaluations)
-            models = [evaluated(evaluation, queries=queries) for evaluation in evaluations]
-            pool = ReferencePool.of(models, reference=reference)
-            table = rank_table(pool, given=tuple(evaluation.model for evaluation in evaluations))
+            table = rank_table(as_pool(evaluations, reference), given=tuple(one.model for one in evaluations))
         except FrontierError as error:
             return cls(max(epsilon_min(evaluation.distances).value for evaluation in evaluations), no_table=str(error))
         return cls(table.E, table)
@@ -276,23 +272,14 @@ def most_wins(summary: NormSummary, count: int) -> tuple[Win, ...]:
 
 def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
     """What the summary is of, what it took, and what puts it in doubt."""
-    attacked = np.asarray(evaluation.queries)[d > 0]
+    attacked = evaluation.queries[d > 0]
     own = (flag for flag in evaluation.flags if flag.kind is not Kind.UNBROKEN)  # counted anew
-    return {
-        "model": evaluation.model,
-        "data": evaluation.data,
-        "norm": evaluation.norm,
+    return {name: getattr(evaluation, name) for name in _AS_IT_IS} | {
         "ensemble": evaluation.ensemble.name,
         "tier": reached(evaluation),
-        "seed": evaluation.seed,
-        "samples": tuple(evaluation.samples),
-        "counts": {purpose: int(count) for purpose, count in evaluation.counts.items()},
         "queries": int(attacked.sum()),
         "queries_per_sample": float(attacked.mean()) if attacked.size else 0.0,
         "flags": tuple(dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(d))))),
-        "commands": evaluation.commands,
-        "versions": dict(evaluation.versions),
-        "seconds": float(evaluation.seconds),
     }
 
 

@@ -1,4 +1,7 @@
-"""Tracing: how the best distance of every run falls with the queries it spends, on one model."""
+"""Tracing: how the best distance of every run falls with the queries it spends, on one model.
+
+The frontier of the traced runs is what an evaluation of the same model is measured against: its AOI.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,25 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.evaluation import PURPOSES
+from advfrontier.evaluation.evaluation import PURPOSES, Evaluation
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
 from advfrontier.evaluation.outcome import Outcome
 from advfrontier.execution import Machine, as_machine
 from advfrontier.flags import Flag
-from advfrontier.frontier.trajectories import Trajectories
+from advfrontier.frontier import Trajectories, aoi, contributions, epsilon_min, winsorised_aoi
+from advfrontier.frontier.measure import check_same_samples, check_same_settings
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, Run, check_run, facts_of
-from advfrontier.pool import pool as pool_of
+from advfrontier.jsonable import jsonable
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, Run, check_run, facts_of, pool, tier_label
 from advfrontier.record import Record, UnitName
 from advfrontier.record.identity import settings, several_versions
 from advfrontier.record.units import DOUBTS, unit_flags
 from advfrontier.solvers import PUBLISHED, Solver, check_published
+from advfrontier.table import Column, Table
 from advfrontier.threat.names import norm_name
 from advfrontier.views import Shown
 
@@ -78,16 +84,16 @@ def trace(
         batch_size: Samples per batch, which are one unit of work.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
-    named = None if runs is None or isinstance(runs, str) or callable(runs) else list(runs)
     check_queries(queries, MAX_QUERIES)
-    _check(named, solvers)
+    first = _members(runs, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
+    _check(first, solvers)
     if solvers == PUBLISHED:
-        check_published(named or _members(runs, threat, TARGETS + 1))
+        check_published(first)
     subject, samples = as_model(model), as_data(images, labels)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
-    gradients = needs_gradients(named or _members(runs, threat, TARGETS + 1), threat)
+    gradients = needs_gradients(first, threat)
     record = working_record(out, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers)
-    members = named or _members(runs, threat, record.clean.classes)
+    members = _members(runs, threat, record.clean.classes)
     wanted = dict.fromkeys(members, queries)
     job = UnitJob(model=subject, samples=samples, wanted=wanted, solvers=solvers, pack=machine.pack, keep="distances")
     ready = drive(record, job, machine)
@@ -138,17 +144,17 @@ def finished_runs(record: Record) -> dict[str, int]:
         run: min((done.get(unit, 0) for unit, _ in record.layout([run])), default=queries)
         for run, queries in record.header.runs.items()
     }
-    members = pool_of(record.header.terms.norm, classes=record.clean.classes, name="extended")
+    members = pool(record.header.terms.norm, classes=record.clean.classes, name="extended")
     order = {str(run): k for k, run in enumerate(members)}
     named = sorted((run for run in reached if reached[run]), key=lambda run: (order.get(run, len(order)), run))
     return {run: reached[run] for run in named}
 
 
-def _members(runs: object, norm: str, classes: int) -> list[str]:
-    """The runs of a pool, or those that a function tells."""
-    if callable(runs):
-        return list(runs(classes))
-    return [str(run) for run in pool_of(norm, classes=classes, name="paper" if runs is None else str(runs))]
+def _members(runs: Sequence[str] | str | Callable[[int], Sequence[str]] | None, norm: str, classes: int) -> list[str]:
+    """The runs named, those that a function tells, or those of a pool."""
+    if runs is None or isinstance(runs, str):
+        return [str(run) for run in pool(norm, classes=classes, name="paper" if runs is None else runs)]
+    return list(runs(classes) if callable(runs) else runs)
 
 
 def check_queries(queries: int, most: int | None = None) -> None:
@@ -158,11 +164,99 @@ def check_queries(queries: int, most: int | None = None) -> None:
         raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}{limit}")
 
 
-def _check(named: Sequence[str] | None, solvers: Mapping[str, Solver]) -> None:
+def _check(runs: Sequence[str], solvers: Mapping[str, Solver]) -> None:
     """Refuse an empty list of runs, and solvers for attacks that do not exist, before anything is computed."""
-    if named is not None and not named:
+    if not runs:
         raise FrontierError(f"no runs were named: expected some, or a pool ({', '.join(POOLS)})")
     for attack in solvers:
         run = Run.parse(attack)
         facts = facts_of(run.solver)
         check_run(run, facts.norms[0] if facts else "")
+
+
+def evaluation_aoi(evaluation: Evaluation, records: Sequence[Record]) -> tuple[list[Table], dict[str, Any]]:
+    """How close an evaluation came to the frontier of a pool: the trace of its model and norm among these records.
+
+    Returns two tables, the AOI with that of every tier, and what its runs added; and both as JSON can hold them.
+    """
+    record = _same_model(evaluation, records)
+    used, traced = evaluation.record.header.solvers, record.header.solvers
+    check_same_settings(
+        settings(used), settings(traced), names=(evaluation.place, record.place), attacks=used.keys() & traced.keys()
+    )
+    traces = read_traces(record)
+    check_same_samples(evaluation.samples, traces.samples, names=(evaluation.place, record.place))
+    frontier = traces.frontier()
+    limit, whole = epsilon_min(frontier).value, aoi(evaluation.distances, frontier)
+    runs = _runs(evaluation, frontier, limit)
+    facts = {
+        "model": evaluation.model,
+        "norm": evaluation.norm,
+        "ensemble": evaluation.ensemble.name,
+        "trace": record.place,
+        "pool": len(traces.runs),
+        "tiers": {tier: aoi(evaluation.distances_at(tier), frontier).value for tier in evaluation.ensemble.tiers},
+        "aoi": whole.value,
+        "winsorised": winsorised_aoi(evaluation.distances, frontier).value,
+        "E": limit,
+        "runs": runs.records(),
+        "flags": whole.flags,
+    }
+    return [_whole(facts), runs], jsonable(facts)
+
+
+def _whole(facts: Mapping[str, Any]) -> Table:
+    before = dict(list(facts["tiers"].items())[:-1])  # the last tier is the whole
+    columns = (
+        Column("model", folds=True),
+        Column("norm", "norm"),
+        Column("ensemble"),
+        Column("traced runs", "integer"),
+        Column("up to ε", "size"),
+        *(Column(f"AOI at {tier_label(tier)} (%)", "fine") for tier in before),
+        Column("AOI (%)", "fine"),
+        Column("to the 95th percentile (%)", "fine"),
+    )
+    known = [facts[name] for name in ("model", "norm", "ensemble", "pool", "E")]
+    row = (*known, *before.values(), facts["aoi"], facts["winsorised"])
+    return Table("AOI against the frontier of the traced runs", columns, (row,), facts["flags"])
+
+
+def _runs(evaluation: Evaluation, frontier: NDArray[np.float64], limit: float) -> Table:
+    """What each run reaches alone, and what the others would miss without it: the most missed first."""
+    last, spent = evaluation.found_by_run, evaluation.queries_by_run
+    rows = [
+        (r.run, round(spent[r.run]), aoi(last[r.run], frontier).value, r.wins, r.alone, r.loss)
+        for r in sorted(contributions(last, E=limit), key=lambda each: -each.loss)
+    ]
+    columns = (
+        Column("run"),
+        Column("queries", "integer"),
+        Column("AOI alone (%)", "fine", key="aoi"),
+        Column("on the frontier", "integer", key="wins"),
+        Column("alone there", "integer", key="alone"),
+        Column("lost without it (%)", "fine", key="loss"),
+    )
+    return Table("", columns, tuple(rows))
+
+
+def _same_model(evaluation: Evaluation, records: Sequence[Record]) -> Record:
+    """The one record among these that traced the evaluation's model in its norm."""
+    in_norm = [record for record in records if record.header.terms.norm == evaluation.norm]
+    if not in_norm:
+        norms = ", ".join(sorted({record.header.terms.norm for record in records}))
+        raise FrontierError(
+            f"no trace in {evaluation.norm}, which {evaluation.place} is in: found {norms}; type "
+            f"`advfrontier trace MODEL --norm {evaluation.norm} --out …`"
+        )
+    own = evaluation.record.header.model.digest
+    same = [record for record in in_norm if record.header.model.digest == own]
+    if not same:
+        names = ", ".join(record.header.model.name for record in in_norm)
+        raise FrontierError(
+            f"no trace of {evaluation.model} ({own[:8]}): found {names}; the frontier must be that of the same model"
+        )
+    if len(same) > 1:
+        places = ", ".join(record.place for record in same)
+        raise FrontierError(f"several traces of {evaluation.model}: {places}; name one of them with --trace")
+    return same[0]

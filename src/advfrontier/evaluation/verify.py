@@ -2,16 +2,20 @@
 
 A distance is a claim that a point proves: it lies in the box, so far from the image, and the model takes it for another
 class. What no point can prove is that nothing nearer was found; for that some units are done again.
+
+What holds can be put on a list, which is kept apart from the records: who sends a record must not vouch for it.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -23,14 +27,17 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.claims import NEEDED, TOLERANCE, difference, false_points, same_bits
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model
-from advfrontier.evaluation.verified import figures_digest
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import doubts
 from advfrontier.jobs import Model, UnitJob, prepare
 from advfrontier.pool import Race
 from advfrontier.progress import progress_bar
-from advfrontier.record import Record, StoredUnit, Terms, UnitName
+from advfrontier.record import Record, StoredUnit, Terms, UnitName, open_folder, write_file
+from advfrontier.record.header import packed
+from advfrontier.record.identity import digest
 from advfrontier.threat.losses import margin
+
+_LISTED = ("model", "norm", "place", "samples", "points", "units", "again", "same", "close", "seed")
 
 
 @dataclass(frozen=True)
@@ -58,16 +65,13 @@ class Verification:
         return not self.false
 
     def __str__(self) -> str:
-        held = f"{self.proved} of {self.points} points proved: inside the box, at their distance, misclassified"
-        if not self.again:
-            done = "no unit was done again"
-        else:
-            ways = [f"{self.same} of {self.units} units came out the same bit for bit"] if self.same else []
-            ways += [f"{self.close} of {self.units} units came out within {TOLERANCE:.0%}"] if self.close else []
-            done = ", ".join(ways) or f"none of {self.again} units done again came out the same"
-            done += f" (drawn with seed {self.seed})"
         wrong = f"{len(self.false)} false, " if self.false else ""
-        return f"{self.norm}: {wrong}{held}; {done}."
+        held = f"{self.proved} of {self.points} points proved: inside the box, at their distance, misclassified"
+        counts = {"the same bit for bit": self.same, f"within {TOLERANCE:.0%}": self.close}
+        ways = [f"{count} of {self.units} units came out {how}" for how, count in counts.items() if count]
+        done = ", ".join(ways) or f"none of {self.again} units done again came out the same"
+        again = f"{done} (drawn with seed {self.seed})" if self.again else "no unit was done again"
+        return f"{self.norm}: {wrong}{held}; {again}."
 
 
 def verify(
@@ -125,9 +129,7 @@ def parse_rerun(rerun: str | int) -> Callable[[int], int]:
         number = -1.0
     share = text.endswith("%")
     if not 0 <= number < float("inf") or (share and number > 100) or not (share or number.is_integer()):
-        raise FrontierError(
-            f"cannot do {rerun!r} of the units again: expected a share such as 5%, or a number such as 3"
-        )
+        raise FrontierError(f"cannot do {rerun!r} of the units again: expected a share, as in 5%, or a number, as in 3")
     return lambda units: min(units, int(np.ceil(units * number / 100)) if share else int(number))
 
 
@@ -137,7 +139,7 @@ def _terms_here(claimed: Evaluation) -> Terms:
     try:
         find_device(terms.device)
     except FrontierError:
-        return terms.model_copy(update={"device": str(find_device("auto"))})
+        terms = terms.model_copy(update={"device": str(find_device("auto"))})
     return terms
 
 
@@ -157,18 +159,17 @@ class _Verifying:
         """Everything, in the order in which one thing rests on another."""
         claimed = self.claimed
         units = sorted(unit for unit, _ in claimed.record.layout(claimed.ensemble.queries))
-        wanted = parse_rerun(rerun)(len(units))
-        drawn = np.random.default_rng(seed).choice(len(units), wanted, replace=False).tolist() if units else []
+        places = np.random.default_rng(seed).choice(len(units), parse_rerun(rerun)(len(units)), replace=False)
+        drawn = [units[k] for k in places]
         self._check_header()
         self._check_clean()
-        same_subject = not self.false and not self.rows
+        if drawn and (self.false or self.rows):
+            self.notes.append("no unit was done again, because model, data or clean pass are others")
+            drawn = []
         with progress_bar(progress, len(units) + len(drawn), unit="units") as bar:
             points, proved = self._check_points(units, bar.advance)
             bar.show(f"{claimed.norm} units done again")
-            if drawn and not same_subject:
-                self.notes.append("no unit was done again, because model, data or clean pass are others")
-                drawn = []
-            same, close = self._check_units([units[k] for k in drawn], bar.advance)
+            same, close = self._check_units(drawn, bar.advance)
         return Verification(
             norm=claimed.norm,
             place=claimed.place,
@@ -236,11 +237,10 @@ class _Verifying:
     def _stored(self, unit: UnitName, queries: int) -> StoredUnit | None:
         """A unit of the record as its readers see it. One that they would not believe is false."""
         record, wanted = self.claimed.record, self.claimed.ensemble.queries[unit.run]
-        known = len(record.damaged)
         stored = record.read_unit(unit, queries, NEEDED | {"plan", "found"}) if queries == wanted else None
         if stored is None:
             held = f"it holds {queries} queries of {unit}" if queries else f"it lacks {unit}"
-            reason = record.damaged[-1] if len(record.damaged) > known else held
+            reason = record.damaged.get(unit.file(queries), held)
             self.false.append(f"the record does not hold what it claims, {wanted} queries of {unit}: {reason}")
         return stored
 
@@ -269,3 +269,46 @@ class _Verifying:
                 f"by no more than {TOLERANCE:.0%} in the median"
             )
         return same, close
+
+
+def figures_digest(evaluation: Evaluation) -> str:
+    """Of all that tables and ranks are made of: an evaluation that differs in any of it was not verified."""
+    header = evaluation.record.header
+    about = [header.model, header.data, header.terms, packed(evaluation.ensemble)]
+    words = [*(each.model_dump_json() for each in about), *(f"{flag.kind} {flag.text}" for flag in evaluation.flags)]
+    words += [*evaluation.samples, *(winner or "" for winner in evaluation.winners)]
+    tables = [run.encode() + table.tobytes() for run, table in sorted(evaluation.trajectories.items())]
+    return digest("\0".join(words).encode(), evaluation.distances.tobytes(), *tables)
+
+
+def write_verified(path: str, verifications: Iterable[Verification]) -> str:
+    """Add what holds to a list, which is begun if it is not there yet."""
+    entries = _read(path) or {}
+    for each in verifications:
+        if each.holds:
+            entries[each.digest] = {name: getattr(each, name) for name in _LISTED}
+    return write_file(path, json.dumps({"verified": entries}, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def only_verified(evaluations: Iterable[Evaluation], path: str) -> tuple[list[Evaluation], list[Evaluation]]:
+    """Those whose figures stand in a list, and the others."""
+    known = _read(path)
+    if known is None:
+        raise FrontierError(f"no file {path}: expected one that `advfrontier verify … --out {path}` has written")
+    found = [(each, figures_digest(each) in known) for each in evaluations]
+    return [each for each, listed in found if listed], [each for each, listed in found if not listed]
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    """The entries of a list; None if there is no such file."""
+    folder, slash, name = path.replace("\\", "/").rpartition("/")
+    content = open_folder(folder or slash or ".").read(name)
+    if content is None:
+        return None
+    try:
+        entries = json.loads(content)["verified"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        entries = None
+    if not isinstance(entries, dict):
+        raise FrontierError(f"{path} is no list of verified records: expected what `advfrontier verify --out` wrote")
+    return entries

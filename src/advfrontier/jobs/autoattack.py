@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,19 +65,11 @@ class AutoAttackJob(Job[RadiusTask]):
         units = len(self.radii) * len(self.work.shards)
         return f"{units - len(self.missing())} of {units} {self.counted}"
 
-    def labels(self, tasks: Sequence[RadiusTask]) -> Callable[[RadiusTask, Any], str]:  # noqa: ARG002
-        """Which radius was just done."""
-        return lambda task, _: f"{self.work.header.terms.norm} AutoAttack at {task.radius:g}"
-
     def __call__(self, task: RadiusTask) -> int:
         """Attack, write, and return the rows that went through the model."""
         record = self.work
         terms, rows = record.header.terms, torch.arange(task.first, task.first + task.count)
-        if self.model.digest != record.header.model.digest:
-            raise FrontierError(
-                f"{self.model.source or self.model.name} is another model in this process than the one the record was "
-                "begun with: expected the same weights each time it is loaded"
-            )
+        self.recognise()
         with threads(terms.threads):
             found = attack_at(
                 self.model.oracle(terms).model, self.images(rows), record.clean.labels[rows], norm=terms.norm,
@@ -109,7 +101,7 @@ def read_points(record: Record) -> KnownPoints:
             task = RadiusTask(radius, first, count)
             found = record.read_file(task.file, task.belongs(record))
             if found is None:
-                why = f" ({record.damaged[-1]})" if record.damaged else ""
+                why = record.why(task.file)
                 raise FrontierError(f"{record.place} lacks {task}{why}; {record.header.how_to_go_on}")
             tensors, words = found
             robust.append(tensors["robust"].numpy())

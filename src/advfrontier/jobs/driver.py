@@ -8,12 +8,16 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
+from torch import Tensor, nn
+
+from advfrontier.engine import Oracle, find_device, model_digest
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.execution import Machine, execute
-from advfrontier.jobs.model import Model
 from advfrontier.progress import progress_bar
-from advfrontier.record import Record, open_folder
+from advfrontier.record import Record, Terms, open_folder
+from advfrontier.record.identity import code_digest
 from advfrontier.record.images import VerifiedImages
 
 T = TypeVar("T")
@@ -22,6 +26,44 @@ J = TypeVar("J", bound="Job[Any]")
 _LOST = (
     "not kept, because no folder was given: give out=FOLDER (on the command line --out), so that the same call goes on"
 )
+
+
+@dataclass(eq=False, repr=False)
+class Model:
+    """A classifier with a name. One that has a source is sent to other processes as what loads it, and loaded once."""
+
+    name: str  # what tables call it
+    given: Callable[[Tensor], Tensor] | None = None  # from images in [0, 1] to logits; None if it is to be loaded
+    source: str | None = None  # what the record says it was loaded from
+    load: Callable[[str], nn.Module] | None = None  # loads it from its source, here or in another process
+    placed: tuple[str, str] | None = None  # device and precision that it was put to, once it is loaded
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {key: value for key, value in vars(self).items() if key not in {"function", "digest"}}
+        return state | ({"given": None, "placed": None} if self.load is not None and self.source is not None else {})
+
+    @cached_property
+    def function(self) -> Callable[[Tensor], Tensor]:
+        """The model, loaded by whoever asks first."""
+        if self.given is not None:
+            return self.given
+        if self.source is None or self.load is None:
+            raise FrontierError(f"{self.name} is neither a model nor the source of one: expected one of them")
+        return self.load(self.source)
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells it from others."""
+        return model_digest(self.function)
+
+    def oracle(self, terms: Terms) -> Oracle:
+        """The model, ready to be asked. One that was loaded here is put where it is to run."""
+        precision: torch.dtype = getattr(torch, terms.dtype)
+        if self.given is None and self.placed != (terms.device, terms.dtype) and isinstance(self.function, nn.Module):
+            _ = self.digest  # of its numbers as they were loaded
+            self.function.to(find_device(terms.device), precision)
+            self.placed = terms.device, terms.dtype
+        return Oracle(self.function, device=terms.device, dtype=precision, eot=terms.eot)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,6 +96,21 @@ class Job(ABC, Generic[T]):
         """Reads the images, and refuses others than those of the record."""
         return self.work.images(self.samples)
 
+    def recognise(self, alike: Callable[[], bool] = lambda: True) -> None:
+        """Refuse other code than the record's, and another model: by its digest, or if it does not answer alike."""
+        header = self.work.header
+        if code_digest() != header.code:
+            raise FrontierError(
+                f"this worker process runs other code of advfrontier ({code_digest()[:8]}, not {header.code[:8]}): "
+                "install the same version on every machine, and leave its files alone while units are done"
+            )
+        if self.model.digest != header.model.digest or not alike():
+            raise FrontierError(
+                f"{self.model.source or 'the model'} is another model in this worker process than the one the record "
+                "was begun with: expected the same weights and the same answers each time it is loaded; let its "
+                "factory load them from a file or set its seed, and leave its files alone while units are done"
+            )
+
     @abstractmethod
     def check(self) -> None:
         """Refuse what cannot be done."""
@@ -74,9 +131,9 @@ class Job(ABC, Generic[T]):
         """How much a task counts."""
         return 1
 
-    @abstractmethod
-    def labels(self, tasks: Sequence[T]) -> Callable[[T, Any], str]:
-        """What to say after each task."""
+    def labels(self, tasks: Sequence[T]) -> Callable[[T, Any], str]:  # noqa: ARG002
+        """What to say after each task: which one it was, unless more is known."""
+        return lambda task, _: f"{self.work.header.terms.norm} {task}"
 
     @abstractmethod
     def __call__(self, task: T) -> Any:

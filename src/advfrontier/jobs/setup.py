@@ -1,7 +1,12 @@
-"""Set a record up for work, or open the one that is there if it is of the same model, samples and terms."""
+"""Set a record up for work, or open the one that is there if it is of the same model, samples and terms.
+
+It is tidied on the way: only files of the names that this program writes are ever removed.
+"""
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,25 +19,25 @@ from advfrontier.engine import CleanPass, Oracle, accuracy_flag, check_data, che
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, NoGradientError
 from advfrontier.execution.tasks import threads
-from advfrontier.flags import Flag
-from advfrontier.flags import Kind as Flags
-from advfrontier.jobs.model import Model
+from advfrontier.flags import Flag, Kind
+from advfrontier.jobs.driver import Model
 from advfrontier.record import Header, Record, Terms
-from advfrontier.record.header import DataIdentity, Kind, ModelIdentity
+from advfrontier.record.header import DataIdentity, ModelIdentity, RecordKind
 from advfrontier.record.identity import code_digest, data_digest, solvers_of, versions
-from advfrontier.record.images import VerifiedImages, keep_images
+from advfrontier.record.images import IMAGES, VerifiedImages, image_file, keep_images
 from advfrontier.record.images import store_images as store
 from advfrontier.record.record import check_empty
-from advfrontier.record.tidy import tidy
-from advfrontier.record.units import shards_of
+from advfrontier.record.units import UNITS, shards_of
 from advfrontier.solvers import Solver
 from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
 
 _SAME = 1e-3  # of the largest logit: what another machine may round differently
 _CHECKED = 16  # samples on which the model is tried before any are attacked
+_ABANDONED = 3600  # seconds after which a file that was being written is taken for what a kill left
+_IMAGE_FILE = re.compile(rf"{IMAGES}/\d+\+\d+\.safetensors")
 _NO_GRADIENTS = Flag(
-    Flags.NO_GRADIENTS,
+    Kind.NO_GRADIENTS,
     "the model has no gradient with respect to its images: all queries went to runs without gradients, and distances "
     "may be far too large",
 )
@@ -44,7 +49,7 @@ def prepare(
     samples: Samples,
     terms: Terms,
     *,
-    kind: Kind,
+    kind: RecordKind,
     gradients: bool | None = True,
     store_images: bool = False,
     solvers: Mapping[str, Solver] | None = None,
@@ -86,7 +91,7 @@ def _try_model(oracle: Oracle, images: VerifiedImages, labels: Tensor, gradients
     sample = images(few), labels[few]
     try:
         flags = check_model(oracle, *sample, gradients=gradients is not False)
-        missing = any(flag.kind is Flags.NO_GRADIENTS for flag in flags)
+        missing = any(flag.kind is Kind.NO_GRADIENTS for flag in flags)
     except NoGradientError:
         if gradients is not None:
             raise
@@ -109,7 +114,7 @@ def _identify(samples: Samples, shard: int) -> NDArray[np.uint64]:
     return np.concatenate(found)
 
 
-def _header(model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Terms, kind: Kind) -> Header:
+def _header(model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Terms, kind: RecordKind) -> Header:
     header = Header(
         kind=kind,
         model=ModelIdentity(name=model.name, source=model.source, digest=model.digest),
@@ -132,12 +137,8 @@ def _check_same(
 ) -> None:
     """Refuse to go on with a record of another model, other terms or solvers, or other samples than the first ones."""
     asked = asked.model_copy(update={"solvers": solvers_of(record.header.solvers, solvers)})
-    if differences := record.header.differences(asked):
-        way = record.header.how_to_match(asked)
-        raise FrontierError(
-            f"{record.place} holds a record of {'; '.join(differences)}. Choose another folder, or remove this one"
-            + (f"; {way}" if way else "")
-        )
+    if mismatch := record.header.mismatch(asked):
+        raise FrontierError(f"{record.place} holds a record of {mismatch}")
     n = record.header.data.samples
     if n > len(ids) or data_digest(ids[:n], samples.labels[:n]) != record.header.data.digest:
         raise FrontierError(
@@ -159,13 +160,11 @@ def answers_alike(record: Record, oracle: Oracle, images: VerifiedImages, known:
     """A model is recognised by its logits too: its numbers, if it has any, do not tell what it does with them."""
     rows = few_rows(len(known.labels))
     answers, expected = oracle.logits(images(rows).to(oracle.device, oracle.dtype)), known.logits[rows]
-    varying = {flag.kind for flag in record.header.flags} & {Flags.RANDOM, Flags.EOT, Flags.BATCH}
-    return answers.shape == expected.shape and (bool(varying) or _close(answers.cpu().to(expected), expected))
-
-
-def _close(answers: Tensor, expected: Tensor) -> bool:
-    """Whether logits are the same but for what another machine may round differently."""
-    return torch.allclose(answers, expected, rtol=_SAME, atol=_SAME * float(expected.abs().max()))
+    varying = {flag.kind for flag in record.header.flags} & {Kind.RANDOM, Kind.EOT, Kind.BATCH}
+    if varying or answers.shape != expected.shape:
+        return answers.shape == expected.shape
+    atol = _SAME * float(expected.abs().max())
+    return torch.allclose(answers.cpu().to(expected), expected, rtol=_SAME, atol=atol)
 
 
 def _complete(
@@ -192,10 +191,30 @@ def _complete(
     if known is None or len(known.labels) < len(labels):
         clean = CleanPass.join(parts)
         record.write_clean(clean)
-        record.replace_flag(Flags.CLEAN_ACCURACY, accuracy_flag(clean.correct, clean.classes))
+        record.replace_flag(Kind.CLEAN_ACCURACY, accuracy_flag(clean.correct, clean.classes))
     tidy(record)
 
 
 def few_rows(samples: int) -> Tensor:
     """Rows on which the model is tried, and recognised later."""
     return torch.linspace(0, samples - 1, min(_CHECKED, samples)).long()
+
+
+def tidy(record: Record) -> None:
+    """Remove units that a longer one has replaced, files of shards that have grown, and what kills have left."""
+    longest, layout = record.units(), set(record.shards)
+    grown = [(unit, queries) for unit, queries in record.unit_files() if unit.shard not in layout]
+    if grown:  # their passes were spent: write that down before they go; nothing is known of a damaged one
+        found = {unit.file(queries): record.read_unit(unit, queries, ()) for unit, queries in grown}
+        spent = {name: dict(stored.spent) if stored else {} for name, stored in found.items()}
+        record.change(lambda header: {"replaced": header.replaced | spent})
+    for unit, queries in record.unit_files():
+        if unit.shard not in layout or queries < longest[unit]:
+            record.folder.remove(unit.file(queries))
+    wanted = {image_file(first, count) for first, count in layout}
+    for name in record.folder.names(IMAGES):
+        if name not in wanted and _IMAGE_FILE.fullmatch(name):
+            record.folder.remove(name)
+    runs = {f"{UNITS}/{unit.run.replace(':', '.')}" for unit in longest}
+    for under in ("", IMAGES, *runs):  # others may be writing to the same record just now
+        record.folder.remove_abandoned(under, time.time() - _ABANDONED)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from advfrontier.jobs.driver import Job
 from advfrontier.jobs.setup import answers_alike
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, RACE, SLICE, Race, Run, check_run
 from advfrontier.record import StoredUnit, UnitName
-from advfrontier.record.identity import code_digest, policy_words, solver_words, solvers_of
+from advfrontier.record.identity import policy_words, solver_words, solvers_of
 from advfrontier.record.units import SPENT
 from advfrontier.solvers import Solver, solver_of
 from advfrontier.threat.norms import get_norm
@@ -75,7 +75,7 @@ class UnitJob(Job[UnitTask]):
     # What is to be done
 
     def check(self) -> None:
-        """Refuse runs that do not exist, queries where no run can stop, and another race than was begun."""
+        """Refuse runs that do not exist, and another race than was begun."""
         race, record, header = self.race, self.work, self.work.header
         if race is not None:
             race.check(classes=record.clean.classes)
@@ -84,13 +84,8 @@ class UnitJob(Job[UnitTask]):
                     f"{record.place} was begun with another race than {race.name}: expected the same order and "
                     "constants; choose another folder"
                 )
-        for run, queries in self.wanted.items() if race is None else ():
+        for run in self.wanted if race is None else ():
             check_run(Run.parse(run), header.terms.norm, record.clean.classes)
-            if not 0 < queries <= MAX_QUERIES or queries % CHECKPOINT:
-                raise FrontierError(
-                    f"{run} cannot stop after {queries} queries: expected a multiple of {CHECKPOINT} up to "
-                    f"{MAX_QUERIES}"
-                )
         if not header.gradients and needs_gradients(self.runs, header.terms.norm):
             raise FrontierError(
                 f"{record.place} was begun for black-box runs alone, without a gradient of any sample: choose another "
@@ -171,29 +166,25 @@ class UnitJob(Job[UnitTask]):
         rows = record.clean.attacked(*task.parts[0].unit.shard)
         with threads(record.header.terms.threads), self.model.oracle(record.header.terms) as oracle:
             if self.__dict__.get("sent"):
-                self._recognise(oracle)
+                self.recognise(lambda: answers_alike(record, oracle, self.images, record.clean))
                 self.__dict__["sent"] = False
-            units = [self._unit(oracle, part, rows) for part in task.parts]
-            before = [self._restored(part, unit) for part, unit in zip(task.parts, units, strict=True)]
-            started = [unit.queries for unit in units]
-            checks = oracle.counts.checks
+            begun = [self._begin(oracle, part, rows) for part in task.parts]
+            units, started = [unit for unit, _ in begun], [unit.queries for unit, _ in begun]
+            others = Counter(checks=oracle.counts.checks)
             self._advance(oracle, units, task.parts)
-            looks = oracle.counts.verification
+            others["verification"] = oracle.counts.verification
             seconds = (time.perf_counter() - began) / len(units)
-            parts = [replace(part, queries=unit.queries) for part, unit in zip(task.parts, units, strict=True)]
-            for part, unit, stored, first in zip(parts, units, before, started, strict=True):
-                passes = (unit.queries - first) * len(rows) * oracle.eot
-                spent = Counter(attack=passes, checks=checks, verification=looks)
-                checks = looks = 0  # they are counted once, by the first unit
+            for part, (unit, stored), first in zip(task.parts, begun, started, strict=True):
+                spent = others + Counter(attack=(unit.queries - first) * len(rows) * oracle.eot)
+                others = Counter()  # they are counted once, by the first unit
                 if stored is not None:
                     spent += stored.spent
                 self._store(oracle, part, unit, spent, seconds + (float(stored.words["seconds"]) if stored else 0.0))
-        return {
-            part.unit.run: unit.trajectory[part.queries // CHECKPOINT - 1].numpy()
-            for part, unit in zip(parts, units, strict=True)
-        }
+        last = [unit.trajectory[unit.queries // CHECKPOINT - 1].numpy() for unit in units]
+        return {part.unit.run: distances for part, distances in zip(task.parts, last, strict=True)}
 
-    def _unit(self, oracle: Oracle, part: UnitPart, rows: Tensor) -> Unit | RaceUnit:
+    def _begin(self, oracle: Oracle, part: UnitPart, rows: Tensor) -> tuple[Unit | RaceUnit, StoredUnit | None]:
+        """A unit that goes on where the stored one stopped, if its state was kept; and what was stored."""
         images, clean, terms = self.images(rows), self.work.clean.rows(rows), self.work.header.terms
 
         def begin(name: str) -> Unit:
@@ -201,38 +192,28 @@ class UnitJob(Job[UnitTask]):
             solver = self.solvers.get(run.attack)
             return start_unit(oracle, run, images, clean, norm=get_norm(terms.norm), seed=terms.seed, solver=solver)
 
-        return begin(part.unit.run) if self.race is None else start_race(self.race, begin)
+        unit = begin(part.unit.run) if self.race is None else start_race(self.race, begin)
+        stored = self.work.read_unit(part.unit, part.reached) if part.reached else None
+        if stored is not None and self._has_state(stored.tensors):
+            unit.restore(stored.tensors)
+        return unit, stored
 
     def _advance(self, oracle: Oracle, units: Sequence[Unit | RaceUnit], parts: Sequence[UnitPart]) -> None:
         """Advance units to their queries; if the time is up, only to the next hundred where all keep their states.
 
         Units that were stored without a state begin anew, and are not stopped before they are as far as they were.
         """
-        queries = [part.queries for part in parts]
-        if self.until is None:
-            self._go(oracle, units, queries)
-            return
-        stored = max(part.reached for part in parts)
-        begun = max(stored, min(unit.queries for unit in units)) // SLICE * SLICE
-        for far in range(begun + SLICE, max(queries) + SLICE, SLICE):
-            self._go(oracle, units, [max(unit.queries, min(far, q)) for unit, q in zip(units, queries, strict=True)])
-            if time.time() >= self.until and all(self._has_state(self._tensors(unit)) for unit in units):
+        last = max(part.queries for part in parts)
+        begun = max(*(part.reached for part in parts), min(unit.queries for unit in units)) // SLICE * SLICE
+        for far in (last,) if self.until is None else range(begun + SLICE, last + SLICE, SLICE):
+            goals = [max(unit.queries, min(far, part.queries)) for unit, part in zip(units, parts, strict=True)]
+            if isinstance(units[0], RaceUnit):  # the only unit of its shard
+                advance_race(oracle, units[0], goals[0], tick=self.tick)
+            else:
+                advance(oracle, [unit for unit in units if isinstance(unit, Unit)], goals, tick=self.tick)
+            late = self.until is not None and time.time() >= self.until
+            if late and all(self._has_state(self._tensors(unit)) for unit in units):
                 return
-
-    def _go(self, oracle: Oracle, units: Sequence[Unit | RaceUnit], queries: Sequence[int]) -> None:
-        if self.race is None:
-            advance(oracle, [unit for unit in units if isinstance(unit, Unit)], queries, tick=self.tick)
-            return
-        for unit, stop in zip(units, queries, strict=True):
-            if isinstance(unit, RaceUnit):
-                advance_race(oracle, unit, stop, tick=self.tick)
-
-    def _restored(self, part: UnitPart, unit: Unit | RaceUnit) -> StoredUnit | None:
-        """Let a fresh unit go on where the stored one stopped, if its state was kept; returns what was stored."""
-        stored = self.work.read_unit(part.unit, part.reached) if part.reached else None
-        if stored is not None and self._has_state(stored.tensors):
-            unit.restore(stored.tensors)
-        return stored
 
     def _store(
         self, oracle: Oracle, part: UnitPart, unit: Unit | RaceUnit, spent: Counter[str], seconds: float
@@ -247,8 +228,8 @@ class UnitJob(Job[UnitTask]):
         belongs = self.work.unit_mark(part.unit, policy)
         tensors = self._tensors(unit) | {"classes": classes, "held": classes != unit.problem.labels.cpu()}
         tensors |= {"shares": shares} if oracle.eot > 1 else {}
-        self.work.write_file(part.unit.file(part.queries), tensors, words, belongs)
-        if part.reached not in {0, part.queries}:
+        self.work.write_file(part.unit.file(unit.queries), tensors, words, belongs)
+        if part.reached not in {0, unit.queries}:
             self.work.folder.remove(part.unit.file(part.reached))
 
     @staticmethod
@@ -268,22 +249,6 @@ class UnitJob(Job[UnitTask]):
         if self.keep == "distances":
             del tensors["best_point"]
         return tensors
-
-    def _recognise(self, oracle: Oracle) -> None:
-        """Once per process that loaded the model itself: is it the record's model, and the record's code?"""
-        if code_digest() != self.work.header.code:
-            raise FrontierError(
-                f"this worker process runs other code of advfrontier ({code_digest()[:8]}, not "
-                f"{self.work.header.code[:8]}): install the same version on every machine, and leave its "
-                "files alone while units are done"
-            )
-        same = self.model.digest == self.work.header.model.digest
-        if not (same and answers_alike(self.work, oracle, self.images, self.work.clean)):
-            raise FrontierError(
-                f"{self.model.source or 'the model'} is another model in this worker process than the one the record "
-                "was begun with: expected the same weights and the same answers each time it is loaded; let its "
-                "factory load them from a file or set its seed, and leave its files alone while units are done"
-            )
 
 
 def needs_gradients(runs: Iterable[str], norm: str) -> bool:

@@ -73,10 +73,6 @@ class Folder:
     def remove_abandoned(self, under: str, older_than: float) -> None:
         """Delete files that a killed process was writing directly in a folder: here nothing is ever half written."""
 
-    def state(self, name: str) -> object:  # noqa: ARG002
-        """Something that changes when the file is written; None where that cannot be known without reading it."""
-        return None
-
 
 class LocalFolder(Folder):
     """A folder of this machine, or one that several machines share."""
@@ -94,9 +90,7 @@ class LocalFolder(Folder):
 
     def write(self, name: str, content: bytes) -> None:
         """Write the file as a whole."""
-        target = self._own(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _write_aside(target, content)
+        _write_aside(self._own(name), content)
 
     def names(self, under: str = "", depth: int | None = None) -> list[str]:
         """All files below; hidden ones and those behind linked folders are not looked at."""
@@ -126,14 +120,6 @@ class LocalFolder(Folder):
         for path in folder.iterdir() if folder.is_dir() else ():
             if _ASIDE.fullmatch(path.name) and not path.is_symlink() and path.stat().st_mtime < older_than:
                 path.unlink(missing_ok=True)
-
-    def state(self, name: str) -> object:
-        """When it was written, its size and its number."""
-        try:
-            found = self._own(name).stat()
-        except FileNotFoundError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _own(self, name: str) -> Path:
         """The path of a file in this folder. A link on the way is refused: it would lead out of the folder."""
@@ -194,7 +180,6 @@ def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") 
         target.write_bytes(content)  # /dev/stdout, or a pipe: renaming would put a file in its place
         return text
     check_writable(target, mark)
-    target.parent.mkdir(parents=True, exist_ok=True)
     _write_aside(target.resolve(), content)  # renaming would replace a link, not the file it leads to
     return text
 
@@ -232,6 +217,7 @@ def write_files(
 
 def _write_aside(target: Path, content: bytes) -> None:
     """Write beside the target and rename, which is atomic; the name is nobody else's, even with two writers."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(f".{target.name}.advfrontier-{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with aside.open("wb") as file:

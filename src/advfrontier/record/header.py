@@ -19,8 +19,7 @@ from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Ensemble, Move, Race, Race
 
 SCHEMA = 3
 FILE = "record.json"
-MAX_EOT = 1000
-Kind = Literal["evaluation", "trace", "baseline"]
+RecordKind = Literal["evaluation", "trace", "baseline"]
 Queries = Annotated[int, Field(gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]  # of one run
 Asked = Annotated[int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)]  # of a run, or of a race, which spends more
 
@@ -55,7 +54,7 @@ class Terms(_Frozen):
     device: str = "cpu"
     dtype: Literal["float32", "float64"] = "float32"
     threads: int = Field(default=1, ge=1, le=1024)
-    eot: int = Field(default=1, ge=1, le=MAX_EOT)  # passes that one query is the mean of
+    eot: int = Field(default=1, ge=1, le=1000)  # passes that one query is the mean of
 
 
 class Versions(_Frozen):
@@ -90,7 +89,7 @@ class EnsembleFile(_Frozen):
 class Header(_Frozen):
     """All that `record.json` says."""
 
-    kind: Kind
+    kind: RecordKind
     model: ModelIdentity
     data: DataIdentity
     terms: Terms
@@ -139,30 +138,26 @@ class Header(_Frozen):
             raise _damaged(place, str(text)) from error
         return header
 
-    def differences(self, other: Header) -> list[str]:
-        """In words, what tells another record from this one, threads aside: a record keeps the number it began with."""
-        found = []
+    def mismatch(self, other: Header) -> str:
+        """In words, what tells another record from this one, and what to do about it; nothing if they are alike.
+
+        Threads are left aside: a record keeps the number it began with.
+        """
+        terms = [name for name, value in self.terms if name != "threads" and value != getattr(other.terms, name)]
+        pairs: dict[str, tuple[Any, Any]] = {"kind": (self.kind, other.kind)}
+        pairs |= {_SAID.get(name, name): (getattr(self.terms, name), getattr(other.terms, name)) for name in terms}
+        pairs |= {f"solver of {key}": (words, other.solvers.get(key, words)) for key, words in self.solvers.items()}
+        found = [f"another {name}: {a}, not {b}" for name, (a, b) in pairs.items() if a != b]
         if self.model.digest != other.model.digest:
             named = [f"{header.model.name} ({header.model.digest[:8]})" for header in (self, other)]
-            found.append(f"another model: {named[0]}, not {named[1]}")
-        pairs = {"kind": (self.kind, other.kind)} | {
-            _SAID.get(name, name): (value, getattr(other.terms, name))
-            for name, value in self.terms
-            if name != "threads"
-        }
-        pairs |= {
-            f"solver of {key}": (self.solvers[key], other.solvers[key]) for key in self.solvers if key in other.solvers
-        }
-        return found + [f"another {name}: {a}, not {b}" for name, (a, b) in pairs.items() if a != b]
-
-    def how_to_match(self, other: Header) -> str:
-        """What to type so that the other record would be of these terms; nothing, if more than terms differ."""
-        differing = {name for name, value in self.terms if value != getattr(other.terms, name)} - {"threads"}
-        if not differing <= _TYPED.keys() or len(differing) < len(self.differences(other)):
-            return ""
-        typed = [(*_TYPED[name], getattr(self.terms, name)) for name in _TYPED if name in differing]
+            found.insert(0, f"another model: {named[0]}, not {named[1]}")
+        text = f"{'; '.join(found)}. Choose another folder, or remove this one" if found else ""
+        if len(terms) < len(found) or not terms or not set(terms) <= TYPED.keys():
+            return text
+        typed = [(*TYPED[name], getattr(self.terms, name)) for name in TYPED if name in terms]
         options = " ".join(f"{option} {value}" for option, _, value in typed)
-        return f"to go on with it, add {options} (in Python {', '.join(f'{name}={v!r}' for _, name, v in typed)})"
+        python = ", ".join(f"{name}={value!r}" for _, name, value in typed)
+        return f"{text}; to go on with it, add {options} (in Python {python})"
 
     def with_command(self) -> tuple[str, ...]:
         """The commands, with the one that was typed now."""
@@ -192,10 +187,11 @@ def unpacked(stored: EnsembleFile | RaceFile) -> Ensemble | Race:
 
 
 _SAID = {"shard": "batch size", "eot": "number of passes per query"}
-_TYPED = {
+TYPED = {  # on the command line, and in Python
     "seed": ("--seed", "seed"),
     "shard": ("--batch-size", "batch_size"),
     "device": ("--device", "machine"),
+    "threads": ("--threads", "machine"),
     "eot": ("--eot", "eot"),
 }
 

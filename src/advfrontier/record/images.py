@@ -20,14 +20,14 @@ from advfrontier.threat.random import sample_ids
 
 Shape = tuple[int, ...]  # of one image: the ids tell contents alone
 
-FOLDER = "images"
+IMAGES = "images"
 _LIMIT = 2**28  # bytes of images kept in memory, all records of this process together
 _KEPT: OrderedDict[tuple[bytes, Shape], Tensor] = OrderedDict()  # shards by the ids of their images, and the shape
 
 
 def image_file(first: int, count: int) -> str:
     """Where a shard's images are."""
-    return f"{FOLDER}/{first:05d}+{count:03d}.safetensors"
+    return f"{IMAGES}/{first:05d}+{count:03d}.safetensors"
 
 
 def store_images(folder: Folder, first: int, images: Tensor) -> None:

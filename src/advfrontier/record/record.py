@@ -22,17 +22,14 @@ from torch import Tensor
 from advfrontier.engine import CleanPass
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
-from advfrontier.flags import Flag
-from advfrontier.flags import Kind as Flags
+from advfrontier.flags import Flag, Kind
 from advfrontier.pool import Run
 from advfrontier.record.folder import Folder, below, open_folder
-from advfrontier.record.header import FILE, Header, Kind
+from advfrontier.record.header import FILE, Header, RecordKind
 from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
-from advfrontier.record.images import FOLDER as IMAGES
-from advfrontier.record.images import VerifiedImages, read_stored
-from advfrontier.record.tensors import Damaged, pack, unpack_parts
-from advfrontier.record.units import FOLDER as UNITS
-from advfrontier.record.units import StoredUnit, UnitName, shards_of
+from advfrontier.record.images import IMAGES, VerifiedImages, read_stored
+from advfrontier.record.tensors import Damaged, pack, unpack
+from advfrontier.record.units import UNITS, StoredUnit, UnitName, shards_of
 from advfrontier.threat.names import NORMS
 
 _CLEAN = "clean.safetensors"
@@ -48,8 +45,7 @@ class Record:
         self.folder, self.header = folder, header
         self.place = folder.place  # what opens it again
         self.temporary = False  # whether its folder goes when nobody uses it any more
-        self.damaged: list[str] = []  # files found damaged or foreign, each with the reason
-        self._state = folder.state(FILE)
+        self.damaged: dict[str, str] = {}  # files found damaged or foreign, each with the reason
 
     # Opening
 
@@ -61,22 +57,20 @@ class Record:
         return None if content is None else cls(folder, Header.from_bytes(content, folder.place))
 
     @classmethod
-    def open(cls, place: str | PathLike[str], kind: Kind) -> Record:
+    def open(cls, place: str | PathLike[str], kind: RecordKind) -> Record:
         """The record of a kind in a folder, or in the folder of the only norm there. Raises if there is none."""
-        record = cls.find(place)
-        if record is None:
-            inside = [there for norm in NORMS if (there := cls.find(below(place, norm))) is not None]
-            if len(inside) > 1:
-                named = ", ".join(there.header.terms.norm for there in inside)
-                raise FrontierError(f"{place} holds several norms ({named}): open one, such as {inside[0].place}")
-            record = inside[0] if inside else None
-        if record is None or record.header.kind != kind:
-            found = "nothing" if record is None else f"a record of the kind {record.header.kind}"
+        here = cls.find(place)
+        records = [here] if here else [inside for norm in NORMS if (inside := cls.find(below(place, norm)))]
+        if len(records) > 1:
+            named = ", ".join(record.header.terms.norm for record in records)
+            raise FrontierError(f"{place} holds several norms ({named}): open one, such as {records[0].place}")
+        if not records or records[0].header.kind != kind:
+            found = f"a record of the kind {records[0].header.kind}" if records else "nothing"
             raise FrontierError(
                 f"{place} holds no {kind}: found {found}, expected a folder that `advfrontier {COMMANDS[kind]} --out` "
                 "has written"
             )
-        return record
+        return records[0]
 
     @classmethod
     def begin(cls, place: str | PathLike[str], header: Header) -> Record:
@@ -89,15 +83,16 @@ class Record:
 
     def change(self, changes: Callable[[Header], Mapping[str, Any]]) -> None:
         """Write what the function makes of the header as it is now: others may work on the record too."""
-        if (state := self.folder.state(FILE)) is None or state != self._state:
-            self.header = Header.from_bytes(self.folder.read(FILE) or b"", self.place)
+        content = self.folder.read(FILE) or b""
+        if content != self.header.to_bytes():
+            self.header = Header.from_bytes(content, self.place)
         changed = self.header.model_copy(update=dict(changes(self.header)))
         if changed != self.header:
             self._write(changed)
 
     def _write(self, header: Header) -> None:
         self.folder.write(FILE, header.to_bytes())
-        self.header, self._state = header, self.folder.state(FILE)
+        self.header = header
 
     def check_code(self) -> None:
         """Before more is computed: note other versions that round, and refuse to mix the distances of two codes."""
@@ -119,8 +114,7 @@ class Record:
         """The clean pass. Raises if it is missing or damaged."""
         found = self.read_clean()
         if found is None:
-            why = f" ({self.damaged[-1]})" if self.damaged else ""
-            raise FrontierError(f"{self.place} lacks its clean pass{why}; {self.header.how_to_go_on}")
+            raise FrontierError(f"{self.place} lacks its clean pass{self.why(_CLEAN)}; {self.header.how_to_go_on}")
         return found
 
     def read_clean(self) -> CleanPass | None:
@@ -144,16 +138,14 @@ class Record:
         self.write_file(_CLEAN, tensors, {}, self._mark("clean"))
         self.__dict__["clean"] = clean
 
-    def replace_flag(self, kind: Flags, flag: Flag | None) -> None:
+    def replace_flag(self, kind: Kind, flag: Flag | None) -> None:
         """Put a flag in the place of those of its kind, or remove these."""
         added = () if flag is None else (flag,)
         self.change(lambda header: {"flags": (*(old for old in header.flags if old.kind != kind), *added)})
 
     def add_counts(self, counts: Mapping[str, int]) -> None:
         """Count passes through the model that belong to no unit."""
-        self.change(
-            lambda header: {"counts": header.counts | {k: header.counts.get(k, 0) + n for k, n in counts.items()}}
-        )
+        self.change(lambda old: {"counts": old.counts | {k: old.counts.get(k, 0) + n for k, n in counts.items()}})
 
     # Certified radii
 
@@ -241,16 +233,14 @@ class Record:
         for unit, rows in self.layout(wanted):
             if only is not None and not only(unit, rows):
                 continue
-            queries, known = max(wanted[unit.run], done.get(unit, 0)), len(self.damaged)
+            queries = max(wanted[unit.run], done.get(unit, 0))
             stored = self.read_unit(unit, queries, names)
             if stored is None and heal is not None:
                 heal(unit, queries)
                 stored = self.read_unit(unit, queries, names)
             if stored is None:
-                reason = f" ({self.damaged[-1]})" if len(self.damaged) > known else ""
-                raise FrontierError(
-                    f"{self.place} lacks {unit}{reason}: type the command that made the record to compute it again"
-                )
+                why = self.why(unit.file(queries))
+                raise FrontierError(f"{self.place} lacks {unit}{why}; {self.header.how_to_go_on}")
             yield unit, rows, stored
 
     def spent(self) -> Counter[str]:
@@ -270,19 +260,24 @@ class Record:
         self, name: str, belongs: str, names: Collection[str] | None = None
     ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """A tensor file that carries this mark, or some of its tensors; None if it is missing, damaged or foreign."""
+        self.damaged.pop(name, None)
         file = self.folder.open(name)
         if file is None:
             return None
         with file:
             try:
-                tensors, words = unpack_parts(file, names)
+                tensors, words = unpack(file, names)
             except Damaged as error:
-                self.damaged.append(f"{name}: {error}")
+                self.damaged[name] = f"{name}: {error}"
                 return None
         if words.pop("belongs", None) != belongs:
-            self.damaged.append(f"{name} belongs to another record: of another model, other samples or terms")
+            self.damaged[name] = f"{name} belongs to another record: of another model, other samples or terms"
             return None
         return tensors, words
+
+    def why(self, name: str) -> str:
+        """In brackets, why a file that is there was not read."""
+        return f" ({self.damaged[name]})" if name in self.damaged else ""
 
     def write_file(self, name: str, tensors: Mapping[str, Tensor], words: Mapping[str, str], belongs: str) -> None:
         """Write a tensor file with its mark."""

@@ -24,25 +24,19 @@ class Damaged(Exception):  # noqa: N818  # a state of a file, not a user's mista
     """The file is cut short or was changed."""
 
 
-def pack(tensors: Mapping[str, Tensor], words: Mapping[str, str] | None = None) -> bytes:
+def pack(tensors: Mapping[str, Tensor], words: Mapping[str, str] = {}) -> bytes:
     """One file: the tensors, the words, and checksums of both."""
     held = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    words = dict(words or {})
     checksums = json.dumps({name: _checksum(name, tensor) for name, tensor in sorted(held.items())})
-    seal = _seal(words, checksums)
-    return save(held, metadata={**words, "checksums": checksums, "seal": seal})
+    return save(held, metadata={**words, "checksums": checksums, "seal": _seal(words, checksums)})
 
 
-def unpack(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """What `pack` was given. Raises Damaged unless it is all there and unchanged."""
-    return unpack_parts(io.BytesIO(content))
+def unpack(content: bytes | BinaryIO, names: Collection[str] | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What `pack` was given: the tensors, or only those named, and the words. Of a file nothing else is read.
 
-
-def unpack_parts(file: BinaryIO, names: Collection[str] | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The words, and of the tensors those named: all, unless said otherwise. Nothing else is read.
-
-    A file that is cut short is noticed in any case; one that was changed, wherever it is read.
+    Raises Damaged if it is cut short, or if anything that is read was changed.
     """
+    file = io.BytesIO(content) if isinstance(content, bytes) else content
     try:
         begin = file.read(_LENGTH)
         size = int.from_bytes(begin, "little")

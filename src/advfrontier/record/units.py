@@ -16,7 +16,7 @@ from torch import Tensor
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import Run, facts_of
 
-FOLDER = "units"
+UNITS = "units"
 SPENT = ("checks", "attack", "verification")  # passes through the model that a unit's file counts
 DOUBTS = ("held", "zero_gradients", "bad_gradients")  # tensors of a unit that `doubtful` looks at
 _FILE = re.compile(r"units/(?P<run>[^/]+)/(?P<first>\d+)\+(?P<count>\d+)-(?P<queries>\d+)\.safetensors")
@@ -44,7 +44,7 @@ class UnitName:
     def file(self, queries: int) -> str:
         """The file's name; a colon is no good in file names everywhere."""
         folder = self.run.replace(":", ".")
-        return f"{FOLDER}/{folder}/{self.first:05d}+{self.count:03d}-{queries:04d}.safetensors"
+        return f"{UNITS}/{folder}/{self.first:05d}+{self.count:03d}-{queries:04d}.safetensors"
 
     @classmethod
     def of_file(cls, name: str) -> tuple[UnitName, int] | None:
