@@ -72,3 +72,10 @@ def passes(monkeypatch):
 
     monkeypatch.setattr(Oracle, "logits", counted)
     return seen
+
+
+@pytest.fixture(scope="session")
+def finished_in_two(tmp_path_factory):
+    """A benchmark in two norms when it is done."""
+    bench = write_tiny(tmp_path_factory.mktemp("two"), norms=("L2", "Linf"))
+    return bench, run_benchmark(bench)

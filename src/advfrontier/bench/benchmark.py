@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import as_file, files
 from os import PathLike
 from pathlib import Path
@@ -153,6 +153,12 @@ class Benchmark(TomlTable):
             raise FrontierError(f"{samples} samples: expected at least 1")
         data = {name: table.model_copy(update={"samples": samples}) for name, table in self.data.items()}
         return self.model_copy(update={"samples": samples, "data": data})
+
+    def with_norms(self, norms: Sequence[str]) -> Benchmark:
+        """In these of its norms alone."""
+        if absent := [norm for norm in norms if norm not in self.norms]:
+            raise FrontierError(f"{self.name} has no norm {absent[0]}: it has {', '.join(self.norms)}")
+        return self.model_copy(update={"norms": tuple(norm for norm in self.norms if norm in norms)})
 
     @model_validator(mode="before")
     @classmethod

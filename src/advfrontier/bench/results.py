@@ -6,7 +6,7 @@ Ensembles are made and judged over all models of a norm; models are ranked among
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.ranking import Ranking, rank
 from advfrontier.pool import Ensemble, Race
 from advfrontier.table import Table
-from advfrontier.threat.names import SYMBOLS
+from advfrontier.threat.names import NORMS, SYMBOLS
 
 
 @dataclass(eq=False)
@@ -76,6 +76,11 @@ class Results:
     norms: dict[str, NormResults]
     models: tuple[BenchmarkModel, ...] = ()
     failures: tuple[str, ...] = ()
+
+    def beside(self, others: Results) -> Results:
+        """With those norms of others that are not among its own."""
+        norms = others.norms | self.norms
+        return replace(self, norms={norm: norms[norm] for norm in NORMS if norm in norms})
 
     def groups(self) -> Iterator[tuple[str, ModelGroup]]:
         """The models of each data set in each norm, and a title that names the data set where there are several."""

@@ -1,9 +1,10 @@
-"""Whole benchmarks: bench run, bench status."""
+"""Whole benchmarks: bench run, bench page, bench status."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -11,7 +12,8 @@ from cyclopts import App, Parameter
 from advfrontier.bench import Bench, run_benchmark
 from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.bench.status import estimated_status, status
-from advfrontier.cli.options import OUT, Device, Json, Machine, Threads, WorkerCount
+from advfrontier.bench.stored import read_stored
+from advfrontier.cli.options import OUT, Device, Json, Machine, Norm, Threads, WorkerCount, norms
 from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
 from advfrontier.record import below, folder_name, write_files
@@ -29,6 +31,7 @@ class Place:
     "Where a model is to be found: --source C8=mine.py:c8."
     samples: Annotated[int | None, Parameter(name=("--samples", "-n"))] = None
     "How many samples of every data set, in place of what the file says."
+    norm: Norm = "all"
 
     def open(self, name: str) -> Bench:
         """The benchmark of this name, or in this file, and its folder."""
@@ -38,6 +41,8 @@ class Place:
         chosen = load_benchmark(name).with_sources({model: place for model, _, place in pairs})
         if self.samples is not None:
             chosen = chosen.with_samples(self.samples)
+        if self.norm != "all":
+            chosen = chosen.with_norms(norms(self.norm))
         return Bench(chosen, self.out or below("bench", folder_name(chosen.name)))
 
 
@@ -64,7 +69,8 @@ def run_command(
 
     Args:
         benchmark: fashion-mnist, small, paper, cifar10, imagenet, or a TOML file.
-        page: Write the page for a site as well, such as docs/results.md; what it links to goes to docs/results/.
+        page: Write the page for a site as well, such as docs/results.md; what it links to goes to docs/results/. Norms
+            that are not asked for stand there as they were stored beside it.
         cached: Trace and attack nothing: make the tables from what is done so far, and say what is missing.
         download: Fetch models and data that are not on this machine.
     """
@@ -81,12 +87,32 @@ def run_command(
         for path in write_files(target.results, lambda aside: write_results(results, aside)):
             print(path)
         if page is not None:
-            print(write_page(results, page)[0])
+            everything = Bench(load_benchmark(benchmark), target.out)
+            print(write_page(results.beside(read_stored(Path(page).with_suffix(""), everything)), page)[0])
     if results.failures:
         listed = "\n  ".join(results.failures)
         raise FrontierError(
             f"{len(results.failures)} parts failed, the others are done; the same command tries again:\n  {listed}"
         )
+
+
+@bench_command.command(name="page")
+def page_command(benchmark: str, page: str, /) -> None:
+    """Write the page of a benchmark again, with all tables and figures, from the distances stored beside it.
+
+    No model is loaded and no query spent.
+
+    Args:
+        benchmark: The benchmark given to `bench run`.
+        page: The page that `bench run --page` wrote, such as docs/results.md; its files lie in docs/results/.
+    """
+    stored = read_stored(Path(page).with_suffix(""), Bench(load_benchmark(benchmark), ""))
+    if not stored.norms:
+        raise FrontierError(
+            f"no results are stored beside {page}: `advfrontier bench run {benchmark} --page {page}` stores them"
+        )
+    for path in write_page(stored, page):
+        print(path)
 
 
 @bench_command.command(name="status")

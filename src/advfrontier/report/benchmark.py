@@ -11,6 +11,7 @@ from pathlib import Path
 from advfrontier.bench import model_tables
 from advfrontier.bench.attack_tables import mean_aoi
 from advfrontier.bench.results import NormResults, Results
+from advfrontier.bench.stored import store
 from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
 from advfrontier.record import folder_name
 from advfrontier.report.benchmark_figures import draw_results
@@ -34,12 +35,20 @@ def write_results(results: Results, folder: str | PathLike[str]) -> list[Path]:
 
 
 def write_page(results: Results, page: str | PathLike[str]) -> list[Path]:
-    """Write the page for a site, such as `docs/results.md`; small figures and what it links to lie in `results/`."""
+    """Write the page for a site, such as `docs/results.md`; what it links to lies in `results/`.
+
+    That is small figures, and one file per norm from which `bench page` makes all of it again.
+    """
     target = Path(page)
-    return _write_page(results, target, target.with_suffix(""), ("png",), _SMALL_DPI)
+    beside = target.with_suffix("")
+    beside.mkdir(parents=True, exist_ok=True)
+    stored = store(results, beside)
+    return [*_write_page(results, target, beside, ("png",), _SMALL_DPI, stored=stored), *stored]
 
 
-def _write_page(results: Results, page: Path, beside: Path, formats: Sequence[str], dpi: int) -> list[Path]:
+def _write_page(
+    results: Results, page: Path, beside: Path, formats: Sequence[str], dpi: int, *, stored: Sequence[Path] = ()
+) -> list[Path]:
     """The page, and what it links to in a folder: tables as JSON, what was learned, figures; returns the files."""
     beside.mkdir(parents=True, exist_ok=True)
     content = beside / "results.json"
@@ -54,7 +63,13 @@ def _write_page(results: Results, page: Path, beside: Path, formats: Sequence[st
         return path.relative_to(page.parent).as_posix()
 
     links = None if figures is None else {name: link(paths[-1]) for name, paths in figures.items()}
-    text = results_markdown(results, figures=links, learned=[link(path) for path in learned], content=link(content))
+    text = results_markdown(
+        results,
+        figures=links,
+        learned=[link(path) for path in learned],
+        content=link(content),
+        stored=[link(path) for path in stored],
+    )
     page.write_text(text, encoding="utf-8")
     return [page, content, *learned, *(path for paths in (figures or {}).values() for path in paths)]
 
@@ -116,8 +131,9 @@ def results_markdown(
     figures: Mapping[str, str] | None = None,
     learned: Sequence[str] = (),
     content: str = "results.json",
+    stored: Sequence[str] = (),
 ) -> str:
-    """The page, with links to figures by name (None: they could not be drawn), to what was learned, and to the JSON."""
+    """The page, with links to figures by name (None: they could not be drawn), to what was learned, and to its data."""
     whole = results.tables()
     template = environment().overlay(autoescape=False).get_template("results.md.j2")
     page = template.render(
@@ -128,6 +144,7 @@ def results_markdown(
         compared="cases" in whole,
         learned=learned,
         json=content,
+        stored=stored,
         norms={SYMBOLS[norm]: part.tables() for norm, part in results.norms.items()},
         groups={title: model_tables.tables(group, title=title) for title, group in results.groups()},
         figures=figures or {},
