@@ -21,24 +21,14 @@ LEAST_MARGIN = 3.0  # to which the cross-entropy stretches the input's margin wh
 DLR_TOLERANCE = 1e-4  # how far beyond the boundary ALMA aims: over the spread, or as published in units of the logits
 
 
-def margin(
-    logits: Tensor,
-    labels: Tensor,
-    targets: Tensor | None = None,
-    input_margin: Tensor | None = None,  # noqa: ARG001
-) -> Tensor:
+def margin(logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None) -> Tensor:
     """Label's logit minus the best other one; with targets, the best other logit minus the target's."""
     if targets is None:
         return _logit(logits, labels) - _best_other(logits, labels)
     return _best_other(logits, targets) - _logit(logits, targets)
 
 
-def plain_ce(
-    logits: Tensor,
-    labels: Tensor,
-    targets: Tensor | None = None,
-    input_margin: Tensor | None = None,  # noqa: ARG001
-) -> Tensor:
+def plain_ce(logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None) -> Tensor:
     """Minus the cross-entropy of the label; with targets, the cross-entropy of the target."""
     if targets is None:
         return -cross_entropy(logits, labels, reduction="none")
@@ -58,12 +48,7 @@ def ce(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_marg
     return odds if targets is None else -odds
 
 
-def difference(
-    logits: Tensor,
-    labels: Tensor,
-    targets: Tensor | None = None,
-    input_margin: Tensor | None = None,  # noqa: ARG001
-) -> Tensor:
+def difference(logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None) -> Tensor:
     """The margin; with targets, label's minus target's logit, whatever the others are."""
     return margin(logits, labels) if targets is None else _logit(logits, labels) - _logit(logits, targets)
 
@@ -80,22 +65,12 @@ def dlr_plus(
     return margin(logits, labels, targets) / _spread(logits, input_margin, targeted=targets is not None) + DLR_TOLERANCE
 
 
-def plain_dlr(
-    logits: Tensor,
-    labels: Tensor,
-    targets: Tensor | None = None,
-    input_margin: Tensor | None = None,  # noqa: ARG001
-) -> Tensor:
+def plain_dlr(logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None) -> Tensor:
     """The published ratio; with fewer classes than it is defined for, the bare difference of logits."""
     return difference(logits, labels, targets) / _spread(logits, None, targeted=targets is not None)
 
 
-def plain_dlr_plus(
-    logits: Tensor,
-    labels: Tensor,
-    targets: Tensor | None = None,
-    input_margin: Tensor | None = None,  # noqa: ARG001
-) -> Tensor:
+def plain_dlr_plus(logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None) -> Tensor:
     """ALMA's variant as published: the tolerance is added to the margin, 1e-8 to the spread."""
     spread = _spread(logits, None, targeted=targets is not None, least=1e-8)
     return (margin(logits, labels, targets) + DLR_TOLERANCE) / spread
