@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
+from advfrontier.frontier.curve import Curve, epsilon_min
 from advfrontier.frontier.measure import as_distances, check_epsilon, unbroken_flag
 from advfrontier.frontier.optimality import degenerate
 
@@ -30,14 +30,20 @@ class BaselineAOI:
 
 
 def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> NDArray[np.float64]:
-    """The radii at which the paper runs its baseline: nine percentiles of d* (10 … 90) and the reference ε."""
+    """The radii at which the paper runs its baseline: nine percentiles of d* (10 … 90) and the reference ε.
+
+    Each lies half-way between the distances of two samples. At a distance itself, whoever finds that sample's point a
+    hair farther away than the frontier would count as not breaking it.
+    """
     best = as_distances(frontier, what="frontier distances")
     broken = best[(best > 0) & np.isfinite(best)]
     if not broken.size:
         raise FrontierError(
             "no sample is both classified correctly and broken: there is no radius to run a baseline at"
         )
-    radii = [distance_quantile(broken, tenths / 10) for tenths in range(1, 10)]
+    inside = np.sort(broken)
+    after = np.minimum(np.arange(1, 10) * inside.size // 10, inside.size - 1)  # the first that is not broken there
+    radii = (inside[np.maximum(after - 1, 0)] + inside[after]) / 2
     return np.unique(radii if reference is None else [*radii, float(check_epsilon(reference))])
 
 
