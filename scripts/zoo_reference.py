@@ -24,7 +24,7 @@ from advfrontier.threat.names import NORMS
 
 MODELS = [name for name, card in zoo.MODELS.items() if card.split != "exact"]
 SAMPLES = 200
-ENSEMBLE = "paper-12k"  # `_ATTACKED_WITH` in evaluation/reference.py names its family
+ENSEMBLE = "paper-12k"  # `_ATTACKED_WITH` in evaluation/compare.py names its family
 WORKERS = 2
 
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def pack_reference(evaluations: list[Evaluation]) -> bytes:
-    """The file of one norm, as `evaluation/reference.py` reads it."""
+    """The file of one norm, as `evaluation/compare.py` reads it."""
     tables = {e.model: torch.from_numpy(np.stack([e.distances_at(tier) for tier in TIERS])) for e in evaluations}
     flags = {e.model: told for e in evaluations if (told := doubts(e.flags))}
     return pack(tables, {"samples": json.dumps(evaluations[0].samples), "flags": json.dumps(jsonable(flags))})
