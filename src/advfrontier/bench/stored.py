@@ -131,7 +131,7 @@ def _read(path: Path, bench: Bench) -> NormResults:
         rows = {name: tensor.numpy() for name, tensor in tensors.items()}
         subjects = [_subject(model, rows) for model in told.models]
     except (Damaged, KeyError, ValidationError) as error:
-        raise FrontierError(f"{path} cannot be read ({error}): write it again with `advfrontier bench run`") from error
+        raise FrontierError(f"{path} cannot be read ({error}): remove it, and run that norm again") from error
     if told.benchmark != bench.benchmark.name:
         raise FrontierError(f"{path} is of the benchmark {told.benchmark}: expected {bench.benchmark.name}")
     return NormResults(

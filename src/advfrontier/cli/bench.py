@@ -75,6 +75,8 @@ def run_command(
         download: Fetch models and data that are not on this machine.
     """
     target = place.open(benchmark)
+    # Read before anything is run: a page of another benchmark is told at once.
+    stored = None if page is None else read_stored(Path(page).with_suffix(""), Bench(load_benchmark(benchmark), ""))
     done = {(part.model, part.norm, part.stage) for part in status(target).parts if not part.left} if cached else None
     results = run_benchmark(
         target,
@@ -86,9 +88,8 @@ def run_command(
     if results.norms:
         for path in write_files(target.results, lambda aside: write_results(results, aside)):
             print(path)
-        if page is not None:
-            everything = Bench(load_benchmark(benchmark), target.out)
-            print(write_page(results.beside(read_stored(Path(page).with_suffix(""), everything)), page)[0])
+        if page is not None and stored is not None:
+            print(write_page(results.beside(stored), page)[0])
     if results.failures:
         listed = "\n  ".join(results.failures)
         raise FrontierError(
