@@ -36,7 +36,7 @@ def draw_results(results: Results, folder: Path, *, formats: Sequence[str], dpi:
     written = {}
     with style.styled():
         for name, figure in _figures(results):
-            style.common_legend(figure, columns=8, last=(_OTHERS, _REFERENCE))
+            style.common_legend(figure, columns=min(8, 2 * len(figure.axes)), last=(_OTHERS, _REFERENCE))
             written[name] = [Path(path) for path in style.save(figure, folder, name, formats=formats, dpi=dpi)]
     return written
 
