@@ -1,7 +1,7 @@
 """The results of one norm in one file, from which every table and figure of a benchmark can be made again.
 
 It holds what is left of the traces once all tables are made: per model the frontier, the end of every run, what each
-tier found, and AutoAttack's points. That is a thousandth of the traces, so it can lie beside the page it belongs to.
+tier found, and AutoAttack's points. That is a fiftieth of the traces, so it can lie beside the page it belongs to.
 """
 
 from __future__ import annotations
