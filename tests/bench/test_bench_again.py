@@ -8,8 +8,11 @@ import pytest
 from bench_running import files, with_budgets
 
 from advfrontier.bench import Bench, allocation, run_benchmark
+from advfrontier.command import typed
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.trace import load_traces
+from advfrontier.execution import Machine
 from advfrontier.frontier import aoi
 from advfrontier.frontier.race import read_off
 from advfrontier.pool import Race
@@ -47,6 +50,21 @@ def test_a_second_run_writes_the_same_bytes_even_if_all_is_learned_anew(tiny, mo
     (row,) = [row for row in tables["aoi"]["rows"] if row["model"] == "noisy"]
     assert row["race-2k"] == pytest.approx(aoi(read_off(held_out, race, 2000).at(2000), held_out.frontier()).value)
     assert {row["split"] for row in tables["race_against_greedy"]["rows"]} == {"train", "held-out", "all"}
+
+
+def test_races_side_by_side_find_what_they_find_one_after_the_other(tiny, tmp_path):
+    small = with_budgets(tiny(samples=6), 1000, 2000)
+    here, apart = (Bench(small.benchmark, str(tmp_path / folder)) for folder in ("here", "apart"))
+    said, found = [], []
+    for bench, workers in ((here, 0), (apart, 2)):
+        with typed("bench run tiny"):
+            assert run_benchmark(bench, machine=Machine(threads=1, workers=workers), say=said.append).failures == ()
+        race = Race.load(Path(bench.ensembles) / "L2-race.toml")
+        found.append([Evaluation.load(f"{bench.race(model, race)}/L2") for model in bench.benchmark.models])
+    assert said.count("the races on plain, noisy in L2") == 1
+    for alone, beside in zip(*found, strict=True):
+        assert np.array_equal(alone.distances, beside.distances)
+        assert alone.record.header.commands == beside.record.header.commands == ("bench run tiny",)
 
 
 def test_only_the_benchmarks_own_pool_is_judged_against(finished, tiny, tmp_path):

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import torch
 
 from advfrontier.attacks.autoattack import NORMS, KnownPoints
 from advfrontier.bench.allocation import allocate_into, learn_into
@@ -22,15 +24,17 @@ from advfrontier.bench.layout import Bench, claim, finished_race
 from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.rivals import Allocations, rival_words, rivals
 from advfrontier.bench.subject import PAPER, Subject
+from advfrontier.command import current_command, typed
 from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.trace import Traces, read_traces, trace
-from advfrontier.execution import Machine
+from advfrontier.execution import Machine, execute
 from advfrontier.flags import doubts
 from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.jobs import Model
 from advfrontier.pool import CHECKPOINT, Ensemble, Race, tier_label
+from advfrontier.progress import progress_bar
 from advfrontier.record import Record, open_folder
 from advfrontier.solvers import check_published
 from advfrontier.sources import load_model
@@ -197,6 +201,7 @@ class _Running:
         notes += [f"AutoAttack on {name}: {text}" for name, points in known.items() for text in _warnings(points)]
         raced: dict[str, Evaluation] = {}
         if race is not None:
+            self._race_side_by_side(models, norm, race)
             raced, left = self._each(models, norm, "race", lambda model: self._race(model, norm, race))
             notes += [f"the race on {name} is missing: it is not done yet" for name in left]
         return NormResults(
@@ -239,18 +244,41 @@ class _Running:
     def _race(self, model: BenchmarkModel, norm: str, race: Race) -> Evaluation:
         """The race really run: polishing starts at what other runs have found, and is in no trace."""
         self.say(f"the race on {model.id} in {norm}")
-        place = self.bench.race(model, race)
-        return finished_race(place, norm) or evaluate(
-            self.models[model.id],
-            self.bench.samples(model),
-            norm=norm,
-            ensemble=race,
-            seed=self.bench.benchmark.seed,
-            solvers=self.bench.solvers,
-            out=place,
-            batch_size=model.batch,
-            machine=replace(self.machine, keep_state=False),
-        )
+        call = self._race_call(model, norm, race)
+        return finished_race(call["out"], norm) or evaluate(**call, machine=replace(self.machine, keep_state=False))
+
+    def _race_side_by_side(self, models: Sequence[BenchmarkModel], norm: str, race: Race) -> None:
+        """Race several models at once, where all samples of one are a single unit, which one process does.
+
+        What fails here is left to `_race`, which goes on with it and says why.
+        """
+        calls = [self._race_call(model, norm, race) for model in models if self._asked(model.id, norm, "race")]
+        calls = [
+            call
+            for call in calls
+            if len(call["images"]) <= call["batch_size"] and finished_race(call["out"], norm) is None
+        ]
+        if self.machine.here or self.machine.executor is not None or len(calls) < 2:
+            return
+        alone = replace(self.machine, workers=0, ray=None, keep_state=False, progress=False)
+        alone = replace(alone, threads=self.machine.threads or torch.get_num_threads())  # as they are in this process
+        self.say(f"the races on {', '.join(call['model'].name for call in calls)} in {norm}")
+        with progress_bar(self.machine.progress, len(calls), unit="races", label=norm) as bar:
+            for _ in execute(_Racing(current_command(), alone), calls, self.machine):
+                bar.advance(1)
+
+    def _race_call(self, model: BenchmarkModel, norm: str, race: Race) -> dict[str, Any]:
+        """What `evaluate` is called with."""
+        return {
+            "model": self.models[model.id],
+            "images": self.bench.samples(model),
+            "norm": norm,
+            "ensemble": race,
+            "seed": self.bench.benchmark.seed,
+            "solvers": self.bench.solvers,
+            "out": self.bench.race(model, race),
+            "batch_size": model.batch,
+        }
 
     def _baseline(self, model: BenchmarkModel, norm: str) -> KnownPoints:
         """AutoAttack at the radii it was begun with, or at percentiles of the frontier, and at the reference radii."""
@@ -293,6 +321,18 @@ class _Running:
             doubts=doubts(traces.flags),
             samples=tuple(f"row {row}" for row in range(len(traces.samples))) if apart else traces.samples,
         )
+
+
+@dataclass(frozen=True)
+class _Racing:
+    """Does whole races in other processes: their records are what comes of them."""
+
+    command: str  # that is being done
+    machine: Machine
+
+    def __call__(self, call: dict[str, Any]) -> None:
+        with typed(self.command):
+            evaluate(**call, machine=self.machine)
 
 
 def _warnings(points: KnownPoints) -> list[str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.execution.local import cores, died, keep_memory
+from advfrontier.execution.local import cores, died
 from advfrontier.execution.machine import Machine
 from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed
 
@@ -133,7 +133,6 @@ def _perform(reference: list[Any], key: str, task: bytes, threads: int) -> bytes
             import torch  # noqa: PLC0415
 
             torch.set_num_threads(threads)
-            keep_memory()
             _LOADED.clear()  # a worker serves one job at a time: drop an earlier one's model
             content, folders, here = import_module("ray").get(reference[0])
             sys.path += [folder for folder in folders if folder not in sys.path]  # as spawned processes have it,

@@ -6,13 +6,11 @@ it died of: only that one is done again, and only that one is reported if it kil
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -24,9 +22,6 @@ from typing import Any
 from advfrontier.errors import FrontierError
 from advfrontier.execution.machine import Machine
 from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # numbers of glibc's malloc.h
-_KEPT, _MAPPED = 2**30, 2**25  # freed bytes kept; and the most that glibc lets a block have that is not mapped alone
 
 
 def in_processes(
@@ -76,18 +71,6 @@ def in_processes(
 def died(times: int) -> str:
     """What is said of a task that never came back."""
     return f"its worker process died {times} times: killed from outside, out of memory, or a crash in native code"
-
-
-def keep_memory() -> None:
-    """Let the allocator keep what is freed, where it is glibc's: a step frees and takes the same tensors again.
-
-    Giving every activation back to the system and faulting it in anew costs a small convolutional net up to a third of
-    its time.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _MAPPED)
-        mallopt(_M_TRIM_THRESHOLD, _KEPT)
 
 
 def cores() -> int:
@@ -164,7 +147,6 @@ def _settle(lifeline: Connection, work: bytes, threads: int, gpu: str | None) ->
     import torch  # noqa: PLC0415
 
     torch.set_num_threads(threads)
-    keep_memory()
 
 
 def _end_with_parent(lifeline: Connection) -> None:
