@@ -7,6 +7,7 @@ import pytest
 
 from advfrontier import Evaluation
 from advfrontier.cli.app import app
+from advfrontier.evaluation.trace import load_traces
 
 FILE = """
 model = "nets.py:net"
@@ -65,6 +66,7 @@ def test_the_command_line_wins(config, folder, run):
         ("norms = 'L2'", "mine.toml: unknown key 'norms': expected one of batch-size, data, device, "),
         ("config = 'other.toml'", "unknown key 'config'"),
         ("[evaluate]\nnorm = 'L2'", "unknown key 'evaluate'"),
+        ("no-report = true", "unknown key 'no-report': expected one of"),  # in a file it is report = false
         ("norm = {a = 1}", "mine.toml: norm is a table: expected a value"),
         ("norm = ", "mine.toml: not TOML"),
         ("norm = 'L7'", "unknown norm 'L7'"),
@@ -86,6 +88,23 @@ def test_a_file_that_is_not_there(folder, run, capsys):
 def test_other_commands_take_one_too(config, run):
     config("data = 'npz:data.npz'\nnorm = 'L2'\nruns = 'fmn'\nqueries = 50\nworkers = 0\n")
     assert run("trace", "nets.py:net", "--config", "mine.toml", "-o", "t") == 0
+
+
+def test_a_list_stands_for_an_option_that_is_repeated(config, folder, run):
+    config(
+        "models = ['nets.py:net', 'nets.py:weaker']\ndata = 'npz:data.npz'\nnorm = 'L2'\nruns = ['fmn', 'ddn']\n"
+        "queries = 20\nworkers = 0\n"
+    )
+    assert run("trace", "--config", "mine.toml", "-o", "t") == 0
+    assert sorted(path.name for path in (folder / "t").iterdir()) == ["nets.py+net", "nets.py+weaker"]
+    assert load_traces("t/nets.py+net/L2").runs == ("fmn", "ddn")
+
+
+def test_an_ensemble_that_is_typed_wins_over_runs_in_the_file(config, run, capsys):
+    config("data = 'npz:data.npz'\nnorm = 'L2'\nruns = 'fmn'\nworkers = 0\nreport = false\n")
+    words = ("evaluate", "nets.py:net", "--config", "mine.toml", "--out", "typed")
+    assert run(*words, "--ensemble", "nobody-4k") == 2
+    assert "nobody-4k" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

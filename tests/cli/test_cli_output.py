@@ -1,10 +1,13 @@
 """What is shown of an evaluation: where it stands among the embedded models, or why it does not."""
 
 import json
+import sys
+from io import BytesIO, TextIOWrapper
 
 import pytest
 from support.records import record
 
+from advfrontier import Evaluation
 from advfrontier.cli.options import Output
 from advfrontier.cli.output import show_evaluations
 from advfrontier.errors import FrontierError
@@ -83,6 +86,23 @@ def test_json_is_all_that_is_printed(tmp_path, capsys):
     (found,) = json.loads(capsys.readouterr().out)
     assert found["standing"]["table"]["queries"] == 4000
     assert (tmp_path / "report.html").exists()
+
+
+def test_a_pipe_without_greek_letters_gets_all_the_rest(folder, evaluate, monkeypatch):
+    pipe = TextIOWrapper(BytesIO(), "cp1252")
+    monkeypatch.setattr(sys, "stdout", pipe)
+    assert evaluate("nets.py:net", "-o", "a", "--radii", "0.1") == 0
+    assert (folder / "a" / "report.html").exists()
+    pipe.flush()
+    assert b"at ?" in pipe.buffer.getvalue()
+
+
+def test_a_report_of_somebody_else_is_told_before_anything_is_extended(folder, evaluate, run, capsys):
+    assert evaluate("nets.py:net", "-o", "a", "--no-report") == 0
+    (folder / "a" / "report.html").write_text("mine")
+    assert run("extend", "a", "--model", "nets.py:net", "--queries", "200", "--workers", "0") == 2
+    assert "was not written by advfrontier" in capsys.readouterr().err
+    assert Evaluation.load("a/Linf").ensemble.total == 100
 
 
 def test_a_card_is_called_a_card(folder, evaluate, capsys):

@@ -35,6 +35,7 @@ def test_records_are_verified_and_ranked(folder, run, evaluate, capsys):
     assert run("verify", "runs/net", "--model", "nets.py:weaker", *common) == 1
     out = capsys.readouterr().out
     assert re.search(r"^L2: \d+ false, \d of 8 points proved", out)
+    assert "\nnothing is added to what was verified: proved.json" in out
     assert len(json.loads(Path("proved.json").read_text())["verified"]) == 2  # the true ones of before
 
     words = ["--model", "nets.py:weaker", "--queries", "150", "--no-report", "--workers", "0"]

@@ -81,6 +81,15 @@ def test_crossing_curves_name_the_next_tier(queries, run_next):
     assert "cross (at ε = 3)" in result.verdict
 
 
+def test_a_record_that_can_go_no_further_is_not_to_be_extended():
+    few = evaluated("A", [1, 4], 500, tiers=()), evaluated("B", [2, 3], 500, tiers=())
+    assert compare(*few).verdict.endswith("no further tier is left to run")
+    rejected = compare(evaluated("A", [1, 2], 500, tiers=()), evaluated("B", [2, 3], 500, tiers=()))
+    assert "saved" not in rejected.verdict
+    assert rejected.flags == ()
+    assert compare(evaluated("A", [1, 2], 500), evaluated("B", [2, 3], 500)).flags != ()
+
+
 @pytest.mark.parametrize(
     ("queries", "rejected", "run_next"),
     [((12000, 4000), "B", {}), ((4000, 4000), "B", {}), ((4000, 8000), None, {"A": 8000})],

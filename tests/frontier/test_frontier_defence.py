@@ -60,6 +60,11 @@ def test_a_newcomer_brings_its_samples_and_replaces_the_model_of_its_name():
     assert {name: d.tolist() for name, d in new.distances.items()} == {"b": [0.0, 1.0], "zoo:a": [9.0, 8.0]}
 
 
+def test_two_models_of_one_name_are_refused():
+    with pytest.raises(FrontierError, match="a comes more than once in L2"):
+        ReferencePool.of([newcomer("a", [1, 2, 3, 4]), newcomer("zoo:a", [2, 3, 4, 5])])
+
+
 def test_models_in_doubt_are_out_of_the_frontier():
     wild = pool().add(newcomer("wild", [np.inf, 9.0, 9.0, 9.0]))
     np.testing.assert_array_equal(wild.frontier, pool().frontier)

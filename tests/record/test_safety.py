@@ -193,6 +193,32 @@ def net():
 """
 
 
+def test_figures_and_rank_tables_of_somebody_else_are_kept(problem, tmp_path, capsys):
+    made = [tmp_path / "f" / "curve-L2.pdf", tmp_path / "f" / "curve-L2.png", tmp_path / "t.csv"]
+    words = ["report", str(tmp_path / "r"), "--out", str(tmp_path / "r.html"), "--figures", str(tmp_path / "f")]
+    tables = ["rank", str(tmp_path / "r"), "--csv", str(tmp_path / "t.csv")]
+    evaluate(*problem, norm="L2", ensemble=["fmn"], out=tmp_path / "r")
+    for command, path in ((words, made[0]), (words, made[1]), (tables, made[2])):
+        main(command)  # writes it, and then over what it wrote itself
+        main(command)
+        path.write_text("mine")
+        with pytest.raises(SystemExit, match="2"):
+            main(command)
+        assert f"{path} was not written by advfrontier" in capsys.readouterr().err
+        assert path.read_text() == "mine"
+        path.unlink()
+
+
+def test_a_page_that_somebody_else_wrote_is_kept(tmp_path, capsys):
+    for page, words in (("NOTES.md", "was not written by advfrontier"), ("notes", "expected a file with an ending")):
+        (tmp_path / page).write_text("mine")
+        with pytest.raises(SystemExit, match="2"):
+            main(["bench", "run", "small", "--out", str(tmp_path / "b"), "--page", str(tmp_path / page)])
+        assert words in capsys.readouterr().err
+        assert (tmp_path / page).read_text() == "mine"
+    assert not (tmp_path / "b").exists()
+
+
 def test_code_that_a_record_names_is_not_run(problem, tmp_path, capsys):
     ran, tests = tmp_path / "ran", Path(__file__).parent.parent
     (tmp_path / "evil.py").write_text(EVIL.format(ran=str(ran), tests=str(tests), shape=SHAPE))

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from support.models import conv_net, samples
+from torch import nn
 
 from advfrontier import Evaluation, trace, views
 from advfrontier.errors import FrontierError
@@ -17,8 +19,9 @@ from advfrontier.evaluation.summary import summarise, summarise_all
 from advfrontier.frontier import ReferencePool
 from advfrontier.pool import Ensemble, find_ensemble
 from advfrontier.report import summary_tables, write_report
-from advfrontier.report.export import export_all, parse_formats
+from advfrontier.report.export import export, export_all, parse_formats
 from advfrontier.report.render import as_text
+from advfrontier.report.words import quoted
 
 RUNS = {"L2": {"fmn": 60, "ddn": 40}, "Linf": {"fmn": 60, "apgd_min-dlr": 40}}
 
@@ -149,6 +152,11 @@ def test_all_exports_at_once(evaluations, tmp_path):
     assert len(pictures) == int(((one.distances > 0) & np.isfinite(one.distances)).sum())
     row = int(pictures[0].name[:6])
     assert pictures[0].name == f"{row:06d}-class{one.labels[row]}-as{one.predictions[row]}.png"
+    older, mine = pictures[0].with_name("000000-class3-as77.png"), pictures[0].with_name("000001-class3-as77.png")
+    older.write_bytes(pictures[0].read_bytes())
+    mine.write_bytes(b"my own picture")
+    list(export_all(evaluations, found, str(tmp_path), ["png"]))
+    assert sorted((tmp_path / "Linf-png").glob("*.png")) == sorted([*pictures, mine])
     image = pytest.importorskip("PIL.Image").open(pictures[0])
     np.testing.assert_allclose(np.asarray(image) / 255, one.adversarials[row, 0], atol=0.5 / 255 + 1e-6)
     table = (tmp_path / "summary.tex").read_text()
@@ -159,6 +167,34 @@ def test_all_exports_at_once(evaluations, tmp_path):
     assert said.startswith("net was evaluated with advfrontier ")
     assert "in ℓ2 and ℓ∞ on 12 samples" in said
     assert "@article{advfrontier," in said
+
+
+def test_a_card_quotes_the_radius_of_the_headline(evaluations, tmp_path):
+    one = evaluations[1]
+    (found,) = summarise_all([one], radii="0.1,0.2")
+    (path,) = export(one, "card", tmp_path / "card.json", radii=[("0.1", 0.1), ("0.2", 0.2)])
+    card = json.loads(path.read_text())
+    assert card["eps"] == quoted(found).label
+    assert (card["advfrontier_aurec"], card["advfrontier_E"]) == (found.aurec.estimate, found.E)
+
+
+def test_inputs_that_are_long_and_flat_are_no_pictures():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(200, 3))
+    images = torch.rand(4, 1, 1, 200, generator=torch.Generator().manual_seed(0))
+    evaluation = evaluate(model, images, model(images).argmax(1), norm="L2", ensemble=["fmn"])
+    assert summarise_all([evaluation])[0].gallery == ()
+
+
+def test_a_report_names_all_numbers_of_samples_and_queries(tmp_path):
+    model = conv_net()
+    found = []
+    for norm, n, queries in (("L2", 4, 20), ("Linf", 6, 40)):
+        own = Ensemble.of("tiny", norm, {"fmn": queries})
+        found.append(evaluate(model, *samples(model, n, (1, 8, 8)), norm=norm, ensemble=own, name="net"))
+    path = write_report(tmp_path / "report.html", summarise_all(found))
+    page = Path(path).read_text("utf-8")
+    assert "4 or 6 samples · at most 20 or 40 queries per sample" in page
+    assert "of 4 samples correctly (those of ℓ2)" in page
 
 
 def test_a_card_names_the_tier_as_it_is_asked_for():

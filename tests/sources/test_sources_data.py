@@ -234,6 +234,14 @@ def test_fashion_mnist_comes_from_the_zoo_and_pickles_by_name():
 # What Python users have
 
 
+class Named(Dataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, row):
+        return UNIT[row], "cat"
+
+
 class Rows(Dataset):
     def __init__(self, images):
         self.content, self.read = images, []
@@ -305,6 +313,9 @@ def test_a_loader_over_a_dataset_is_read_on_demand_in_the_order_of_its_sampler()
         ((UNIT[0, 0, 0], torch.zeros(5, dtype=torch.int64)), r"shape \(5,\)"),
         ((UNIT[:0], torch.from_numpy(LABELS)[:0]), r"images have shape \(0, 3, 6, 5\): expected at least one"),
         ((UNIT * torch.nan, torch.from_numpy(LABELS)), "range from nan to nan: expected .0, 1."),
+        ((TensorDataset(UNIT, torch.full((20,), 2.7)),), "labels are torch.float32: expected class numbers"),
+        ((DataLoader(TensorDataset(UNIT, torch.eye(20).long())),), "labels of shape"),
+        ((DataLoader(Named()),), r"its labels cannot be read \(TypeError"),
         ((DataLoader(UNIT), None), "expected .image, label. pairs"),
         ((DataLoader(Rows(UNIT)), torch.zeros(20)), "labels were given apart, but a DataLoader has its own"),
         (([],), "expected batches of"),

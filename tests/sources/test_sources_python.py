@@ -36,6 +36,9 @@ def function():
 def broken():
     raise ValueError("no such weights")
 
+def quits():
+    raise SystemExit(0)
+
 def number():
     return 7
 
@@ -97,6 +100,7 @@ def test_a_file_can_import_its_neighbours(tmp_path, monkeypatch):
         ("{module}:missing", r"has no 'missing': expected a factory or a model; it has Net, Wide, factory"),
         ("{module}", "names no factory.*it has Net"),
         ("{module}:broken", "the factory raised ValueError: no such weights"),
+        ("{module}:quits", "the factory raised SystemExit"),
         ("{module}:number", "returned int: expected an nn.Module"),
         ("{module}:WIDTH", "is a int: expected a factory"),
         ("{module}:with_arguments", "needs the arguments width: expected a factory that takes none"),
@@ -115,6 +119,9 @@ def test_a_module_that_fails_says_how(tmp_path):
     (tmp_path / "bad.py").write_text("1 / 0")
     with pytest.raises(FrontierError, match="raised ZeroDivisionError"):
         load_model(f"{tmp_path / 'bad.py'}:factory")
+    (tmp_path / "quits.py").write_text("import sys; sys.exit(0)")
+    with pytest.raises(FrontierError, match=r"running .*quits.py raised SystemExit: 0"):
+        load_model(f"{tmp_path / 'quits.py'}:factory")
     (tmp_path / "lacking.py").write_text("import a_package_nobody_has")
     with pytest.raises(FrontierError, match="needs the module a_package_nobody_has, which is not installed"):
         load_model(f"{tmp_path / 'lacking.py'}:factory")

@@ -10,6 +10,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 from cyclopts import App, Argument, ArgumentCollection, CycloptsError, Token
@@ -19,7 +20,9 @@ from advfrontier.command import typed
 from advfrontier.errors import FrontierError, Unfinished
 
 # Of these only one can be given: if one is typed, it wins over all of them in the file.
-_ALTERNATIVES = ({"tier", "queries", "ensemble"}, {"runs", "pool"}, {"workers", "ray"})
+_ALTERNATIVES = (
+    {"tier", "queries", "ensemble"}, {"runs", "pool"}, {"ensemble", "runs"}, {"ensemble", "pool"}, {"workers", "ray"},
+)  # fmt: skip
 
 
 def read_config(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> None:
@@ -43,15 +46,22 @@ def read_config(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> N
         if isinstance(value, dict):
             raise FrontierError(f"{path}: {key} is a table: expected a value, as in {key} = …")
         if key not in hidden:
-            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-            named[key].append(Token(keyword=key, value=text, source=path))
+            for k, text in enumerate(_texts(named[key], value)):
+                named[key].append(Token(keyword=key, value=text, source=path, index=k))
+
+
+def _texts(argument: Argument, value: object) -> list[str]:
+    """A value as it would be typed: a list is typed with commas, unless the option can be repeated."""
+    parts = [str(part) for part in value] if isinstance(value, list) else [str(value)]
+    return parts if argument.token_count()[1] else [",".join(parts)]
 
 
 def _keys(argument: Argument) -> list[str]:
     """What an option or a positional argument is called in a file; nothing for groups of options."""
     positional = argument.field_info.is_positional_only
     named = [name for name in argument.names if name.startswith("--") or (positional and name != "*")]
-    return [] if argument.children else [name.removeprefix("--").lower() for name in named]
+    opposites = set(argument.negatives)  # such as --no-report: in a file it is report = false
+    return [] if argument.children else [name.removeprefix("--").lower() for name in named if name not in opposites]
 
 
 app = App(
@@ -95,6 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     interruption with 130.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # where it is a pipe that has no ε, such as one of cp1252
     try:
         with typed(shlex.join(["advfrontier", *words])):
             app(words, exit_on_error=False, print_error=True, result_action="return_none")

@@ -17,7 +17,7 @@ from advfrontier.cli.options import OUT, Device, Json, Machine, Norm, Threads, W
 from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
 from advfrontier.record import below, folder_name, write_files
-from advfrontier.report.benchmark import write_page, write_results
+from advfrontier.report.benchmark import check_page, write_page, write_results
 
 
 @Parameter(name="*")
@@ -75,6 +75,8 @@ def run_command(
         download: Fetch models and data that are not on this machine.
     """
     target = place.open(benchmark)
+    if page is not None:
+        check_page(page)
     # Read before anything is run: a page of another benchmark is told at once.
     stored = None if page is None else read_stored(Path(page).with_suffix(""), Bench(load_benchmark(benchmark), ""))
     done = {(part.model, part.norm, part.stage) for part in status(target).parts if not part.left} if cached else None

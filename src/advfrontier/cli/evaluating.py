@@ -96,7 +96,7 @@ def extend_command(
     if ensemble is None:
         raise FrontierError("extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE")
     done, until, found = [], workers.until, find_evaluations([record])
-    output.check([evaluation.norm for evaluation in found])
+    output.check([evaluation.norm for evaluation in found], record)
     for evaluation in found:
         terms = evaluation.record.header.terms
         find_device(terms.device)

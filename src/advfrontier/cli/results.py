@@ -38,7 +38,7 @@ def certify_command(record: str, /, *, model: str | None = None, radii: Radii = 
         model: Where the model is: needed where the record does not say, or names something that would run code.
     """
     output = Output(radii, json=json)
-    output.check()
+    output.check(folder=record)
     found = find_evaluations([record])
     for evaluation in [each for each in found if each.norm in SUPPORTED] or found:
         if evaluation.certified is None:
@@ -79,7 +79,8 @@ def verify_command(
     else:
         print("\n".join(line for result in results for line in _lines(result)))
     if out is not None:
-        say(f"verified: {write_verified(out, results)}", as_json=json)
+        added = "verified" if any(result.holds for result in results) else "nothing is added to what was verified"
+        say(f"{added}: {write_verified(out, results)}", as_json=json)
     if not all(result.holds for result in results):
         sys.exit(1)
 
@@ -194,7 +195,10 @@ def rank_command(
     ranking = compare.rank(evaluations, reference=pools, radii=radii)
     show(*report.rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
     if csv is not None:
-        say(f"table: {write_file(csv, report.ranking_csv(ranking).encode())}", as_json=json)
+        say(
+            f"table: {write_file(csv, report.ranking_csv(ranking).encode(), mark=b'norm,model,rank,bracketed')}",
+            as_json=json,
+        )
     if html is not None:
         chosen = None if highlight is None else [name.strip() for name in highlight.split(",") if name.strip()]
         say(f"leaderboard: {report.write_leaderboard(html, ranking, highlight=chosen)}", as_json=json)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 
@@ -24,7 +25,7 @@ from advfrontier.frontier.confidence import RESAMPLES
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import Evaluated, check_same_settings
 from advfrontier.frontier.ranking import Ranking
-from advfrontier.pool import TIERS, Race, tier_label
+from advfrontier.pool import TIERS, Ensemble, Race, find_larger, tier_label
 from advfrontier.record import find_records
 from advfrontier.record.identity import settings
 from advfrontier.record.tensors import unpack
@@ -72,7 +73,11 @@ def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) ->
     if first.norm == second.norm:  # or it is refused below, in other words
         check_alike(both)
     names = [one.place if first.model == second.model else one.model for one in both]
-    return comparison.compare(*(evaluated(one, name=name) for one, name in zip(both, names, strict=True)), E=E)
+    models = [
+        replace(evaluated(one, name=name), tiers=tuple(tier for tier in TIERS if _can_reach(one, tier)))
+        for one, name in zip(both, names, strict=True)
+    ]
+    return comparison.compare(*models, E=E)
 
 
 def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str | None = None) -> Evaluated:
@@ -94,6 +99,17 @@ def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str |
         flags=evaluation.flags,
         data=evaluation.data,
     )
+
+
+def _can_reach(evaluation: Evaluation, tier: int) -> bool:
+    """Whether `extend` could bring it to this tier: runs that take turns end at 1000 queries each."""
+    before = evaluation.ensemble
+    try:
+        return isinstance(before, Race) or isinstance(
+            find_larger(tier, before, evaluation.record.clean.classes), Ensemble
+        )
+    except FrontierError:
+        return False
 
 
 def check_alike(evaluations: Sequence[Evaluation]) -> None:

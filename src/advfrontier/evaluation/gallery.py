@@ -43,7 +43,7 @@ def pictures(evaluation: Evaluation, d: NDArray[np.float64], count: int) -> tupl
         return ()
     rows = correct[np.unique(np.linspace(0, correct.size - 1, min(count, correct.size)).astype(int))].tolist()
     originals = evaluation.images(rows)
-    if originals.ndim != 4 or originals.shape[1] not in (1, 3):
+    if originals.ndim != 4 or originals.shape[1] not in (1, 3) or min(originals.shape[2:]) < _reduced(originals):
         return ()  # not pictures
     points = evaluation.points(rows)
     return tuple(
@@ -55,7 +55,7 @@ def pictures(evaluation: Evaluation, d: NDArray[np.float64], count: int) -> tupl
 def _item(evaluation: Evaluation, row: int, original: Tensor, adversarial: Tensor) -> GalleryItem:
     difference = adversarial - original
     largest = float(difference.abs().max())
-    factor = -(-max(original.shape[1:]) // _SIDE)
+    factor = _reduced(original)
     label, prediction = int(evaluation.labels[row]), int(evaluation.predictions[row])
     magnified = difference / (2 * largest) if largest else difference
     # Of several pixels drawn as one, the value farthest from 0: a mean would hide single pixels.
@@ -75,6 +75,11 @@ def _item(evaluation: Evaluation, row: int, original: Tensor, adversarial: Tenso
         adversarial=as_bytes(avg_pool2d(adversarial, factor)),
         difference=as_bytes(0.5 + torch.where(highest >= -lowest, highest, lowest)),
     )
+
+
+def _reduced(images: Tensor) -> int:
+    """How many pixels a side are drawn as one."""
+    return -(-max(images.shape[-2:]) // _SIDE)
 
 
 def as_bytes(image: Tensor) -> NDArray[np.uint8]:

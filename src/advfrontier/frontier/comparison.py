@@ -54,7 +54,8 @@ class _Order:
     @property
     def verdict(self) -> str:
         """Which model to reject, or to extend first."""
-        below, above, saved = self.below, self.above, TIERS[-1] - self.below.queries
+        below, above = self.below, self.above
+        saved = max(below.tiers, default=0) - below.queries
         if not self.sound:
             return (
                 f"extend {above.model} to {_spent(below)}: {below.model} at {_spent(below)} stands lower (its "
@@ -150,8 +151,9 @@ def _next(first: Evaluated, second: Evaluated, order: _Order | None) -> dict[str
     if order is not None:
         return {} if order.sound else {order.above.model: order.below.queries}
     least = min(first.queries, second.queries)
-    higher = [tier for tier in TIERS if tier > least]
-    return {model.model: higher[0] for model in (first, second) if model.queries == least} if higher else {}
+    behind = [model for model in (first, second) if model.queries == least]
+    higher = [tier for tier in TIERS if tier > least and all(tier in model.tiers for model in behind)]
+    return {model.model: higher[0] for model in behind} if higher else {}
 
 
 def _spent(model: Evaluated) -> str:
@@ -165,9 +167,9 @@ def _flags(first: Evaluated, second: Evaluated, order: _Order | None) -> tuple[s
         for model in (first, second)
         for flag in (*doubts(model.flags), *unbroken_flag(model.distances))
     ]
-    if order is not None and order.sound and order.above.queries < TIERS[-1]:
+    if order is not None and order.sound and (higher := max(order.above.tiers, default=0)) > order.above.queries:
         kept = order.above
         flags.append(
-            f"{kept.model} stands at {_spent(kept)} only, and at {tier_label(TIERS[-1])} its curve may be lower too"
+            f"{kept.model} stands at {_spent(kept)} only, and at {tier_label(higher)} its curve may be lower too"
         )
     return tuple(flags)

@@ -94,7 +94,7 @@ class ReferencePool:
 
         Of the reference pool the models' samples are taken; one of its models that has the name of another gives way.
         """
-        first, names = models[0], [model.model for model in models]
+        first, names = models[0], [model.model.removeprefix("zoo:") for model in models]
         if twice := {name for name in names if names.count(name) > 1}:
             raise FrontierError(
                 f"{' and '.join(sorted(twice))} comes more than once in {first.norm}: expected one record per model "

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag
+from advfrontier.pool import TIERS
 from advfrontier.threat.names import norm_name
 
 Distances = NDArray[np.float64]
@@ -34,6 +35,7 @@ class Evaluated:
     queries: int  # the tier they were found with
     flags: tuple[Flag, ...] = ()
     data: str = ""
+    tiers: tuple[int, ...] = TIERS  # those that its record can be brought to
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))

@@ -13,7 +13,8 @@ from advfrontier.bench.attack_tables import mean_aoi
 from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.stored import store
 from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
-from advfrontier.record import folder_name
+from advfrontier.errors import FrontierError
+from advfrontier.record.folder import check_writable, folder_name
 from advfrontier.report.benchmark_figures import draw_results
 from advfrontier.report.html import write_leaderboard
 from advfrontier.report.page import environment
@@ -44,6 +45,13 @@ def write_page(results: Results, page: str | PathLike[str]) -> list[Path]:
     beside.mkdir(parents=True, exist_ok=True)
     stored = store(results, beside)
     return [*_write_page(results, target, beside, ("png",), _SMALL_DPI, stored=stored), *stored]
+
+
+def check_page(page: str) -> None:
+    """Refuse a page without an ending, whose folder would have the same name, and a file that somebody else wrote."""
+    if not Path(page).suffix:
+        raise FrontierError(f"the page is {page}: expected a file with an ending, such as {page}.md")
+    check_writable(page, b"`advfrontier bench run`")
 
 
 def _write_page(

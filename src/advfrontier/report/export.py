@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,18 +18,19 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gallery import as_bytes
 from advfrontier.evaluation.radii import Radius, chosen_radii
-from advfrontier.evaluation.summary import NormSummary
+from advfrontier.evaluation.summary import NormSummary, summarise
 from advfrontier.evaluation.tables import class_table, sample_table
 from advfrontier.flags import doubts
 from advfrontier.jsonable import jsonable
-from advfrontier.record.folder import open_folder, write_files
+from advfrontier.record.folder import Folder, open_folder, write_files
 from advfrontier.report.page import PNG_MARK, png
 from advfrontier.report.render import as_csv, as_latex
 from advfrontier.report.summary import summary_tables
-from advfrontier.report.words import CITATION, sentence
+from advfrontier.report.words import CITATION, quoted, sentence
 from advfrontier.table import Column
 
 _AT_ONCE = 100  # samples whose images are read together
+_PICTURE = re.compile(r"\d{6}-class\d+-as\d+\.png")
 
 
 # What a format is called when it is written, how its files are named, and by what they are known as our own.
@@ -84,8 +86,20 @@ def export_all(
     for kind in kinds:
         what, ending, mark = _EACH.get(kind) or _ALL[kind]
         paths = write_files(folder, partial(write, kind, ending), mark=mark)
-        for path in dict.fromkeys(path.rpartition("/")[0] for path in paths) if kind == "png" else paths:
-            yield what, str(path)
+        if kind == "png":
+            folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
+            for pictures in folders:
+                _remove_older(open_folder(pictures), {path.rpartition("/")[2] for path in paths})
+            paths = list(folders)
+        for path in paths:
+            yield what, path
+
+
+def _remove_older(pictures: Folder, written: set[str]) -> None:
+    """Remove pictures of an earlier export whose names are not among those just written: points have moved since."""
+    for name in pictures.names(depth=0):
+        if name not in written and _PICTURE.fullmatch(name) and PNG_MARK in (pictures.read(name) or b""):
+            pictures.remove(name)
 
 
 def export(evaluation: Evaluation, kind: str, path: Path, *, radii: Sequence[Radius] = ()) -> list[Path]:
@@ -120,17 +134,18 @@ def latex(summaries: Sequence[NormSummary]) -> str:
 
 def card(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> dict[str, Any]:
     """What a leaderboard entry says, with the field names of RobustBench's model cards where it has them."""
-    label, size = radii[-1] if radii else ("", 0.0)
-    flags = evaluation.flags
+    summary, flags = summarise(evaluation, radii=radii, gallery=0), evaluation.flags
+    at = quoted(summary) if summary.robust else None
     return {
         "name": evaluation.model,
         "dataset": evaluation.data,
         "threat_model": evaluation.norm,
-        "eps": label or None,
+        "eps": None if at is None else at.label,
         "clean_acc": f"{100 * evaluation.robust_accuracy(0):.2f}",
         "reported": None,
-        "advfrontier_acc": f"{100 * evaluation.robust_accuracy(size):.2f}" if label else None,
-        "advfrontier_aurec": evaluation.aurec().value,
+        "advfrontier_acc": None if at is None else f"{100 * at.accuracy.estimate:.2f}",
+        "advfrontier_aurec": summary.aurec.estimate,
+        "advfrontier_E": summary.E,
         "advfrontier_ensemble": evaluation.ensemble.name,
         "advfrontier_queries": evaluation.ensemble.total,
         "unreliable": bool(doubts(flags)),

@@ -68,7 +68,7 @@ def _standings(own: Sequence[NormSummary]) -> dict[str, Any] | None:
         "rows": [(row, {norm: rows[row.model] for norm, rows in cells.items() if row.model in rows})
                  for row in mean_rows(tables)],
         "dataset": tables[0].data,
-        "queries": tables[0].queries,
+        "queries": sorted({table.queries for table in tables}),
         "referenced": any(each.referenced for each in standing),
     }  # fmt: skip
 

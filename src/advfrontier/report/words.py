@@ -22,6 +22,7 @@ def headline(summaries: Sequence[NormSummary]) -> str:
     first = summaries[0]
     start = (
         f"{first.model} classifies {_percent(first.clean.estimate)} of {whole(len(first.samples))} samples correctly"
+        + (f" (those of {SYMBOLS[first.norm]})" if len({len(s.samples) for s in summaries}) > 1 else "")
     )
     if first.misclassified == len(first.samples):
         return f"{start}: there is nothing to attack."

@@ -50,7 +50,7 @@ def load(spec: str) -> nn.Module:
         raise FrontierError(
             f"{spec}: no module {error.name!r}: expected an importable package.module, or a file as path/to/file.py"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise FrontierError(f"{spec}: running {place} raised {type(error).__name__}: {error}") from error
     return _model(spec, _attribute(spec, module, name))
 
@@ -100,7 +100,7 @@ def _model(spec: str, found: Any) -> nn.Module:
         )
     try:
         made = found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise FrontierError(f"{spec}: the factory raised {type(error).__name__}: {error}") from error
     if isinstance(made, nn.Module):
         return made

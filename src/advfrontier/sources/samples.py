@@ -133,8 +133,9 @@ def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
         raise FrontierError(f"{name}: its items are {type(item).__name__}: expected (image, label) pairs")
     read = partial(_read_items, loader.dataset, order, name)
     read(torch.tensor([0]))  # what cannot be read should show here, not in the middle of a run
-    labels = torch.tensor([int(loader.dataset[i][1]) for i in order.tolist()], dtype=torch.int64)
-    return Samples(name, labels, read)
+    with explaining(f"{name}: its labels cannot be read", ": expected class numbers as integers"):
+        labels = torch.stack([torch.as_tensor(loader.dataset[i][1]) for i in order.tolist()])
+    return Samples(name, as_labels(labels, len(order), name), read)
 
 
 def _read_items(dataset: Any, order: Tensor, name: str, rows: Tensor) -> Tensor:
