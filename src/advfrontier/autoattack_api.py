@@ -94,7 +94,7 @@ class AutoAttack:
         if {flag.kind for flag in flags} & _FAILED:
             other = self.black_box = self._evaluate("black-box", "black-box", x_orig, y_orig, bs, state_path)
             nearer = _within(self.eps, other, other.distances, other.adversarials, other.predictions)
-            more = torch.from_numpy(robust & (other.distances <= self.eps))
+            more = torch.from_numpy((other.distances <= self.eps) & (other.distances < found.distances))
             points[more], labels[more] = nearer[0][more], nearer[1][more]
             robust &= other.distances > self.eps
             cost += f", and {other.ensemble.total * self.eot} of black-box runs, because gradients failed a check"

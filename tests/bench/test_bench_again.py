@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench_running import files, with_budgets
+from support.faults import noting
 
-from advfrontier.bench import Bench, allocation, run_benchmark
+from advfrontier.bench import Bench, allocation, run_benchmark, status
 from advfrontier.command import typed
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
@@ -65,6 +66,33 @@ def test_races_side_by_side_find_what_they_find_one_after_the_other(tiny, tmp_pa
     for alone, beside in zip(*found, strict=True):
         assert np.array_equal(alone.distances, beside.distances)
         assert alone.record.header.commands == beside.record.header.commands == ("bench run tiny",)
+
+
+def test_from_what_is_done_no_race_is_run_even_if_another_is_learned(tiny, tmp_path):
+    small = with_budgets(tiny(models=("plain", "noisy", "wide"), samples=6), 1000, 2000)
+    run_benchmark(small, machine=Machine(threads=1))
+    for model in small.benchmark.models:
+        model.__dict__["split"] = "held-out" if model.id != "plain" else "train"
+    done = {(part.model, part.norm, part.stage) for part in status(small).parts if not part.left}
+    tasks = []
+    found = run_benchmark(small, only=done, machine=noting(tasks, threads=1))
+    assert tasks == []
+    assert "the race on plain is missing: it is not done yet" in found.norms["L2"].notes
+
+
+def test_the_tables_of_one_page_agree_where_the_race_is_nearer_than_all_runs(tiny):
+    small = with_budgets(tiny(samples=6), 1000, 2000)
+    tables = run_benchmark(small, machine=Machine(threads=1)).norms["L2"].tables()
+    means = {row["split"]: row for row in tables["aoi_summary"].records() if row["what"] == "mean"}
+    for row in tables["tiers"].records():
+        for split in ("train", "held-out"):
+            assert row[f"aoi of {split} models"] == pytest.approx(means[split][row["tier"]].mean)
+
+
+def test_a_folder_of_another_benchmark_is_refused(finished):
+    other = Bench(finished.benchmark.model_copy(update={"name": "other"}), finished.out)
+    with pytest.raises(FrontierError, match="holds the benchmark tiny, not other: name another folder with --out"):
+        run_benchmark(other)
 
 
 def test_only_the_benchmarks_own_pool_is_judged_against(finished, tiny, tmp_path):

@@ -45,6 +45,21 @@ def test_autoattack_is_stored_radius_by_radius_and_goes_on(tmp_path, passes):
         read_points(Record.open(place, "baseline"))
 
 
+def test_more_samples_and_damaged_files_do_only_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(autoattack_job, "attack_at", fast_attack)
+    place, options = str(tmp_path / "b"), {"norm": "L2", "batch_size": 2}
+    few, more = load_data("fashion-mnist", samples=4), load_data("fashion-mnist", samples=6)
+    first = run_autoattack(place, f"{NETS}:plain", few, radii=[0.3], **options)
+    written = {name: content for name, content in files(tmp_path).items() if "radii" in name.parts}
+    grown = run_autoattack(place, f"{NETS}:plain", more, radii=[0.6], **options)  # the first radius on the new ones too
+    assert grown == run_autoattack(str(tmp_path / "c"), f"{NETS}:plain", more, radii=[0.3, 0.6], **options)
+    assert first.radii == (0.3,)
+    assert all(files(tmp_path)[name] == content for name, content in written.items())
+    victim = next(Path(place).rglob("0.6/*.safetensors"))
+    victim.write_bytes(victim.read_bytes()[:-4])
+    assert run_autoattack(place, f"{NETS}:plain", more, radii=[0.6], **options) == grown
+
+
 def fast_attack(model, images, labels, *, norm, radius, **_):
     """In place of AutoAttack: breaks whom a step along the gradient of the margin breaks, for ten queries each."""
     x = images.clone().requires_grad_()
@@ -116,4 +131,7 @@ def test_baseline_that_is_not_installed_is_said_to_be_missing(finished, monkeypa
     assert found.failures == ()
     (note,) = found.norms["L2"].notes
     assert "advfrontier[autoattack]" in note
+    told = status(with_baseline(finished))
+    assert told.queries == 0
+    assert "advfrontier[autoattack]" in told.notes[0]
     assert all(subject.baseline is None for subject in found.norms["L2"].subjects)

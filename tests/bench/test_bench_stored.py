@@ -43,6 +43,16 @@ def test_norms_that_are_not_asked_for_stand_as_they_were(page):
     assert content(tables) == before
 
 
+def test_norms_of_which_nothing_is_stored_are_not_lost(page, capsys):
+    bench, written, folder = page
+    before = content(written)
+    stored_file(folder, "Linf").unlink()
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "run", bench_file(bench), "--out", bench.out, "--norm", "l2", "--page", str(written[0])])
+    assert "shows Linf too, of which nothing is stored" in capsys.readouterr().err
+    assert written[0].read_bytes() == before[written[0]]
+
+
 def test_what_is_damaged_or_of_another_benchmark_is_refused(page):
     bench, _, folder = page
     path = stored_file(folder, "Linf")

@@ -82,6 +82,24 @@ def test_models_are_counted_once_at_each_radius():
     ]  # fmt: skip
 
 
+def test_all_is_said_only_of_models_of_several_splits_that_autoattack_was_run_on():
+    points = KnownPoints((1.0,), (0.5,), (9.0,))
+    subjects = [
+        subject("a", "train", {10: [0.1, 9.0]}),
+        subject("b", "held-out", {10: [0.1, 9.0]}, known=points),
+    ]
+    radii = {"d": (1.0,)}
+    for table in (
+        baseline_tables.robust_summary(subjects, radii, norm="L2"),
+        baseline_tables.queries(subjects, radii, norm="L2"),
+        baseline_tables.totals({"L2": subjects}, {"L2": radii}),
+    ):
+        assert {row["split"] for row in table.records()} == {"held-out"}
+    means = rows_by(baseline_tables.aoi_summary(subjects, norm="L2"), "what", "split")
+    assert means["mean", "all"]["AutoAttack"] is None
+    assert means["mean", "held-out"]["AutoAttack"] is not None
+
+
 def test_totals_count_pairs_of_model_and_norm():
     # The paper's counts at 12k in robust accuracy: 13, 10 and 5 of 13 held-out models, 29, 20 and 13 of all 30.
     norms = {}

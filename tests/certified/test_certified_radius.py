@@ -158,12 +158,45 @@ class Blind(nn.Module):
         (Blind(), "contains aten.detach"),
         (Noisy(), "draws random numbers"),
         (Looking(), "cannot be followed"),
+        (nn.Sequential(nn.InstanceNorm2d(2), nn.Flatten()), "contains aten.native_batch_norm"),
+        (nn.Sequential(nn.BatchNorm2d(2, track_running_stats=False), nn.Flatten()), "contains aten.native_batch_norm"),
         (nn.Conv2d(2, 2, 1), "does not end with its logits"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_followed_is_refused_by_name(model, words):
     with pytest.raises(FrontierError, match=words):
         certified_radius(model, torch.rand(1, 2, 4, 4), torch.tensor([0]), "Linf")
+
+
+class Talkative(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return {"logits": self.model(x), "features": x.flatten(1) ** 2}
+
+
+def test_of_several_answers_the_logits_are_certified():
+    model, x = net("plain"), images(3)
+    y = model(x).argmax(1)
+    found = certified_radius(Talkative(model), x, y, "Linf")
+    torch.testing.assert_close(found, certified_radius(model, x, y, "Linf"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"images": (images(2) - 0.5) / 0.25}, r"range from .*: expected \[0, 1\]"),
+        ({"images": images(2)[:0], "labels": torch.zeros(0, dtype=torch.int64)}, "at least one"),
+        ({"labels": torch.tensor([0, 99])}, "99"),
+        ({"precision": 0}, "precision is 0: expected a share such as 0.01"),
+    ],
+)
+def test_what_is_no_data_is_refused(changes, words):
+    given = {"images": images(2), "labels": torch.tensor([0, 1]), "norm": "Linf"} | changes
+    with pytest.raises(FrontierError, match=words):
+        certified_radius(net("plain"), **given)
 
 
 def test_l0_and_bare_functions_are_refused():

@@ -8,6 +8,7 @@ import torch
 
 from advfrontier import Evaluation, certify, evaluate, zoo
 from advfrontier.errors import FrontierError
+from advfrontier.solvers import PUBLISHED
 
 
 @pytest.fixture
@@ -33,6 +34,16 @@ def test_certified_radii_are_stored_and_shown(records, run, capsys):
     assert '"certified":{"x":' in page.replace(" ", "")
     assert run("report", str(records), "--radii", "0.03") == 0
     assert "certified in Linf: median radius" in capsys.readouterr().out
+
+
+def test_an_evaluation_in_hand_and_one_of_published_solvers_are_certified_too(tmp_path):
+    images, labels = (tensor[:4] for tensor in zoo.images_and_labels())
+    found = evaluate(
+        "zoo:F17", images, labels, norm="Linf", ensemble="paper-100", solvers=PUBLISHED, out=tmp_path / "runs"
+    )
+    assert found.certified is None
+    radii = certify(Evaluation.load(tmp_path / "runs"), model="zoo:F17")
+    assert found.certified.tolist() == radii.tolist()
 
 
 def test_it_is_not_computed_twice_and_goes_where_the_record_goes(records, run, monkeypatch, tmp_path):

@@ -105,6 +105,11 @@ def test_a_report_of_somebody_else_is_told_before_anything_is_extended(folder, e
     assert Evaluation.load("a/Linf").ensemble.total == 100
 
 
+def test_bytes_that_are_no_text_are_refused(folder, evaluate, capsys):
+    assert evaluate("nets.py:net", "-o", "a", "--name", "\udcff") == 2
+    assert "an argument is not UTF-8" in capsys.readouterr().err
+
+
 def test_a_card_is_called_a_card(folder, evaluate, capsys):
     assert evaluate("nets.py:net", "-o", "a", "--export", "card", "--no-report") == 0
     assert "\ncard: a/Linf.json\n" in capsys.readouterr().out

@@ -144,6 +144,18 @@ def test_a_search_that_draws_numbers_is_polished_with_the_same_ones_after_it_was
     assert same(whole.tensors(), again.tensors())
 
 
+@pytest.mark.parametrize("norm", ["L1", "L2", "Linf"])
+def test_where_nothing_was_found_a_search_that_polishes_begins_anew(norm):
+    race = small_race(norm, classes=4, black_box=True, total=900).without_gradients()
+    unit = start_race(race, bench(norm).unit)
+    unit.queries = 500  # as if the first 500 had broken none
+    with bench(norm).oracle as oracle:
+        advance_race(oracle, unit, 510)
+    polished = unit.runs[len(race.runs)]
+    assert (polished.state.radius > 0).all()
+    assert (polished.state.point != unit.problem.inputs).any(1).all()
+
+
 def test_the_kept_points_are_at_the_distances_told():
     unit = raced(bench("L2"), small_race("L2", classes=4, polish=True), 900)
     measured = (unit.best_point.double() - unit.problem.inputs.double()).norm(dim=1)

@@ -11,6 +11,7 @@ from support.models import SHAPE, Watch, conv_net, samples
 from torch import nn
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate
+from advfrontier.evaluation.verify import verify
 from advfrontier.flags import Kind
 
 
@@ -90,8 +91,10 @@ def test_more_samples_after_the_same_first_ones_are_added(problem, evaluation, t
     evaluate(model, images[:8], labels[:8], out=tmp_path / "a" / "L2", **options)
     watch = Watch.on(model)
     grown = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options)
-    # The three new ones, and beside their attack a look at the 8 old, their clean pass, verification, and noise on all.
-    assert watch.total == 3 * SMALL.total + 8 + 6 + 3 * len(SMALL.runs) + 4 * 10
+    # The three new ones, and beside their attack a look at the 8 old, their clean pass, verification, noise on all, and
+    # the model is tried as it would have been on all at once.
+    tried = evaluation.counts["checks"]
+    assert watch.total == 3 * SMALL.total + 8 + 6 + 3 * len(SMALL.runs) + 4 * 10 + tried
     same(grown, evaluation)
 
 
@@ -123,9 +126,29 @@ def is_beaten(evaluation):
 def test_noise_is_tried_on_samples_that_are_added_and_in_batches_as_small_as_the_others(misled, tmp_path):
     model, images, labels = misled
     model.most = 0
-    assert not is_beaten(evaluate(model, images[:1], labels[:1], out=tmp_path, **MISLED))
-    assert is_beaten(evaluate(model, images, labels, out=tmp_path, **MISLED))
-    assert model.most == MISLED["batch_size"]
+    options = MISLED | {"batch_size": 20}  # more than the model is tried on
+    assert not is_beaten(evaluate(model, images[:1], labels[:1], out=tmp_path, **options))
+    assert is_beaten(evaluate(model, images, labels, out=tmp_path, **options))
+    assert model.most == 20
+
+
+def test_the_model_is_tried_on_samples_that_are_added_too(tmp_path):
+    net = conv_net(SHAPE, classes=10, seed=5)
+
+    def partly(images):
+        return torch.where(images.flatten(1)[:, :1] > 0.5, net(2 * images.detach() - images), net(images))
+
+    images, labels = samples(net, 24, SHAPE, seed=5)
+    order = images.flatten(1)[:, 0].argsort()
+    images, labels = images[order], labels[order]
+    first = int((images.flatten(1)[:, 0] <= 0.5).sum())
+    at_once = evaluate(partly, images, labels, **MISLED)
+    assert Kind.MISLEADING_GRADIENTS in {flag.kind for flag in at_once.record.header.flags}
+    few = evaluate(partly, images[:first], labels[:first], out=tmp_path, **MISLED)
+    assert Kind.MISLEADING_GRADIENTS not in {flag.kind for flag in few.record.header.flags}
+    grown = evaluate(partly, images, labels, out=tmp_path, **MISLED)
+    assert {flag.kind for flag in grown.record.header.flags} == {flag.kind for flag in at_once.record.header.flags}
+    assert verify(grown, partly, images, labels, rerun=0).holds
 
 
 @pytest.mark.parametrize("first", [0, 8], ids=["new", "more samples"])

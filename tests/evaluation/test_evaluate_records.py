@@ -19,7 +19,7 @@ from advfrontier.report.export import export, parse_formats
 
 def test_a_record_can_be_saved_loaded_and_extended_with_the_model(problem, evaluation, longer, tmp_path):
     evaluation.save(tmp_path / "copy")
-    with pytest.raises(FrontierError, match="a record is never started among other files"):
+    with pytest.raises(FrontierError, match="copy/L2 holds a record already"):
         evaluation.save(tmp_path / "copy")
     copy = Evaluation.load(tmp_path / "copy")
     same(copy, evaluation)
@@ -140,6 +140,16 @@ def test_exports_that_do_not_exist():
 def test_stored_images_come_back_in_any_order(problem, evaluation):
     rows = torch.tensor([9, 0, 4, 4, 10, 1, 3, 0])
     assert torch.equal(evaluation.images(rows), problem[1][rows])
+
+
+def test_samples_are_chosen_by_their_numbers_or_by_a_mask(evaluation):
+    mask = torch.zeros(len(evaluation.labels), dtype=torch.bool)
+    mask[[1, 4]] = True
+    assert torch.equal(evaluation.points(mask), evaluation.points([1, 4]))
+    assert len(evaluation.images([])) == 0
+    for rows in ([-1], [len(mask)]):
+        with pytest.raises(FrontierError, match=f"rows from {rows[0]} to {rows[0]}: expected some of 0 to"):
+            evaluation.images(rows)
 
 
 def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):

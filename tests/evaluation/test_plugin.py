@@ -1,5 +1,7 @@
 """Attacks that are callables: counted, measured and stopped from outside."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -40,6 +42,13 @@ def noise(model, x, y):
         wrong = model(point).argmax(1) != y
         best[wrong] = point[wrong]
     return best
+
+
+def test_a_model_in_double_precision_is_attacked_and_told_in_it(task):
+    model, images, labels = task
+    found = run_callable(gradient_steps, deepcopy(model).double(), images, labels, name="a", norm="Linf", queries=60)
+    assert found.points.dtype == torch.float64
+    assert np.isfinite(found.traces.frontier()).any()
 
 
 def test_distances_are_those_of_the_points_it_looked_at(task):

@@ -93,6 +93,14 @@ def test_a_broken_plugin_is_named(install, entries, message):
         discover()
 
 
+def test_a_second_try_blames_the_broken_plugin_again(install):
+    install(shy="Shy", zz_absent="Missing")
+    for _ in range(2):
+        with pytest.raises(FrontierError, match="plug-in zz_absent"):
+            discover()
+    assert "shy" not in CATALOGUE
+
+
 def test_without_plugins_nothing_changes(install):
     before = dict(CATALOGUE)
     assert discover() == {}

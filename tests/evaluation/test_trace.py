@@ -134,9 +134,15 @@ def test_sizes_that_are_refused(problem):
             Machine(**{option: 0})
 
 
-def test_a_run_cannot_be_asked_for_twice(problem):
-    with pytest.raises(FrontierError, match="fmn appears more than once"):
-        trace(*problem, norm="L2", runs=["fmn", "fmn"], queries=10)
+def test_a_run_that_is_named_twice_is_done_once(problem):
+    assert trace(*problem, norm="L2", runs=["fmn", "fmn"], queries=10).runs == ("fmn",)
+
+
+def test_a_call_returns_as_many_queries_as_it_asks_for_however_far_the_record_went(problem, tmp_path):
+    long = trace(*problem, norm="L2", runs=["fmn"], queries=60, out=tmp_path)
+    short = trace(*problem, norm="L2", runs=["fmn"], queries=20, out=tmp_path)
+    assert short.queries.tolist() == [10, 20]
+    assert np.array_equal(short.distances, long.distances[:, :2])
 
 
 @dataclass(frozen=True)

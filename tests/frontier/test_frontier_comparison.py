@@ -81,6 +81,12 @@ def test_crossing_curves_name_the_next_tier(queries, run_next):
     assert "cross (at ε = 3)" in result.verdict
 
 
+def test_without_an_area_nobody_is_rejected_by_one():
+    found = compare(evaluated("A", [1, 4], 4000), evaluated("B", [2, 3], 4000), E=0)
+    assert found.rejected is None
+    assert "there is no area to compare" in found.verdict
+
+
 def test_a_record_that_can_go_no_further_is_not_to_be_extended():
     few = evaluated("A", [1, 4], 500, tiers=()), evaluated("B", [2, 3], 500, tiers=())
     assert compare(*few).verdict.endswith("no further tier is left to run")

@@ -68,6 +68,18 @@ def test_what_was_learned_is_feasible_and_covers_the_pool():
     assert all(0 < hope <= 1.0001 for hopes in policy.hopes.values() for hope in hopes)
 
 
+@pytest.mark.parametrize("lost", [np.inf, 0.0])
+def test_models_on_which_nothing_was_broken_teach_nothing(lost):
+    one = made_up(runs=RUNS[:20])
+    other = Trajectories.best_so_far(one.runs, QUERIES, np.full_like(one.distances, lost), one.samples, "L2")
+    for traces in ([one, other], [other]):
+        assert set(learn_race(traces).runs) == set(one.runs)
+
+
+def test_a_race_of_few_runs_is_called_by_what_it_can_spend():
+    assert learn_race([made_up(runs=("fmn", "ddn"))], name="race-12k").name == "race-2k"
+
+
 def test_a_hundred_runs_on_a_thousand_samples_take_seconds():
     traces, policy = made_up(1000), learn_race([made_up(seed=1)])
     began = time.process_time()

@@ -2,9 +2,20 @@ import json
 from pathlib import Path
 
 import pytest
+from support.nesting import contains
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool import PAPER_TIERS, Ensemble, Move, Run, find_ensemble, paper_ensemble, tier_queries, violations
+from advfrontier.pool import (
+    PAPER_TIERS,
+    Ensemble,
+    Move,
+    Run,
+    find_ensemble,
+    find_larger,
+    paper_ensemble,
+    tier_queries,
+    violations,
+)
 from advfrontier.pool.paper import published_totals
 from advfrontier.threat.names import NORMS
 
@@ -19,9 +30,9 @@ def test_paper_ensembles_have_their_totals_obey_c_and_nest(norm):
         ensemble.check(classes=10)
         assert not violations({Run.parse(run): queries for run, queries in ensemble.queries.items()})
         assert tiers[-1].at(total).queries == ensemble.queries
-    assert tiers[1].contains(tiers[0])
-    assert tiers[2].contains(tiers[1])
-    assert not tiers[0].contains(tiers[1])
+    assert contains(tiers[1], tiers[0])
+    assert contains(tiers[2], tiers[1])
+    assert not contains(tiers[0], tiers[1])
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -56,7 +67,7 @@ def test_any_budget_is_spent_and_nested(norm):
     for budget in range(10, 12001, 10):
         ensemble = whole.at(budget)
         assert ensemble.total == budget
-        assert ensemble.contains(smaller)
+        assert contains(ensemble, smaller)
         if budget % 500 == 0:
             ensemble.check()
         smaller = ensemble
@@ -212,6 +223,31 @@ def test_tiers_by_name():
             tier_queries(wrong)
     with pytest.raises(FrontierError, match="paper-4k"):
         paper_ensemble("paper-5k", "L2")
+
+
+def test_runs_in_turns_take_a_budget_that_reaches_all_of_them_and_that_they_can_spend():
+    assert find_ensemble("fmn,ddn,alma@210", "L2", 10).queries == {"fmn": 100, "ddn": 100, "alma": 10}
+    with pytest.raises(FrontierError, match=r"150 queries per sample do not reach all of fmn,ddn,alma.* at least 210"):
+        find_ensemble("fmn,ddn,alma@150", "L2", 10)
+    with pytest.raises(FrontierError, match="5000 queries per sample are more than the 1000 that fmn can spend"):
+        find_ensemble("fmn@5000", "L2", 10)
+
+
+def test_a_file_may_lie_anywhere(tmp_path):
+    place = tmp_path / "me@host"
+    place.mkdir()
+    Ensemble.of("mine", "L2", {"fmn": 40, "ddn": 20}).save(place / "e.toml")
+    assert find_ensemble(str(place / "e.toml"), "L2", 10).total == 60
+    assert find_ensemble(f"{place / 'e.toml'}@40", "L2", 10).total == 40
+
+
+@pytest.mark.parametrize("classes", [2, 5, 10])
+@pytest.mark.parametrize("kind", ["greedy", "paper"])
+def test_any_budget_of_few_classes_is_the_same_by_both_names_and_goes_on(kind, classes):
+    for budget in range(500, 12_000, 500):
+        part = find_ensemble(f"{kind}-{budget}", "L2", classes)
+        assert part.queries == find_ensemble(f"{kind}-12k", "L2", classes).at(budget).queries
+        assert contains(find_larger("12k", part, classes), part)
 
 
 def test_a_total_of_thousands_of_digits_is_one_message():

@@ -33,6 +33,13 @@ def test_other_code_is_not_mixed_in_but_its_record_can_be_read(problem, tmp_path
         evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})
     assert Evaluation.load(tmp_path / "a" / "L2").ensemble == SMALL
     same(Evaluation.load(tmp_path / "a" / "L2"), own)
+    held = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
+    victim = next((tmp_path / "a" / "L2" / "units" / "fmn").iterdir())
+    before = victim.read_bytes()
+    victim.write_bytes(before[:-4])
+    with pytest.raises(FrontierError, match=message):
+        _ = held.distances  # which would have to be computed again
+    victim.write_bytes(before)
     more = torch.cat([problem[1], 1 - problem[1]])
     with pytest.raises(FrontierError, match=message):
         evaluate(problem[0], more, torch.cat([problem[2], problem[2]]), out=tmp_path / "a" / "L2", **OPTIONS)

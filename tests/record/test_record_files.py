@@ -143,7 +143,7 @@ def test_some_tensors_of_a_unit(record):
 def test_a_record_can_be_copied_to_a_new_folder_only(record, tmp_path):
     record.copy(tmp_path / "copy")
     assert Record.find(tmp_path / "copy" / "L2").read_unit(UNIT, 40) is not None
-    with pytest.raises(FrontierError, match="never started among other files"):
+    with pytest.raises(FrontierError, match="holds a record already"):
         record.copy(tmp_path / "copy")
 
 
@@ -215,6 +215,11 @@ def test_a_file_that_somebody_else_wrote_is_not_replaced(tmp_path):
     write_file(tmp_path / "own.html", b"<new>", mark=b"<new")
     write_file(tmp_path / "own.html", b"<newer>", mark=b"<new")
     assert (tmp_path / "own.html").read_bytes() == b"<newer>"
+    for address in (f"file://{tmp_path}/report.html", "memory://foreign/report.html"):
+        if address.startswith("memory"):
+            write_file(address, b"mine")
+        with pytest.raises(FrontierError, match=r"report.html was not written by advfrontier"):
+            write_file(address, b"<new>", mark=b"<new")
     (tmp_path / "record").mkdir()
     (tmp_path / "record" / "link.html").symlink_to(tmp_path / "own.html")
     with pytest.raises(FrontierError, match="is a link to another folder"):

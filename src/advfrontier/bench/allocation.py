@@ -81,11 +81,14 @@ def learn_from(records: Sequence[Record], *, total: int) -> tuple[Race, Table]:
             "without --queries"
         )
     _check_solvers(records, runs)
-    traces = {record.header.model.name: read_traces(record, runs=runs) for record in records}
-    race = learn_race(list(traces.values()), name=f"race-{tier_label(total)}", total=total)
+    traces = [read_traces(record, runs=runs) for record in records]
+    race = learn_race(traces, name=f"race-{tier_label(total)}", total=total)
     above = (Column(f"above the frontier at {tier_label(tier)} (%)", "fine") for tier in race.tiers)
     columns = (Column("model", folds=True), *above)
-    rows = tuple((name, *race_excess(trace, race, race.tiers).values()) for name, trace in traces.items())
+    rows = tuple(
+        (record.header.model.name, *race_excess(trace, race, race.tiers).values())
+        for record, trace in zip(records, traces, strict=True)
+    )
     return race, Table(f"{SYMBOLS[race.norm]}, a race learned on {len(records)} models", columns, rows)
 
 
@@ -200,7 +203,7 @@ def told_allocation(
     rows = [(run, *(ensemble.queries.get(run) for ensemble in ensembles.values())) for run in runs]
     title = f"{SYMBOLS[norm]}, allocated on {len(records)} models"
     given = Table(title, (Column("run"), *tier_columns(ensembles, "count")), tuple(rows))
-    reached = attack_tables.tiers(ensembles, (), norm=norm)
+    reached = attack_tables.tiers(ensembles, None, (), norm=norm)
     flags = dict.fromkeys(str(flag) for ensemble in ensembles.values() for flag in ensemble.flags)
     notes = (*flags, *(f"ensemble: {file}" for file in files))
     entries = {

@@ -24,7 +24,7 @@ from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM
 from advfrontier.bench.subject import GREEDY, PAPER, RACE, Subject, by_split, grouped, shown_tiers, spread, tier_columns
 from advfrontier.frontier.contribution import contributions as contributions_of
 from advfrontier.frontier.optimality import aoi, excess
-from advfrontier.pool import Ensemble, Run, facts_of, tier_label
+from advfrontier.pool import Ensemble, Race, Run, facts_of, tier_label
 from advfrontier.table import Column, Share, Spread, Table
 from advfrontier.threat.names import SYMBOLS
 
@@ -81,29 +81,29 @@ def ensembles(
     return Table(f"Ensembles in {SYMBOLS[norm]}", (Column(SYMBOLS[norm], key="attack"), Column("runs"), *columns), rows)
 
 
-def tiers(own: Mapping[int, Ensemble], subjects: Sequence[Subject], *, norm: str) -> Table:
-    """What each ensemble reaches on the models it was made from and on the others, and what no allocation can pass.
+def tiers(own: Mapping[int, Ensemble], race: Race | None, subjects: Sequence[Subject], *, norm: str) -> Table:
+    """What each ensemble, and the race, reaches on the models it was made from and on the others.
 
-    The same of the race, whose choices no bound is known for: a sample may spend its queries on the runs it needs.
+    Of an ensemble also its AOI against the traced runs alone, without what the race found, on the models it was made
+    from: that is what its bound is about. For the race no bound is known: a sample may spend its queries as it needs.
     """
     splits = by_split(subjects)
-    training, apart = splits.get("train", []), splits.get("held-out")
-    rows: list[tuple[Any, ...]] = [
-        (GREEDY, tier, ensemble.total, len(ensemble.runs), ensemble.aoi, ensemble.bound)
-        for tier, ensemble in own.items()
-    ]
     raced = [tier for family, tier in shown_tiers(subjects).values() if family == RACE] if subjects else []
-    rows += [(RACE, tier, tier, None, mean_aoi(training, RACE, tier) if training else None, None) for tier in raced]
-    columns = [
+    told: list[tuple[str, int, int, int | None, float | None, float | None]] = [
+        (GREEDY, tier, made.total, len(made.runs), made.aoi, made.bound) for tier, made in own.items()
+    ]
+    told += [(RACE, tier, min(tier, race.total) if race else tier, None, None, None) for tier in raced]
+    rows = []
+    for family, tier, queries, runs, reached, bound in told:
+        means = (mean_aoi(group, family, tier) for group in splits.values())
+        rows.append((f"{family}-{tier_label(tier)}", queries, runs, *means, reached, bound))
+    columns = (
         Column(SYMBOLS[norm], key="tier"), Column("queries", "count"), Column("runs", "integer"),
-        Column("AOI (%)", "fine", key="aoi"), Column("no allocation passes (%)", "fine", key="bound"),
-    ]  # fmt: skip
-    columns += [Column("AOI of held-out models (%)", "fine", key="aoi of held-out models")] if apart else []
-    told = (
-        (f"{family}-{tier_label(tier)}", *figures, *([mean_aoi(apart, family, tier)] if apart else []))
-        for family, tier, *figures in rows
-    )
-    return Table(f"What each tier reaches in {SYMBOLS[norm]}", tuple(columns), tuple(told))
+        *(Column(f"AOI of {split} models (%)", "fine", key=f"aoi of {split} models") for split in splits),
+        Column("AOI against traced runs alone (%)" if splits else "AOI (%)", "fine", key="aoi"),
+        Column("no allocation passes (%)", "fine", key="bound"),
+    )  # fmt: skip
+    return Table(f"What each tier reaches in {SYMBOLS[norm]}", columns, tuple(rows))
 
 
 def mean_aoi(subjects: Sequence[Subject], family: str, tier: int) -> float:

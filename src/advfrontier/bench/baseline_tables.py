@@ -56,11 +56,12 @@ def aoi(subjects: Sequence[Subject], *, norm: str, straight: bool = False) -> Ta
 
 def aoi_summary(subjects: Sequence[Subject], *, norm: str) -> Table:
     """Mean AOI of each split and of all models, how far held-out models stay behind, who matches the baseline."""
-    shown, known = shown_tiers(subjects), [subject for subject in subjects if subject.baseline is not None]
+    shown, known = shown_tiers(subjects), _known(subjects)
     rows: list[tuple[Any, ...]] = []
     means: dict[str, list[Spread | None]] = {}
     for split, group in grouped(subjects).items():
-        means[split] = [spread([s.baseline.value for s in group if s.baseline])] if known else []
+        values = [s.baseline.value for s in group if s.baseline]
+        means[split] = [spread(values) if len(values) == len(group) else None] if known else []
         means[split] += [spread([s.aoi(tier) for s in group]) for tier in shown.values()]
         rows.append(("mean", split, len(group), *means[split], *_printed(subjects, PUBLISHED[norm][split].aois)))
     if len(means) > 1:
@@ -77,6 +78,11 @@ def aoi_summary(subjects: Sequence[Subject], *, norm: str) -> Table:
     columns += [Column(name, "fine") for name in ([_BASELINE] if known else []) + list(shown)]
     columns += _printed_columns(subjects, "fine")
     return Table(f"AOI over models in {SYMBOLS[norm]}", tuple(columns), tuple(rows))
+
+
+def _known(subjects: Sequence[Subject]) -> list[Subject]:
+    """The models that the baseline was run on."""
+    return [subject for subject in subjects if subject.baseline is not None]
 
 
 def _printed(subjects: Sequence[Subject], figures: Mapping[int, Any]) -> list[Any]:
@@ -114,7 +120,7 @@ def robust_summary(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> T
     shown = shown_tiers(subjects)
     rows: list[tuple[Any, ...]] = []
     for nth in _places(subjects, radii):
-        for split, group in grouped(subjects).items():
+        for split, group in grouped(_known(subjects)).items():
             if entries := _compared(group, radii, nth):
                 about = split, ", ".join(dict.fromkeys(f"{epsilon:g}" for _, epsilon, *_ in entries))
                 gains = [_gains(entries, tier) for tier in shown.values()]
@@ -131,7 +137,7 @@ def robust_summary(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> T
 def queries(subjects: Sequence[Subject], radii: Radii, *, norm: str) -> Table:
     """What AutoAttack spends per sample at the reference radius: mean, least and most over models, and the paper's."""
     rows = []
-    for split, group in grouped(subjects).items():
+    for split, group in grouped(_known(subjects)).items():
         if spent := [queries for *_, queries in _compared(group, radii)]:
             theirs = PUBLISHED[norm][split].queries or (None, None, None)
             rows.append((split, len(spent), float(np.mean(spent)), min(spent), max(spent), *theirs))
@@ -177,7 +183,7 @@ def _shown_in_all(groups: Iterable[Sequence[Subject]]) -> dict[str, Tier]:
 
 def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]) -> Table:
     """On how many pairs of a model and a norm, over all norms, a tier matches or passes the baseline."""
-    compared = {norm: grouped(own) for norm, own in subjects.items() if any(s.baseline is not None for s in own)}
+    compared = {norm: grouped(_known(own)) for norm, own in subjects.items() if _known(own)}
     shown = _shown_in_all(subjects[norm] for norm in compared)
     budgets = [tier for norm in list(compared)[:1] for tier in subjects[norm][0].tiers if tier in TIERS]
 
@@ -218,7 +224,7 @@ def glance(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
     name, best = [(n, tier) for n, tier in shown.items() if tier[1] == min(budgets)][-1] if shown else ("", ("", 0))
     rows: list[tuple[Any, ...]] = []
     for norm, group in held_out.items() if shown else ():
-        train, known = grouped(subjects[norm]).get("train"), [s for s in group if s.baseline is not None]
+        train, known = grouped(subjects[norm]).get("train"), _known(group)
         entries = _compared(known, radii.get(norm, {}))
         rows.append((
             norm, len(group), *(mean_above(group, *tier) for tier in near.values()),
@@ -234,8 +240,11 @@ def glance(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
         Column("its queries", "count", key="AutoAttack queries"),
         Column("AOI, train minus held-out", "gain", key="train minus held-out"),
     ]  # fmt: skip
+    compared = any(map(_known, held_out.values()))
+    if not compared:  # no column of AutoAttack's
+        columns, rows = [*columns[:-5], columns[-1]], [(*row[:-5], row[-1]) for row in rows]
     note = f"beside AutoAttack: {name}; its queries and the accuracies are those at the reference radius"
-    return Table("Held-out models at a glance", tuple(columns), tuple(rows), (note,) if rows else ())
+    return Table("Held-out models at a glance", tuple(columns), tuple(rows), (note,) if rows and compared else ())
 
 
 def extreme_cases(subjects: Mapping[str, Sequence[Subject]]) -> list[tuple[str, str, Subject, float]]:

@@ -122,9 +122,12 @@ class Bench:
 def claim(out: str, name: str) -> None:
     """Make a folder the benchmark's own: one that is new or empty, or that this benchmark was run in before."""
     folder = open_folder(out)
-    if folder.read(_MARK) is None:
+    held = folder.read(_MARK)
+    if held is None:
         check_empty(out)
         folder.write(_MARK, json.dumps({"benchmark": name}).encode() + b"\n")
+    elif (other := json.loads(held).get("benchmark")) != name:
+        raise FrontierError(f"{out} holds the benchmark {other}, not {name}: name another folder with --out")
 
 
 def finished_race(place: str, norm: str) -> Evaluation | None:

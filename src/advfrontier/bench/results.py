@@ -49,7 +49,7 @@ class NormResults:
         subjects, norm = self.subjects, self.norm
         every = {
             "ensembles": attack_tables.ensembles(self.ensembles, self.paper, subjects, norm=norm),
-            "tiers": attack_tables.tiers(self.ensembles, subjects, norm=norm),
+            "tiers": attack_tables.tiers(self.ensembles, self.race, subjects, norm=norm),
             "aoi": baseline_tables.aoi(subjects, norm=norm),
             "aoi_by_lines": baseline_tables.aoi(subjects, norm=norm, straight=True),
             "aoi_summary": baseline_tables.aoi_summary(subjects, norm=norm),

@@ -190,7 +190,7 @@ class _Running:
         if benchmark.allocation == "plain":
             notes.append("allocated by the paper's algorithm as printed")
         known: dict[str, KnownPoints] = {}
-        if absent := _no_baseline(bench, norm):
+        if absent := no_baseline(bench, norm):
             notes.append(absent)
         else:
             if benchmark.baseline_split:
@@ -201,6 +201,11 @@ class _Running:
         notes += [f"AutoAttack on {name}: {text}" for name, points in known.items() for text in _warnings(points)]
         raced: dict[str, Evaluation] = {}
         if race is not None:
+            if self.only is not None:  # another race than the one that was done may have been learned now
+                self.only = {
+                    part for part in self.only
+                    if part[1:] != (norm, "race") or finished_race(bench.race(benchmark[part[0]], race), norm)
+                }  # fmt: skip
             self._race_side_by_side(models, norm, race)
             raced, left = self._each(models, norm, "race", lambda model: self._race(model, norm, race))
             notes += [f"the race on {name} is missing: it is not done yet" for name in left]
@@ -343,7 +348,7 @@ def _warnings(points: KnownPoints) -> list[str]:
     return [f"{first} (and {len(more)} more like it)" if more else first for first, *more in alike.values()]
 
 
-def _no_baseline(bench: Bench, norm: str) -> str | None:
+def no_baseline(bench: Bench, norm: str) -> str | None:
     """Why there is no baseline, if there is none."""
     if bench.benchmark.baseline is None:
         return "no baseline: the benchmark asks for none"

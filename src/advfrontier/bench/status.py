@@ -19,7 +19,7 @@ from advfrontier.bench.allocation import ensemble_file, race_file
 from advfrontier.bench.baselines import radii_of
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.layout import Bench, claim, finished_race
-from advfrontier.bench.run import Failure, read_failures
+from advfrontier.bench.run import Failure, no_baseline, read_failures
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import trace
@@ -154,7 +154,9 @@ def status(bench: Bench, calibration: Calibration | None = None) -> Status:
     parts = [_trace_part(bench, model, norm, known, notes) for model, norm in bench.jobs]
     if bench.raced:
         parts += [_race_part(bench, model, norm, known) for model, norm in bench.jobs]
-    compared = [(model, norm) for model, norm in bench.jobs if bench.has_baseline(norm, model)]
+    absent = {norm: no_baseline(bench, norm) for norm in bench.benchmark.norms}
+    compared = [(model, norm) for model, norm in bench.jobs if bench.has_baseline(norm, model) and not absent[norm]]
+    notes |= {f"{SYMBOLS[norm]}: {why}": None for norm, why in absent.items() if why and bench.benchmark.baseline}
     parts += [_baseline_part(bench, model, norm, known) for model, norm in compared]
     files = set(open_folder(bench.out).names("ensembles"))
     wanted = [f"ensembles/{ensemble_file(norm, b)}" for norm in bench.benchmark.norms for b in bench.benchmark.budgets]

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from advfrontier.certified.network import Network, read_network
+from advfrontier.engine.checks import check_data, check_labels
 from advfrontier.errors import FrontierError
 from advfrontier.threat.names import norm_name
 from advfrontier.threat.norms import TINY, get_norm
@@ -61,8 +62,12 @@ def certified_radius(
         raise FrontierError(f"no certificate in {norm}: expected one of {', '.join(SUPPORTED)}, whose balls are convex")
     if not isinstance(model, nn.Module):
         raise FrontierError(f"a {type(model).__name__} cannot be certified: expected an nn.Module of known layers")
+    if not 1e-9 <= precision < 1:
+        raise FrontierError(f"precision is {precision}: expected a share such as 0.01")
+    images = check_data(images.detach().cpu(), labels.detach().cpu())
     with torch.no_grad():
         network = read_network(model, images[0])
+        check_labels(labels, network.steps[-1].shape[1])
         radii = torch.zeros(len(images), dtype=torch.float64)
         flat, labels = images.flatten(1).to("cpu", torch.float64), labels.cpu()
         for rows in torch.split(torch.arange(len(images)), _AT_ONCE):

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import Node, map_arg
 
+from advfrontier.engine.oracle import logits_of
 from advfrontier.errors import FrontierError
 
 Relu = Callable[[int, Tensor], tuple[Tensor, Tensor]]
@@ -139,7 +140,7 @@ def read_network(model: nn.Module, image: Tensor) -> Network:
     """The steps of a model from an image, of which only the shape matters, to logits. Raises if others are needed."""
     copied = deepcopy(model).to("cpu", torch.float64).eval().requires_grad_(requires_grad=False)
     try:
-        traced = make_fx(torch.func.functionalize(copied))(image[None].to("cpu", torch.float64))
+        traced = make_fx(torch.func.functionalize(lambda x: logits_of(copied(x))))(image[None].to("cpu", torch.float64))
     except RuntimeError as error:
         words = next(iter(str(error).splitlines()), "")[:200]
         raise FrontierError(
@@ -191,7 +192,8 @@ class _Reader:
             return Step(places, shapes[0])
         moving = [k for k, argument in enumerate(node.args) if argument in inputs]
         affine = name in _JOINT or moving == [_SINGLE.get(name)] or (name == "mul" and moving in ([0], [1]))
-        if not affine or node.kwargs.get("rounding_mode") is not None:
+        own = name == "native_batch_norm" and bool(node.args[5])  # by the statistics of the image itself: not affine
+        if own or not affine or node.kwargs.get("rounding_mode") is not None:
             raise FrontierError(
                 f"the model contains {node.target}, for which no linear bounds are known here: expected {_SUPPORTED}"
             )

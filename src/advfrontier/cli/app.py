@@ -98,6 +98,12 @@ for _name, (_file, _help) in COMMANDS.items():
     app.command(f"advfrontier.cli.{_file}:{_name}_command", name=_name, help=_help)
 
 
+def _check_text(words: Sequence[str]) -> None:
+    """Refuse bytes that are no text: a record notes the command, and could not."""
+    if any("\ud800" <= letter <= "\udfff" for letter in "".join(words)):
+        raise FrontierError("an argument is not UTF-8: expected names in UTF-8; rename the file or folder")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command.
 
@@ -109,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # where it is a pipe that has no ε, such as one of cp1252
     try:
+        _check_text(words)
         with typed(shlex.join(["advfrontier", *words])):
             app(words, exit_on_error=False, print_error=True, result_action="return_none")
     except CycloptsError:

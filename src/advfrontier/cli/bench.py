@@ -75,10 +75,10 @@ def run_command(
         download: Fetch models and data that are not on this machine.
     """
     target = place.open(benchmark)
-    if page is not None:
-        check_page(page)
     # Read before anything is run: a page of another benchmark is told at once.
     stored = None if page is None else read_stored(Path(page).with_suffix(""), Bench(load_benchmark(benchmark), ""))
+    if page is not None and stored is not None:
+        check_page(page, {*target.benchmark.norms, *stored.norms})
     done = {(part.model, part.norm, part.stage) for part in status(target).parts if not part.left} if cached else None
     results = run_benchmark(
         target,
@@ -110,6 +110,7 @@ def page_command(benchmark: str, page: str, /) -> None:
         page: The page that `bench run --page` wrote, such as docs/results.md; its files lie in docs/results/.
     """
     stored = read_stored(Path(page).with_suffix(""), Bench(load_benchmark(benchmark), ""))
+    check_page(page, stored.norms)
     if not stored.norms:
         raise FrontierError(
             f"no results are stored beside {page}: `advfrontier bench run {benchmark} --page {page}` stores them"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from cyclopts import App
 
-from advfrontier.errors import FrontierError
 from advfrontier.pool import pool as pool_of
 from advfrontier.table import Column, Table
 
@@ -35,11 +34,9 @@ def card(model: str, /) -> None:
     Args:
         model: F1 to F17.
     """
-    from advfrontier.zoo import MODELS  # noqa: PLC0415
+    from advfrontier.zoo import find_card  # noqa: PLC0415
 
-    if model not in MODELS:
-        raise FrontierError(f"no model {model}: expected one of {', '.join(MODELS)}")
-    about = MODELS[model]
+    about = find_card(model)
     shares = {f"accuracy under PGD in {norm} at {about.radii[norm]:g}": v for norm, v in about.pgd_accuracy.items()}
     lines = {
         "name": about.name,

@@ -19,6 +19,7 @@ from advfrontier.engine.expectation import ask, clearly_misclassified, mean
 from advfrontier.engine.margins import margin_to_go
 from advfrontier.pool import TARGETS
 from advfrontier.threat.losses import margin
+from advfrontier.threat.norms import TINY
 from advfrontier.threat.random import sample_ids
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ def clean_pass(
         if reply.gradient is not None:
             slope = reply.gradient.flatten(1).nan_to_num_(0, 0, 0)
             boundary = norm.boundary(margin_to_go(z, y), slope, flat)
+            # On logits that are all 0 it is nought, and a radius that begins there never grows.
+            boundary = torch.where(boundary > TINY, boundary, 1e-6 * norm.largest(flat))
         correct = z.argmax(1) == y if oracle.eot == 1 else ~clearly_misclassified(oracle, x.detach(), y, "clean")
         wrong = z.scatter(1, y[:, None], -torch.inf)
         targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices

@@ -57,8 +57,9 @@ def run_callable(
     images, labels = images.detach().cpu(), labels.detach().cpu()
     images, threat = check_data(images, labels).float(), get_norm(norm)
     distances = np.zeros((queries // CHECKPOINT, len(images)))
-    points, doubts = images.clone(), Counter[tuple[Kind, str]]()
+    doubts = Counter[tuple[Kind, str]]()
     with Oracle(model, device=device) as oracle:
+        points = images.to(oracle.dtype, copy=True)  # as they were judged
         clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=False)
         watched = partial(Watched, oracle, images, clean, norm=threat, queries=queries)
         attacked = clean.correct.nonzero().squeeze(1)

@@ -131,7 +131,7 @@ class Evaluation(ShownEvaluation):
         """Per sample: 0 where it is misclassified anyway, inf where it was never broken."""
         return self._outcome.distances
 
-    @cached_property
+    @property
     def certified(self) -> NDArray[np.float64] | None:
         """Per sample a radius that provably holds no misclassified point, where `certify` has computed it."""
         return self.record.read_certified()
@@ -179,10 +179,6 @@ class Evaluation(ShownEvaluation):
             found = stored.tensors["classes"]
             classes[rows] = torch.where(found >= 0, found, classes[rows])
         return points, classes
-
-    def by_run(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Of every run, one after the other: its name, its nearest points, and the classes they are taken for."""
-        return ((run, *self.of_run(run)) for run in self.ensemble.queries)
 
     @property
     def trajectories(self) -> dict[str, NDArray[np.float64]]:
@@ -297,4 +293,12 @@ class Evaluation(ShownEvaluation):
         return Outcome.of(units, self.ensemble.queries, self.record.clean.correct.numpy(), race)
 
     def _rows(self, rows: Sequence[int] | Tensor | None) -> Tensor:
-        return torch.arange(len(self.labels)) if rows is None else torch.as_tensor(rows, dtype=torch.int64)
+        if rows is None:
+            return torch.arange(len(self.labels))
+        chosen = torch.as_tensor(rows)
+        chosen = chosen.nonzero().squeeze(1) if chosen.dtype == torch.bool else chosen.long()
+        if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < len(self.labels):
+            raise FrontierError(
+                f"rows from {int(chosen.min())} to {int(chosen.max())}: expected some of 0 to {len(self.labels) - 1}"
+            )
+        return chosen

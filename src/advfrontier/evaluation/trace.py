@@ -97,7 +97,8 @@ def trace(
     wanted = dict.fromkeys(members, queries)
     job = UnitJob(model=subject, samples=samples, wanted=wanted, solvers=solvers, pack=machine.pack, keep="distances")
     ready = drive(record, job, machine)
-    return read_traces(record, runs=members, heal=ready.again)
+    found = read_traces(record, runs=members, heal=ready.again)
+    return found.thin(range(CHECKPOINT, queries + 1, CHECKPOINT))  # the record may have gone further before
 
 
 def read_traces(
@@ -154,7 +155,7 @@ def _members(runs: Sequence[str] | str | Callable[[int], Sequence[str]] | None, 
     """The runs named, those that a function tells, or those of a pool."""
     if runs is None or isinstance(runs, str):
         return [str(run) for run in pool(norm, classes=classes, name="paper" if runs is None else runs)]
-    return list(runs(classes) if callable(runs) else runs)
+    return list(dict.fromkeys(runs(classes) if callable(runs) else runs))
 
 
 def check_queries(queries: int, most: int | None = None) -> None:

@@ -43,7 +43,7 @@ def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> ND
         )
     inside = np.sort(broken)
     after = np.minimum(np.arange(1, 10) * inside.size // 10, inside.size - 1)  # the first that is not broken there
-    radii = (inside[np.maximum(after - 1, 0)] + inside[after]) / 2
+    radii = (np.append(0.0, inside)[after] + inside[after]) / 2
     return np.unique(radii if reference is None else [*radii, float(check_epsilon(reference))])
 
 

@@ -132,6 +132,8 @@ def _order(
         return None, "the two curves are the same"
     times = f"{len(crossed)} times, first " if len(crossed) > 1 else ""
     cross, gap = f"the curves cross ({times}at ε = {crossed[0]:.4g})", f"{abs(difference.estimate):.4g}"
+    if not difference.known:
+        return None, f"{cross}, and there is no area to compare"
     small, large = (second, first) if difference.estimate > 0 else (first, second)
     if difference.low <= 0 <= difference.high:
         return None, (

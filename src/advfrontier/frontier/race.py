@@ -17,6 +17,7 @@ from advfrontier.frontier.optimality import excess
 from advfrontier.frontier.problem import build_problem
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import MAX_QUERIES, SLICE, TIERS, Polish, Race, Run
+from advfrontier.pool.ensemble import tier_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,9 @@ def learn_race(traces: Sequence[Trajectories], *, name: str = "race", total: int
     if not traces or len({trace.norm for trace in traces}) != 1:
         raise FrontierError("a race is learned from traces in one norm: expected at least one, all in the same norm")
     runs = [run for run in traces[0].runs if all(run in trace.runs for trace in traces)]
-    total = min(total, MAX_QUERIES * len(runs))
+    if total > MAX_QUERIES * len(runs):
+        total = MAX_QUERIES * len(runs)
+        name = tier_name(name, total)
     models = [trace.select(runs=runs) for trace in traces]
     plain = True
     if len(models) > 1:
@@ -143,6 +146,7 @@ def _hopes(runs: Sequence[str], table: NDArray[np.float64]) -> dict[str, tuple[f
         ends = own[:, -1]
         pairs = (ends[:, None] / ends[None])[~np.eye(len(ends), dtype=bool)]
         before = np.quantile(pairs, _RARE) if pairs.size else 1.0
-        after = np.quantile((own[:, -1:] / own[:, :-1]).swapaxes(0, 1).reshape(own.shape[1] - 1, -1), _RARE, axis=1)
+        ratios = (own[:, -1:] / own[:, :-1]).swapaxes(0, 1).reshape(own.shape[1] - 1, -1)
+        after = np.quantile(ratios, _RARE, axis=1) if ratios.size else np.ones(len(ratios))  # nothing was broken
         learned[attack] = tuple(float(f"{ratio:.4g}") for ratio in (before, *after))
     return learned

@@ -17,7 +17,7 @@ from advfrontier.execution.tasks import threads
 from advfrontier.jobs.driver import Job
 from advfrontier.record import Record
 from advfrontier.record.folder import Folder
-from advfrontier.record.identity import mark
+from advfrontier.record.identity import data_digest, mark
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,9 @@ class RadiusTask:
         return f"radii/{self.radius!r}/{self.first:05d}+{self.count:03d}.safetensors"
 
     def belongs(self, record: Record) -> str:
-        """The mark of its file."""
-        return mark(record.header, self.file, record.header.data.digest)
+        """The mark of its file: of its own samples, so that it stays true when others are added."""
+        rows = slice(self.first, self.first + self.count)
+        return mark(record.header, self.file, data_digest(record.clean.ids[rows], record.clean.labels[rows]))
 
     def __str__(self) -> str:
         return f"AutoAttack at {self.radius:g} on samples {self.first}–{self.first + self.count - 1}"
@@ -53,8 +54,10 @@ class AutoAttackJob(Job[RadiusTask]):
         check_norm(self.work.header.terms.norm)
 
     def missing(self) -> list[RadiusTask]:
-        """What is still to be done, from the names of the files alone."""
-        return missing_radii(self.work.folder, self.radii, self.work.shards)
+        """What is still to be done, also at the radii of earlier calls where samples were added or files damaged."""
+        record, radii = self.work, sorted({*self.work.header.radii, *self.radii})
+        tasks = (RadiusTask(radius, *shard) for radius in radii for shard in record.shards)
+        return [task for task in tasks if record.read_file(task.file, task.belongs(record), ()) is None]
 
     def changes(self) -> Mapping[str, Any]:
         """The radii, with those of earlier calls."""
@@ -62,7 +65,7 @@ class AutoAttackJob(Job[RadiusTask]):
 
     def progress(self) -> str:
         """Radii on shards."""
-        units = len(self.radii) * len(self.work.shards)
+        units = len({*self.work.header.radii, *self.radii}) * len(self.work.shards)
         return f"{units - len(self.missing())} of {units} {self.counted}"
 
     def __call__(self, task: RadiusTask) -> int:

@@ -67,7 +67,7 @@ def prepare(
     ids = _identify(samples, terms.shard)
     asked = _header(model, samples, ids, terms, kind)
     if record is not None:
-        _check_same(record, asked, samples, ids, solvers or {})
+        _check_same(record, asked, samples, ids, solvers)
         terms = record.header.terms  # with its own number of threads, because bits depend on it
     images = VerifiedImages(samples.read, ids, terms.shard, samples.name)
     with threads(terms.threads), model.oracle(terms) as oracle:
@@ -99,6 +99,14 @@ def _try_model(oracle: Oracle, images: VerifiedImages, labels: Tensor, gradients
     if gradients is None and missing:
         flags = [*check_model(oracle, *sample, gradients=False), _NO_GRADIENTS]
     return {"flags": tuple(flags), "gradients": gradients is True or (gradients is None and not missing)}
+
+
+def _try_again(record: Record, oracle: Oracle, images: VerifiedImages, labels: Tensor) -> None:
+    """Try the model on some of all samples where there are more than before: a record tells what it would at once."""
+    few, told = few_rows(len(labels)), {flag.kind for flag in record.header.flags}
+    found = check_model(oracle, images(few), labels[few], gradients=record.header.gradients)
+    more = tuple(flag for flag in found if flag.kind not in told)
+    record.change(lambda header: {"flags": (*header.flags, *more)})
 
 
 def _identify(samples: Samples, shard: int) -> NDArray[np.uint64]:
@@ -133,10 +141,11 @@ def _header(model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Term
 
 
 def _check_same(
-    record: Record, asked: Header, samples: Samples, ids: NDArray[np.uint64], solvers: Mapping[str, Solver]
+    record: Record, asked: Header, samples: Samples, ids: NDArray[np.uint64], solvers: Mapping[str, Solver] | None
 ) -> None:
-    """Refuse to go on with a record of another model, other terms or solvers, or other samples than the first ones."""
-    asked = asked.model_copy(update={"solvers": solvers_of(record.header.solvers, solvers)})
+    """Refuse to go on with a record of another model, other terms or samples, or other solvers where any will run."""
+    words = record.header.solvers if solvers is None else solvers_of(record.header.solvers, solvers)
+    asked = asked.model_copy(update={"solvers": words})
     if mismatch := record.header.mismatch(asked):
         raise FrontierError(f"{record.place} holds a record of {mismatch}")
     n = record.header.data.samples
@@ -187,6 +196,8 @@ def _complete(
             ))  # fmt: skip
         if store_images:
             store(record.folder, first, images(rows))
+    if known is not None and len(known.labels) < len(labels):
+        _try_again(record, oracle, images, labels)
     record.add_counts({"checks": oracle.counts.checks, "setup": oracle.counts.setup})
     if known is None or len(known.labels) < len(labels):
         clean = CleanPass.join(parts)

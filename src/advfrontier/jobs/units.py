@@ -155,6 +155,7 @@ class UnitJob(Job[UnitTask]):
 
     def again(self, unit: UnitName, queries: int) -> None:
         """Do a unit from the start: its file was lost or damaged, or is of another record."""
+        self.work.check_code()
         self(UnitTask((UnitPart(unit, queries),)))
 
     def __call__(self, task: UnitTask) -> dict[str, NDArray[np.float64]]:

@@ -142,7 +142,7 @@ class Ensemble(Shown):
         """Drop the targets a model with so few classes does not have; `total` then says what is left."""
         moves = []
         for move in self.moves:
-            kept = tuple((run, q) for run, q in move.raises if not _beyond(Run.parse(run), classes))
+            kept = tuple((run, q) for run, q in move.raises if not beyond(Run.parse(run), classes))
             if kept:
                 moves.append(Move(kept, move.tier))
         if tuple(moves) == self.moves:
@@ -164,10 +164,6 @@ class Ensemble(Shown):
                 reached[Run.parse(run)] = queries
                 if broken := violations(reached):
                     raise FrontierError(f"ensemble {self.name} in {self.norm} is not feasible: {'; '.join(broken)}")
-
-    def contains(self, smaller: Ensemble) -> bool:
-        """Whether extending `smaller` to this ensemble repeats and drops no query."""
-        return self.norm == smaller.norm and all(self.queries.get(run, 0) >= q for run, q in smaller.queries.items())
 
     def to_toml(self) -> str:
         """Write as TOML, moves in order."""
@@ -257,5 +253,6 @@ def tier_name(name: str, queries: int) -> str:
     return f"{stem if stem and tier[:1].isdigit() else name}-{tier_label(queries)}"
 
 
-def _beyond(run: Run, classes: int) -> bool:
+def beyond(run: Run, classes: int) -> bool:
+    """Whether a run aims at a class that a model with so few does not have."""
     return run.variant == "target" and run.index > classes - 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, POOLS, check_run, facts_of, pool
-from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_queries
+from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_name, tier_queries
 from advfrontier.pool.paper import paper_ensemble
 from advfrontier.pool.race import Race
 from advfrontier.pool.runs import Run
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FAMILIES = ("race", "greedy", "paper")  # each has tiers of its own: race-4k, greedy-12k, …
 _TIERS = tuple(map(tier_label, TIERS))
 _DEFAULT = "race"  # what `4k` or a number of queries means
+_NAMED = "runs"  # what an ensemble of runs that were named is called
 _TURN = 100  # queries that a run spends before the next one has its turn
 
 
@@ -34,15 +35,15 @@ def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: s
     """
     if isinstance(ensemble, Ensemble | Race):
         found: Ensemble | Race = ensemble
-    elif isinstance(ensemble, str) and "@" in ensemble:
-        name, _, stop = ensemble.partition("@")
-        found = find_ensemble(name, norm, classes).at(tier_queries(stop))
     elif isinstance(ensemble, str) and ensemble.endswith(".toml"):
         if not Path(ensemble).is_file():
             raise FrontierError(f"no ensemble file {ensemble}: `advfrontier allocate` writes such files")
         found = load_ensemble(ensemble)
+    elif isinstance(ensemble, str) and "@" in ensemble:
+        name, _, stop = ensemble.rpartition("@")
+        found = _stopped(name, stop, norm, classes)
     elif isinstance(ensemble, int) or (isinstance(ensemble, str) and _is_tier(ensemble)):
-        found = _tier(ensemble, norm)
+        found = _tier(ensemble, norm, classes)
     else:
         found = _in_turns(ensemble, norm, classes)
     if not found.total:
@@ -70,7 +71,8 @@ def find_larger(
         whole = find_ensemble(kind, before.norm, classes)
         # A tier may hold fewer queries than its name says, where a model has few classes.
         prefixes = [whole.at(queries) for queries in (before.total, *whole.tiers)]
-        if not any(part.name == before.name and part.queries == before.queries for part in prefixes):
+        kin = tier_name(whole.name, budget) == tier_name(before.name, budget)  # the same but for their budgets
+        if not kin or not any(part.queries == before.queries for part in prefixes):
             continue
         if budget > max(whole.total, whole.tiers[-1]):
             room = f"type --queries {whole.total}, or evaluate" if whole.total > before.total else "evaluate"
@@ -100,7 +102,24 @@ def _is_tier(name: str) -> bool:
     return family in ("", *FAMILIES) and tier[:1].isdecimal()
 
 
-def _tier(name: str | int, norm: str) -> Ensemble | Race:
+def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble | Race:
+    """What a name stands for, stopped at a budget that it can spend."""
+    whole, budget = find_ensemble(name, norm, classes), tier_queries(stop)
+    if budget > max(whole.total, whole.tiers[-1]):
+        raise FrontierError(
+            f"{budget} queries per sample are more than the {whole.total} that {name} can spend: expected at most so "
+            "many, or more runs"
+        )
+    found = whole.at(budget)
+    if whole.name == _NAMED and len(found.runs) < len(whole.runs):  # `extend` could not know the others
+        raise FrontierError(
+            f"{budget} queries per sample do not reach all of {name}, which take turns: expected at least "
+            f"{_TURN * (len(whole.runs) - 1) + CHECKPOINT}, or fewer runs"
+        )
+    return found
+
+
+def _tier(name: str | int, norm: str, classes: int) -> Ensemble | Race:
     family, _, tier = str(name).lower().rpartition("-")
     whole = _whole(family or _DEFAULT, norm)
     budget = tier_queries(tier)
@@ -111,7 +130,7 @@ def _tier(name: str | int, norm: str) -> Ensemble | Race:
             f"{budget} queries are more than the largest tier: expected at most {whole.tiers[-1]}, "
             f"as in --tier {tier_label(whole.tiers[-1])}"
         )
-    return whole.at(budget)
+    return whole.for_classes(classes).at(budget)
 
 
 @cache
@@ -138,7 +157,7 @@ def _in_turns(asked: str | Sequence[str], norm: str, classes: int) -> Ensemble:
         runs = pool(norm, classes=classes, name=asked)
     else:
         names = asked.split(",") if isinstance(asked, str) else asked
-        name, runs = "runs", tuple(dict.fromkeys(Run.parse(run.strip()) for run in names))
+        name, runs = _NAMED, tuple(dict.fromkeys(Run.parse(run.strip()) for run in names))
         if unknown := [str(run) for run in runs if facts_of(run.solver) is None]:
             raise FrontierError(
                 f"{', '.join(unknown)}: no such ensemble or run{_nearest(unknown[0], norm)}: expected a budget such as "

@@ -29,8 +29,13 @@ REGISTERED: dict[str, Any] = {}  # by attack name: the solvers that were registe
 def discover() -> dict[str, Any]:
     """Load what is installed, once, and register it; return the solvers by attack name."""
     found: dict[str, Any] = {}
-    for entry in entry_points(group=GROUP):
-        found |= _load(entry)
+    try:
+        for entry in entry_points(group=GROUP):
+            found |= _load(entry)
+    except FrontierError:
+        for attack in found:  # or a second try would find them there already, and blame them
+            CATALOGUE.pop(Run.parse(attack).solver, None)
+        raise
     return found
 
 

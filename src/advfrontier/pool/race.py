@@ -21,7 +21,7 @@ from pydantic import Field
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
-from advfrontier.pool.ensemble import TIERS, solvers_lines, tier_name
+from advfrontier.pool.ensemble import TIERS, beyond, solvers_lines, tier_name
 from advfrontier.pool.polish import SLICE, Polish
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
@@ -119,7 +119,7 @@ class Race(Shown):
 
     def for_classes(self, classes: int) -> Race:
         """Without the targets that a model with so few classes does not have: their queries go to the other runs."""
-        kept = tuple(move for move in self.order if not _beyond(Run.parse(move[0]), classes))
+        kept = tuple(move for move in self.order if not beyond(Run.parse(move[0]), classes))
         if kept == self.order:
             return self
         return replace(self, order=kept, total=min(self.total, MAX_QUERIES * len({run for run, _ in kept})))
@@ -293,7 +293,3 @@ class RaceFile(TomlTable):
         hopes = {attack: tuple(values) for attack, values in self.hopes.items()}
         polish = None if self.polish is None else Polish(**self.polish.model_dump())
         return Race(self.name, self.norm, self.total, order, hopes, tuple(self.flags), self.solvers, polish)
-
-
-def _beyond(run: Run, classes: int) -> bool:
-    return run.variant == "target" and run.index >= classes

@@ -173,6 +173,7 @@ def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") 
     text = os.fspath(path)
     if "://" in text:
         folder, _, name = text.rpartition("/")
+        _check_own(open_folder(folder), name, mark)
         open_folder(folder).write(name, content)
         return text
     target = Path(text).absolute()
@@ -195,6 +196,14 @@ def check_writable(path: str | PathLike[str], mark: bytes = b"") -> None:
         raise FrontierError(f"{target} was not written by advfrontier: move it away, or name another file")
 
 
+def _check_own(folder: Folder, name: str, mark: bytes) -> None:
+    """The same for a file of a folder that may be anywhere."""
+    if isinstance(folder, LocalFolder):
+        check_writable(folder.path / name, mark)
+    elif mark and (there := folder.read(name)) is not None and mark not in there:
+        raise FrontierError(f"{folder.place}/{name} was not written by advfrontier: move it away, or name another file")
+
+
 def write_files(
     folder: str | PathLike[str], write: Callable[[Path], Iterable[Path]], *, mark: bytes = b""
 ) -> list[str]:
@@ -207,8 +216,7 @@ def write_files(
     with TemporaryDirectory(prefix="advfrontier-") as aside:
         for path in write(Path(aside)):
             name = path.relative_to(aside).as_posix()
-            if isinstance(target, LocalFolder):
-                check_writable(target.path / name, mark)
+            _check_own(target, name, mark)
             target.write(name, path.read_bytes())
             path.unlink()
             written.append(below(folder, name))

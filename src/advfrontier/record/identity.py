@@ -74,6 +74,8 @@ def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[st
     """Attack → its solver in words: the one given in its place, or its own; none that is not installed here."""
     found = {}
     for attack in attacks:
+        if attack == RACE:
+            continue
         try:
             found[attack] = solver_words(instead.get(attack) or solver_of(Run.parse(attack)))
         except KeyError:

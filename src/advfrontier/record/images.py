@@ -77,6 +77,8 @@ class VerifiedImages:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """These rows, in their order."""
+        if not len(rows):
+            return self._shard(0)[:0]
         shards = rows // self.shard
         parts = [self._shard(int(k))[rows[shards == k] % self.shard] for k in torch.unique(shards)]
         order = torch.argsort(shards, stable=True)  # the parts stand in the order of the shards

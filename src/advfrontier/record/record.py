@@ -251,7 +251,10 @@ class Record:
 
     def copy(self, place: str | PathLike[str]) -> None:
         """Copy the record into `place/NORM`, new or empty; the header last: without it nothing counts."""
-        target = check_empty(norm_folder(place, self.header.terms.norm))
+        place = norm_folder(place, self.header.terms.norm)
+        if Record.find(place) is not None:
+            raise FrontierError(f"{place} holds a record already: expected a new or empty folder")
+        target = check_empty(place)
         for name in (*self.folder.names(UNITS), *self.folder.names(IMAGES), *self.folder.names("radii"), *_ALONE, FILE):
             if (content := self.folder.read(name)) is not None:
                 target.write(name, content)

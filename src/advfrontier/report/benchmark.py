@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.stored import store
 from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
 from advfrontier.errors import FrontierError
-from advfrontier.record.folder import check_writable, folder_name
+from advfrontier.record.folder import check_writable, folder_name, open_folder
 from advfrontier.report.benchmark_figures import draw_results
 from advfrontier.report.html import write_leaderboard
 from advfrontier.report.page import environment
@@ -47,11 +47,20 @@ def write_page(results: Results, page: str | PathLike[str]) -> list[Path]:
     return [*_write_page(results, target, beside, ("png",), _SMALL_DPI, stored=stored), *stored]
 
 
-def check_page(page: str) -> None:
-    """Refuse a page without an ending, whose folder would have the same name, and a file that somebody else wrote."""
+def check_page(page: str, known: Collection[str]) -> None:
+    """Refuse a page that somebody else wrote, or that also shows norms of which nothing is known any more.
+
+    One without an ending would have the name of its own folder.
+    """
     if not Path(page).suffix:
         raise FrontierError(f"the page is {page}: expected a file with an ending, such as {page}.md")
     check_writable(page, b"`advfrontier bench run`")
+    shown = open_folder(Path(page).with_suffix("")).read("results.json")
+    if shown is not None and (lost := [norm for norm in json.loads(shown).get("norms", ()) if norm not in known]):
+        raise FrontierError(
+            f"{page} shows {', '.join(lost)} too, of which nothing is stored beside it, so it would be lost: name "
+            "another page"
+        )
 
 
 def _write_page(
@@ -104,8 +113,10 @@ def _reached(part: NormResults, family: str) -> list[str]:
         if kind == family:
             means = {split: mean_aoi(group, family, tier) for split, group in by_split(part.subjects).items()}
             words = [f"{100 * value:.2f} % on {split} models" for split, value in means.items()]
-            bound = part.ensembles[tier].bound if family == GREEDY else None
-            words += [f"no allocation passes {100 * bound:.2f} % on train models"] if bound is not None else []
+            made = part.ensembles[tier] if family == GREEDY else None
+            if made is not None and made.aoi is not None and made.bound is not None:
+                words.append(f"on train models against the traced runs alone {100 * made.aoi:.2f} %")
+                words.append(f"no allocation passes {100 * made.bound:.2f} %")
             lines.append(f"{name}: AOI {'; '.join(words)}")
     return lines
 

@@ -59,11 +59,7 @@ class SquareMin:
         """Stripes (ℓ∞) or tiles of random sign, at most half as far as the box goes; or what is to be improved on."""
         channels, height, width = shape = _image(problem.shape)
         numbers = channels + (2 if problem.norm.name == "Linf" else DRAWS)
-        if problem.polishes:
-            radius = problem.norm.distance(problem.starts, problem.inputs)
-            kept = (problem.starts - problem.inputs).div_(radius.clamp(min=TINY)[:, None])
-            radius = (1 - self._gamma(problem, 0)) * radius
-        elif problem.norm.name == "Linf":
+        if problem.norm.name == "Linf":
             stripes = _draws(problem, "stripes", channels * width).sub_(0.5).sign_().view(-1, channels, 1, width)
             kept = stripes.expand(-1, channels, height, width).flatten(1).contiguous()
             radius = ((self.reach or 2.0) * problem.boundary).clamp_(max=0.5)
@@ -71,6 +67,12 @@ class SquareMin:
             kept = tiles(shape, _draws(problem, "tiles", channels * height * width))
             kept = kept.div_(problem.norm.size(kept)[:, None])
             radius = torch.minimum((self.reach or 1.0) * problem.boundary, problem.largest / 2)
+        if problem.polishes:
+            size = problem.norm.distance(problem.starts, problem.inputs)
+            found = size > 0  # where nothing was found before there is nothing to improve on: the search begins anew
+            own = (problem.starts - problem.inputs).div_(size.clamp(min=TINY)[:, None])
+            kept = torch.where(found[:, None], own, kept)
+            radius = torch.where(found, (1 - self._gamma(problem, 0)) * size, radius)
         point = torch.addcmul(problem.inputs, kept, radius[:, None]).clamp_(0, 1)
         draws = _draws(problem, "patches", problem.steps * numbers).view(-1, problem.steps, numbers)
         return SquareMinState(point, radius, kept, torch.full_like(radius, torch.inf), kept.clone(), draws)
