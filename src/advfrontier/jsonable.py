@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
@@ -9,6 +10,8 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
+
+from advfrontier.errors import FrontierError
 
 
 def jsonable(value: Any, *, without: Collection[str] = ()) -> Any:
@@ -29,3 +32,14 @@ def jsonable(value: Any, *, without: Collection[str] = ()) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else "inf" if value > 0 else "-inf"
     return value.value if isinstance(value, Enum) else value
+
+
+def read_object(content: bytes, place: str) -> dict[str, Any]:
+    """What a JSON file of ours tells; refuses one that is damaged or somebody else's."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise FrontierError(f"{place} is damaged, or was not written by advfrontier: move it away")
+    return found

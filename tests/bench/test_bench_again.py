@@ -1,6 +1,8 @@
 """A benchmark run again, with another pool or other budgets: what is made anew, and what stays true."""
 
 import json
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from support.faults import noting
 
 from advfrontier.bench import Bench, allocation, run_benchmark, status
 from advfrontier.command import typed
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.execution import Machine
@@ -80,6 +82,15 @@ def test_from_what_is_done_no_race_is_run_even_if_another_is_learned(tiny, tmp_p
     assert "the race on plain is missing: it is not done yet" in found.norms["L2"].notes
 
 
+def test_when_time_is_up_one_race_is_done_and_no_other_begun(tiny):
+    small = with_budgets(tiny(samples=6), 1000, 2000)
+    run_benchmark(small, only={(model.id, "L2", "trace") for model in small.benchmark.models})
+    for raced in (1, 2):
+        with pytest.raises(Unfinished, match="time is up") if raced < 2 else nullcontext():
+            run_benchmark(small, machine=Machine(threads=1, until=time.time() - 1))
+        assert len(list((Path(small.out) / "races").glob("*/*/L2"))) == raced
+
+
 def test_the_tables_of_one_page_agree_where_the_race_is_nearer_than_all_runs(tiny):
     small = with_budgets(tiny(samples=6), 1000, 2000)
     tables = run_benchmark(small, machine=Machine(threads=1)).norms["L2"].tables()
@@ -93,6 +104,9 @@ def test_a_folder_of_another_benchmark_is_refused(finished):
     other = Bench(finished.benchmark.model_copy(update={"name": "other"}), finished.out)
     with pytest.raises(FrontierError, match="holds the benchmark tiny, not other: name another folder with --out"):
         run_benchmark(other)
+    (Path(finished.out) / "benchmark.json").write_text("[]")
+    with pytest.raises(FrontierError, match=r"benchmark.json is damaged, or was not written by advfrontier"):
+        run_benchmark(finished)
 
 
 def test_only_the_benchmarks_own_pool_is_judged_against(finished, tiny, tmp_path):

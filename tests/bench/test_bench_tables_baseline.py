@@ -95,6 +95,11 @@ def test_all_is_said_only_of_models_of_several_splits_that_autoattack_was_run_on
         baseline_tables.totals({"L2": subjects}, {"L2": radii}),
     ):
         assert {row["split"] for row in table.records()} == {"held-out"}
+    both = [subject("a", "train", {10: [0.1, 9.0]}, known=points), subjects[1]]
+    summed = rows_by(
+        baseline_tables.totals({"L2": both, "Linf": subjects}, {"L2": radii, "Linf": radii}), "what", "split"
+    )
+    assert summed["AOI at least AutoAttack's", "all"]["greedy-10"].of == 3
     means = rows_by(baseline_tables.aoi_summary(subjects, norm="L2"), "what", "split")
     assert means["mean", "all"]["AutoAttack"] is None
     assert means["mean", "held-out"]["AutoAttack"] is not None

@@ -19,7 +19,18 @@ import numpy as np
 from advfrontier.bench.attack_tables import mean_above, mean_aoi
 from advfrontier.bench.benchmark import SPLITS
 from advfrontier.bench.published import PUBLISHED
-from advfrontier.bench.subject import GREEDY, PAPER, RACE, Subject, Tier, grouped, shown_tiers, spread, tier_columns
+from advfrontier.bench.subject import (
+    ALL,
+    GREEDY,
+    PAPER,
+    RACE,
+    Subject,
+    Tier,
+    grouped,
+    shown_tiers,
+    spread,
+    tier_columns,
+)
 from advfrontier.frontier.curve import robust_accuracy as accuracy_at
 from advfrontier.pool import TIERS
 from advfrontier.table import Column, Format, Share, Spread, Strong, Table
@@ -183,7 +194,8 @@ def _shown_in_all(groups: Iterable[Sequence[Subject]]) -> dict[str, Tier]:
 
 def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]) -> Table:
     """On how many pairs of a model and a norm, over all norms, a tier matches or passes the baseline."""
-    compared = {norm: grouped(_known(own)) for norm, own in subjects.items() if _known(own)}
+    compared = {norm: grouped(own) for norm, own in subjects.items() if _known(own)}
+    splits = dict.fromkeys(s.split for norm in compared for s in _known(subjects[norm]))
     shown = _shown_in_all(subjects[norm] for norm in compared)
     budgets = [tier for norm in list(compared)[:1] for tier in subjects[norm][0].tiers if tier in TIERS]
 
@@ -199,7 +211,7 @@ def totals(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]
     }
     rows = []
     for what, name in counts.items():
-        for split in dict.fromkeys(split for groups in compared.values() for split in groups):
+        for split in (*splits, *((ALL,) if len(splits) > 1 else ())):
             own = [(norm, groups[split]) for norm, groups in compared.items() if split in groups]
             summed = [_sum([counted(name, norm, group, tier) for norm, group in own]) for tier in shown.values()]
             printed = [getattr(PUBLISHED[norm][split], name) if name else {} for norm in compared]

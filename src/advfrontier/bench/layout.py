@@ -19,6 +19,7 @@ from advfrontier.attacks.autoattack import NORMS as BASELINE_NORMS
 from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.jsonable import read_object
 from advfrontier.record import folder_name, open_folder
 from advfrontier.record.identity import digest, policy_words
 from advfrontier.record.record import check_empty
@@ -126,7 +127,7 @@ def claim(out: str, name: str) -> None:
     if held is None:
         check_empty(out)
         folder.write(_MARK, json.dumps({"benchmark": name}).encode() + b"\n")
-    elif (other := json.loads(held).get("benchmark")) != name:
+    elif (other := read_object(held, f"{out}/{_MARK}").get("benchmark")) != name:
         raise FrontierError(f"{out} holds the benchmark {other}, not {name}: name another folder with --out")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -96,6 +96,7 @@ class _Running:
     only: Collection[tuple[str, str, str]] | None = None
     failures: list[Failure] = field(default_factory=list)
     models: dict[str, Model] = field(default_factory=dict)  # each is loaded once, for all norms
+    raced: bool = False  # whether a race was begun: however little time there is, something is done
     traced: dict[tuple[str, str], tuple[Record, tuple[str, ...]]] = field(default_factory=dict)  # (model, norm) → runs
 
     def all(self, *, download: bool) -> Results:
@@ -206,7 +207,8 @@ class _Running:
                     part for part in self.only
                     if part[1:] != (norm, "race") or finished_race(bench.race(benchmark[part[0]], race), norm)
                 }  # fmt: skip
-            self._race_side_by_side(models, norm, race)
+            with suppress(FrontierError):  # `_race` meets it again, model by model
+                self._race_side_by_side(models, norm, race)
             raced, left = self._each(models, norm, "race", lambda model: self._race(model, norm, race))
             notes += [f"the race on {name} is missing: it is not done yet" for name in left]
         return NormResults(
@@ -250,7 +252,12 @@ class _Running:
         """The race really run: polishing starts at what other runs have found, and is in no trace."""
         self.say(f"the race on {model.id} in {norm}")
         call = self._race_call(model, norm, race)
-        return finished_race(call["out"], norm) or evaluate(**call, machine=replace(self.machine, keep_state=False))
+        if (done := finished_race(call["out"], norm)) is not None:
+            return done
+        if self.machine.late and self.raced:  # a unit of its own cannot stop half-way, so none is begun
+            raise Unfinished(f"time is up: the race on {model.id} in {norm} is left; the same command goes on")
+        self.raced = True
+        return evaluate(**call, machine=replace(self.machine, keep_state=False))
 
     def _race_side_by_side(self, models: Sequence[BenchmarkModel], norm: str, race: Race) -> None:
         """Race several models at once, where all samples of one are a single unit, which one process does.
@@ -270,6 +277,7 @@ class _Running:
         self.say(f"the races on {', '.join(call['model'].name for call in calls)} in {norm}")
         with progress_bar(self.machine.progress, len(calls), unit="races", label=norm) as bar:
             for _ in execute(_Racing(current_command(), alone), calls, self.machine):
+                self.raced = True
                 bar.advance(1)
 
     def _race_call(self, model: BenchmarkModel, norm: str, race: Race) -> dict[str, Any]:

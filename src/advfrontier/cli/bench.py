@@ -110,11 +110,11 @@ def page_command(benchmark: str, page: str, /) -> None:
         page: The page that `bench run --page` wrote, such as docs/results.md; its files lie in docs/results/.
     """
     stored = read_stored(Path(page).with_suffix(""), Bench(load_benchmark(benchmark), ""))
-    check_page(page, stored.norms)
     if not stored.norms:
         raise FrontierError(
             f"no results are stored beside {page}: `advfrontier bench run {benchmark} --page {page}` stores them"
         )
+    check_page(page, stored.norms)
     for path in write_page(stored, page):
         print(path)
 

@@ -105,11 +105,10 @@ def _can_reach(evaluation: Evaluation, tier: int) -> bool:
     """Whether `extend` could bring it to this tier: runs that take turns end at 1000 queries each."""
     before = evaluation.ensemble
     try:
-        return isinstance(before, Race) or isinstance(
-            find_larger(tier, before, evaluation.record.clean.classes), Ensemble
-        )
+        found = find_larger(tier, before, evaluation.record.clean.classes)
     except FrontierError:
         return False
+    return isinstance(before, Race) or isinstance(found, Ensemble)
 
 
 def check_alike(evaluations: Sequence[Evaluation]) -> None:

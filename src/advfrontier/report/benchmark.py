@@ -14,6 +14,7 @@ from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.stored import store
 from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
 from advfrontier.errors import FrontierError
+from advfrontier.jsonable import read_object
 from advfrontier.record.folder import check_writable, folder_name, open_folder
 from advfrontier.report.benchmark_figures import draw_results
 from advfrontier.report.html import write_leaderboard
@@ -55,8 +56,10 @@ def check_page(page: str, known: Collection[str]) -> None:
     if not Path(page).suffix:
         raise FrontierError(f"the page is {page}: expected a file with an ending, such as {page}.md")
     check_writable(page, b"`advfrontier bench run`")
-    shown = open_folder(Path(page).with_suffix("")).read("results.json")
-    if shown is not None and (lost := [norm for norm in json.loads(shown).get("norms", ()) if norm not in known]):
+    beside = Path(page).with_suffix("")
+    held = open_folder(beside).read("results.json")
+    shown = {} if held is None else read_object(held, f"{beside}/results.json")
+    if lost := [norm for norm in shown.get("norms", ()) if norm not in known]:
         raise FrontierError(
             f"{page} shows {', '.join(lost)} too, of which nothing is stored beside it, so it would be lost: name "
             "another page"

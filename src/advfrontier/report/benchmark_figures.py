@@ -37,7 +37,9 @@ def draw_results(results: Results, folder: Path, *, formats: Sequence[str], dpi:
     with style.styled():
         for name, figure in _figures(results):
             style.common_legend(figure, columns=min(8, 2 * len(figure.axes)), last=(_OTHERS, _REFERENCE))
-            written[name] = [Path(path) for path in style.save(figure, folder, name, formats=formats, dpi=dpi)]
+            # The folder is the benchmark's own: whatever is there was drawn before.
+            paths = style.save(figure, folder, name, formats=formats, dpi=dpi, mark=b"")
+            written[name] = list(map(Path, paths))
     return written
 
 

@@ -89,7 +89,8 @@ def export_all(
         if kind == "png":
             folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
             for pictures in folders:
-                _remove_older(open_folder(pictures), {path.rpartition("/")[2] for path in paths})
+                own = {name for place, _, name in (path.rpartition("/") for path in paths) if place == pictures}
+                _remove_older(open_folder(pictures), own)
             paths = list(folders)
         for path in paths:
             yield what, path

@@ -96,12 +96,18 @@ def common_legend(figure: Figure, *, columns: int, last: Collection[str] = ()) -
 
 
 def save(
-    figure: Figure, folder: str | PathLike[str], name: str, *, formats: Sequence[str] = FORMATS, dpi: int = 300
+    figure: Figure,
+    folder: str | PathLike[str],
+    name: str,
+    *,
+    formats: Sequence[str] = FORMATS,
+    dpi: int = 300,
+    mark: bytes = _MARK,
 ) -> list[str]:
-    """Write a figure in every format; returns the files."""
+    """Write a figure in every format; returns the files. One that is there already must hold the mark."""
     written = []
     for kind in formats:
         content = BytesIO()
         figure.savefig(content, format=kind, dpi=dpi, metadata=_METADATA.get(kind))
-        written.append(write_file(below(folder, f"{name}.{kind}"), content.getvalue(), mark=_MARK))
+        written.append(write_file(below(folder, f"{name}.{kind}"), content.getvalue(), mark=mark))
     return written
