@@ -3,10 +3,13 @@ from functools import partial
 
 import pytest
 from bench_nets import FILE
+from bench_running import with_budgets
 
 from advfrontier.bench import Bench, run_benchmark
 from advfrontier.bench.benchmark import load_benchmark
+from advfrontier.command import typed
 from advfrontier.engine import Oracle
+from advfrontier.execution import Machine
 
 TINY = """
 name = "tiny"
@@ -51,6 +54,15 @@ def finished_once(tmp_path_factory):
     """The smallest one when it is done, and its results: not to be written to."""
     bench = write_tiny(tmp_path_factory.mktemp("finished"))
     return bench, run_benchmark(bench)
+
+
+@pytest.fixture(scope="session")
+def raced_once(tmp_path_factory):
+    """One with a race on each of its models when it is done, and its results: not to be written to."""
+    bench = write_tiny(tmp_path_factory.mktemp("raced"), models=("plain", "noisy", "wide"), samples=6)
+    bench = with_budgets(bench, 1000, 2000)
+    with typed("bench run tiny"):
+        return bench, run_benchmark(bench, machine=Machine(threads=1))
 
 
 @pytest.fixture

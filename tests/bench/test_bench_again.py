@@ -1,8 +1,8 @@
 """A benchmark run again, with another pool or other budgets: what is made anew, and what stays true."""
 
 import json
+import shutil
 import time
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -55,45 +55,54 @@ def test_a_second_run_writes_the_same_bytes_even_if_all_is_learned_anew(tiny, mo
     assert {row["split"] for row in tables["race_against_greedy"]["rows"]} == {"train", "held-out", "all"}
 
 
-def test_races_side_by_side_find_what_they_find_one_after_the_other(tiny, tmp_path):
-    small = with_budgets(tiny(samples=6), 1000, 2000)
-    here, apart = (Bench(small.benchmark, str(tmp_path / folder)) for folder in ("here", "apart"))
-    said, found = [], []
-    for bench, workers in ((here, 0), (apart, 2)):
-        with typed("bench run tiny"):
-            assert run_benchmark(bench, machine=Machine(threads=1, workers=workers), say=said.append).failures == ()
-        race = Race.load(Path(bench.ensembles) / "L2-race.toml")
-        found.append([Evaluation.load(f"{bench.race(model, race)}/L2") for model in bench.benchmark.models])
-    assert said.count("the races on plain, noisy in L2") == 1
-    for alone, beside in zip(*found, strict=True):
+@pytest.fixture
+def raced(raced_once, tmp_path):
+    """A copy of what was raced, and one that is traced only."""
+    bench, _ = raced_once
+    whole = Bench(bench.benchmark, str(shutil.copytree(bench.out, tmp_path / "whole")))
+    traced = Bench(bench.benchmark, str(shutil.copytree(bench.out, tmp_path / "traced")))
+    shutil.rmtree(Path(traced.out) / "races")
+    return whole, traced
+
+
+def races_of(bench):
+    race = Race.load(Path(bench.ensembles) / "L2-race.toml")
+    return [Evaluation.load(f"{bench.race(model, race)}/L2") for model in bench.benchmark.models]
+
+
+def test_races_side_by_side_find_what_they_find_one_after_the_other(raced):
+    whole, traced = raced
+    said = []
+    with typed("bench run tiny"):
+        found = run_benchmark(traced, machine=Machine(threads=1, workers=2), say=said.append)
+    assert found.failures == ()
+    assert "the races on plain, noisy, wide in L2" in said
+    for alone, beside in zip(races_of(whole), races_of(traced), strict=True):
         assert np.array_equal(alone.distances, beside.distances)
         assert alone.record.header.commands == beside.record.header.commands == ("bench run tiny",)
 
 
-def test_from_what_is_done_no_race_is_run_even_if_another_is_learned(tiny, tmp_path):
-    small = with_budgets(tiny(models=("plain", "noisy", "wide"), samples=6), 1000, 2000)
-    run_benchmark(small, machine=Machine(threads=1))
-    for model in small.benchmark.models:
-        model.__dict__["split"] = "held-out" if model.id != "plain" else "train"
-    done = {(part.model, part.norm, part.stage) for part in status(small).parts if not part.left}
-    tasks = []
-    found = run_benchmark(small, only=done, machine=noting(tasks, threads=1))
+def test_from_what_is_done_no_race_is_run_even_if_another_is_learned(raced):
+    whole, _ = raced
+    models = [m.model_copy(update={"split": "held-out" if m.id == "wide" else m.split}) for m in whole.benchmark.models]
+    other = Bench(whole.benchmark.model_copy(update={"models": models}), whole.out)
+    done = {(part.model, part.norm, part.stage) for part in status(other).parts if not part.left}
+    assert ("plain", "L2", "race") in done
+    found = run_benchmark(other, only=done, machine=noting(tasks := [], threads=1))
     assert tasks == []
     assert "the race on plain is missing: it is not done yet" in found.norms["L2"].notes
 
 
-def test_when_time_is_up_one_race_is_done_and_no_other_begun(tiny):
-    small = with_budgets(tiny(samples=6), 1000, 2000)
-    run_benchmark(small, only={(model.id, "L2", "trace") for model in small.benchmark.models})
-    for raced in (1, 2):
-        with pytest.raises(Unfinished, match="time is up") if raced < 2 else nullcontext():
-            run_benchmark(small, machine=Machine(threads=1, until=time.time() - 1))
-        assert len(list((Path(small.out) / "races").glob("*/*/L2"))) == raced
+def test_when_time_is_up_one_race_is_done_and_no_other_begun(raced):
+    _, traced = raced
+    for count in (1, 2):
+        with pytest.raises(Unfinished, match="time is up"):
+            run_benchmark(traced, machine=Machine(threads=1, until=time.time() - 1))
+        assert len(list((Path(traced.out) / "races").glob("*/*/L2"))) == count
 
 
-def test_the_tables_of_one_page_agree_where_the_race_is_nearer_than_all_runs(tiny):
-    small = with_budgets(tiny(samples=6), 1000, 2000)
-    tables = run_benchmark(small, machine=Machine(threads=1)).norms["L2"].tables()
+def test_the_tables_of_one_page_agree_where_the_race_is_nearer_than_all_runs(raced_once):
+    tables = raced_once[1].norms["L2"].tables()
     means = {row["split"]: row for row in tables["aoi_summary"].records() if row["what"] == "mean"}
     for row in tables["tiers"].records():
         for split in ("train", "held-out"):

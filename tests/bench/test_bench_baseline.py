@@ -9,8 +9,7 @@ from bench_nets import FILE as NETS
 from bench_running import files, with_baseline
 
 from advfrontier.attacks.autoattack import AtRadius
-from advfrontier.bench import Bench, run_autoattack, run_benchmark, status
-from advfrontier.bench import run as running
+from advfrontier.bench import Bench, baselines, run_autoattack, run_benchmark, status
 from advfrontier.bench.baselines import radii_of
 from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.errors import FrontierError
@@ -126,7 +125,7 @@ def test_autoattack_may_have_a_batch_of_its_own(finished, tmp_path, monkeypatch)
 
 
 def test_baseline_that_is_not_installed_is_said_to_be_missing(finished, monkeypatch):
-    monkeypatch.setattr(running, "_EXTRA", "no_such_package")
+    monkeypatch.setattr(baselines, "_EXTRA", "no_such_package")
     found = run_benchmark(with_baseline(finished))
     assert found.failures == ()
     (note,) = found.norms["L2"].notes

@@ -86,7 +86,7 @@ MISTAKES = [
     (["rank"], "nothing to rank"),
     (["report"], "nothing to report on"),
     (["pool", "--norm", "L7"], "unknown norm 'L7'"),
-    (["zoo", "card", "F99"], "no model F99"),
+    (["zoo", "card", "F99"], "no model 'F99'"),
     (["frobnicate"], "Unknown command"),
     *(
         (["evaluate", "nets.py:net", "-d", "npz:data.npz", *option], message)

@@ -71,6 +71,7 @@ def test_the_overhead_is_small():
     assert quickest / 50 < 0.02
 
 
+@pytest.mark.slow  # it takes a cluster of its own
 def test_names_of_files_mean_the_same_on_workers_that_began_elsewhere(two_nodes, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("nets.py").write_text(f"import sys; sys.path.append({TESTS!r})\nfrom support.models import conv_net as net\n")

@@ -157,7 +157,7 @@ def test_baseline_radii_are_nine_percentiles_and_the_reference():
     radii = baseline_radii(np.append(np.arange(1.0, 101.0), [0.0, np.inf]), reference=0.5)
     np.testing.assert_array_equal(radii, [0.5, *np.arange(10.5, 91, 10)])  # half-way between two of the distances
     np.testing.assert_array_equal(baseline_radii([2.0, 0.0, 4.0]), [1.0, 3.0])
-    np.testing.assert_array_equal(baseline_radii([2.0]), [2.0])
+    np.testing.assert_array_equal(baseline_radii([2.0]), [1.0])
     with pytest.raises(FrontierError, match="no radius"):
         baseline_radii([0.0, np.inf])
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advfrontier.attacks.autoattack import KnownPoints, check_norm
+from advfrontier.attacks.autoattack import NORMS, KnownPoints, check_norm
+from advfrontier.bench.layout import Bench
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.inputs import as_model, as_terms
@@ -22,6 +24,8 @@ from advfrontier.jsonable import jsonable
 from advfrontier.record import Record
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
+
+_EXTRA = "pyautoattack"
 
 
 def run_autoattack(
@@ -95,3 +99,14 @@ def told_baseline(
     rows = tuple(zip(points.radii, points.accuracies, points.queries, strict=True))
     facts = {"norm": norm, "record": folder, **jsonable(points), "aoi": jsonable(judged)}
     return Table("", columns, rows, (*notes, f"record: {folder}")), facts
+
+
+def no_baseline(bench: Bench, norm: str) -> str | None:
+    """Why there is no baseline, if there is none."""
+    if bench.benchmark.baseline is None:
+        return "no baseline: the benchmark asks for none"
+    if norm not in NORMS:
+        return f"no baseline: AutoAttack does not attack in {norm}"
+    if find_spec(_EXTRA) is None:
+        return "no baseline: AutoAttack is not installed; type pip install 'advfrontier[autoattack]'"
+    return None

@@ -9,32 +9,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
-from importlib.util import find_spec
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TypeVar
 
-import torch
-
-from advfrontier.attacks.autoattack import NORMS, KnownPoints
+from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench.allocation import allocate_into, learn_into
-from advfrontier.bench.baselines import radii_of, run_autoattack
+from advfrontier.bench.baselines import no_baseline, radii_of, run_autoattack
 from advfrontier.bench.benchmark import BenchmarkModel
-from advfrontier.bench.layout import Bench, claim, finished_race
+from advfrontier.bench.layout import Bench, claim
+from advfrontier.bench.races import Races
 from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.rivals import Allocations, rival_words, rivals
 from advfrontier.bench.subject import PAPER, Subject
-from advfrontier.command import current_command, typed
 from advfrontier.errors import FrontierError, Unfinished
-from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.trace import Traces, read_traces, trace
-from advfrontier.execution import Machine, execute
+from advfrontier.execution import Machine
 from advfrontier.flags import doubts
 from advfrontier.frontier.baseline import baseline_radii
 from advfrontier.jobs import Model
 from advfrontier.pool import CHECKPOINT, Ensemble, Race, tier_label
-from advfrontier.progress import progress_bar
 from advfrontier.record import Record, open_folder
 from advfrontier.solvers import check_published
 from advfrontier.sources import load_model
@@ -42,7 +37,6 @@ from advfrontier.sources import load_model
 T = TypeVar("T")
 
 FAILURES = "failures.json"
-_EXTRA = "pyautoattack"
 
 
 @dataclass(frozen=True)
@@ -96,7 +90,6 @@ class _Running:
     only: Collection[tuple[str, str, str]] | None = None
     failures: list[Failure] = field(default_factory=list)
     models: dict[str, Model] = field(default_factory=dict)  # each is loaded once, for all norms
-    raced: bool = False  # whether a race was begun: however little time there is, something is done
     traced: dict[tuple[str, str], tuple[Record, tuple[str, ...]]] = field(default_factory=dict)  # (model, norm) → runs
 
     def all(self, *, download: bool) -> Results:
@@ -202,14 +195,11 @@ class _Running:
         notes += [f"AutoAttack on {name}: {text}" for name, points in known.items() for text in _warnings(points)]
         raced: dict[str, Evaluation] = {}
         if race is not None:
+            races = Races(bench, race, self.models, self.machine, self.say)
             if self.only is not None:  # another race than the one that was done may have been learned now
-                self.only = {
-                    part for part in self.only
-                    if part[1:] != (norm, "race") or finished_race(bench.race(benchmark[part[0]], race), norm)
-                }  # fmt: skip
-            with suppress(FrontierError):  # `_race` meets it again, model by model
-                self._race_side_by_side(models, norm, race)
-            raced, left = self._each(models, norm, "race", lambda model: self._race(model, norm, race))
+                self.only = {part for part in self.only if part[1:] != (norm, "race") or races.done(benchmark[part[0]])}
+            races.side_by_side([model for model in models if self._asked(model.id, norm, "race")])
+            raced, left = self._each(models, norm, "race", races.on)
             notes += [f"the race on {name} is missing: it is not done yet" for name in left]
         return NormResults(
             norm,
@@ -247,51 +237,6 @@ class _Running:
         race = learn_into(bench.ensembles, records, norm=norm, total=budgets[-1], runs=runs) if bench.raced else None
         traces = (self._traces(model, norm) for model in training)
         return ensembles, race, rivals(traces, runs, budgets=budgets, queries=bench.queries)
-
-    def _race(self, model: BenchmarkModel, norm: str, race: Race) -> Evaluation:
-        """The race really run: polishing starts at what other runs have found, and is in no trace."""
-        self.say(f"the race on {model.id} in {norm}")
-        call = self._race_call(model, norm, race)
-        if (done := finished_race(call["out"], norm)) is not None:
-            return done
-        if self.machine.late and self.raced:  # a unit of its own cannot stop half-way, so none is begun
-            raise Unfinished(f"time is up: the race on {model.id} in {norm} is left; the same command goes on")
-        self.raced = True
-        return evaluate(**call, machine=replace(self.machine, keep_state=False))
-
-    def _race_side_by_side(self, models: Sequence[BenchmarkModel], norm: str, race: Race) -> None:
-        """Race several models at once, where all samples of one are a single unit, which one process does.
-
-        What fails here is left to `_race`, which goes on with it and says why.
-        """
-        calls = [self._race_call(model, norm, race) for model in models if self._asked(model.id, norm, "race")]
-        calls = [
-            call
-            for call in calls
-            if len(call["images"]) <= call["batch_size"] and finished_race(call["out"], norm) is None
-        ]
-        if self.machine.here or self.machine.executor is not None or len(calls) < 2:
-            return
-        alone = replace(self.machine, workers=0, ray=None, keep_state=False, progress=False)
-        alone = replace(alone, threads=self.machine.threads or torch.get_num_threads())  # as they are in this process
-        self.say(f"the races on {', '.join(call['model'].name for call in calls)} in {norm}")
-        with progress_bar(self.machine.progress, len(calls), unit="races", label=norm) as bar:
-            for _ in execute(_Racing(current_command(), alone), calls, self.machine):
-                self.raced = True
-                bar.advance(1)
-
-    def _race_call(self, model: BenchmarkModel, norm: str, race: Race) -> dict[str, Any]:
-        """What `evaluate` is called with."""
-        return {
-            "model": self.models[model.id],
-            "images": self.bench.samples(model),
-            "norm": norm,
-            "ensemble": race,
-            "seed": self.bench.benchmark.seed,
-            "solvers": self.bench.solvers,
-            "out": self.bench.race(model, race),
-            "batch_size": model.batch,
-        }
 
     def _baseline(self, model: BenchmarkModel, norm: str) -> KnownPoints:
         """AutoAttack at the radii it was begun with, or at percentiles of the frontier, and at the reference radii."""
@@ -336,32 +281,9 @@ class _Running:
         )
 
 
-@dataclass(frozen=True)
-class _Racing:
-    """Does whole races in other processes: their records are what comes of them."""
-
-    command: str  # that is being done
-    machine: Machine
-
-    def __call__(self, call: dict[str, Any]) -> None:
-        with typed(self.command):
-            evaluate(**call, machine=self.machine)
-
-
 def _warnings(points: KnownPoints) -> list[str]:
     """What AutoAttack warned of, once each: at other radii it says the same with other figures."""
     alike: dict[str, list[str]] = {}
     for flag in points.flags:
         alike.setdefault(re.sub(r"[\d.]+", "", flag), []).append(flag)
     return [f"{first} (and {len(more)} more like it)" if more else first for first, *more in alike.values()]
-
-
-def no_baseline(bench: Bench, norm: str) -> str | None:
-    """Why there is no baseline, if there is none."""
-    if bench.benchmark.baseline is None:
-        return "no baseline: the benchmark asks for none"
-    if norm not in NORMS:
-        return f"no baseline: AutoAttack does not attack in {norm}"
-    if find_spec(_EXTRA) is None:
-        return "no baseline: AutoAttack is not installed; type pip install 'advfrontier[autoattack]'"
-    return None

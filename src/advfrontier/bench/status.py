@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from advfrontier.bench.allocation import ensemble_file, race_file
-from advfrontier.bench.baselines import radii_of
+from advfrontier.bench.baselines import no_baseline, radii_of
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.layout import Bench, claim, finished_race
-from advfrontier.bench.run import Failure, no_baseline, read_failures
+from advfrontier.bench.run import Failure, read_failures
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.trace import trace

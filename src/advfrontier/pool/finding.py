@@ -111,7 +111,7 @@ def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble | Race:
             "many, or more runs"
         )
     found = whole.at(budget)
-    if whole.name == _NAMED and len(found.runs) < len(whole.runs):  # `extend` could not know the others
+    if whole.name == _NAMED and 0 < len(found.runs) < len(whole.runs):  # `extend` could not know the others
         raise FrontierError(
             f"{budget} queries per sample do not reach all of {name}, which take turns: expected at least "
             f"{_TURN * (len(whole.runs) - 1) + CHECKPOINT}, or fewer runs"
