@@ -49,8 +49,8 @@ def raced(own, race, *stops):
 
 
 @pytest.mark.parametrize(
-    "norm", ["L2", *(pytest.param(norm, marks=pytest.mark.slow) for norm in ("L0", "L1", "Linf"))]
-)  # the next test shows the same of ℓ0
+    "norm", [pytest.param(norm, marks=pytest.mark.slow) for norm in ("L0", "L1", "L2", "Linf")]
+)  # the next test shows the same of ℓ0, and tests/evaluation of ℓ2
 def test_a_race_is_what_the_traces_of_its_runs_say(norm):
     race = small_race(norm, classes=4, total=2000)
     expected = read_off(traced(norm, race.runs), race)
