@@ -6,11 +6,10 @@ import zipfile
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from advfrontier import zoo
 from advfrontier.errors import FrontierError
-from advfrontier.sources import as_samples, load_data, npz
+from advfrontier.sources import load_data, npz
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (20, 6, 5, 3), dtype=np.uint8)
@@ -229,101 +228,3 @@ def test_fashion_mnist_comes_from_the_zoo_and_pickles_by_name():
     content = pickle.dumps(samples)
     assert len(content) < 2000
     assert torch.equal(pickle.loads(content).read(rows), images[rows])  # noqa: S301
-
-
-# What Python users have
-
-
-class Named(Dataset):
-    def __len__(self):
-        return 20
-
-    def __getitem__(self, row):
-        return UNIT[row], "cat"
-
-
-class Rows(Dataset):
-    def __init__(self, images):
-        self.content, self.read = images, []
-
-    def __len__(self):
-        return len(self.content)
-
-    def __getitem__(self, row):
-        self.read.append(row)
-        return self.content[row], int(LABELS[row])
-
-
-class Stream(IterableDataset):
-    def __iter__(self):
-        return iter([(image, label) for image, label in zip(UNIT, LABELS, strict=True)])
-
-
-def test_tensors_and_loaders_become_samples():
-    labels = torch.from_numpy(LABELS)
-    for given in (
-        as_samples(UNIT, labels),
-        as_samples(torch.from_numpy(PIXELS).permute(0, 3, 1, 2), labels),
-        as_samples(DataLoader(TensorDataset(UNIT, labels), batch_size=7)),
-        as_samples(DataLoader(Stream(), batch_size=7)),
-        as_samples(zip(UNIT.split(6), labels.split(6), strict=True)),
-        as_samples(UNIT.numpy(), LABELS),
-    ):
-        assert torch.equal(given.read(ROWS), UNIT[ROWS])
-        assert torch.equal(given.labels, labels)
-        assert len(given) == 20
-        assert as_samples(given) is given
-
-
-def test_what_is_not_usual_about_a_loader_or_a_layout_is_heeded():
-    labels = torch.from_numpy(LABELS)
-    half = DataLoader(
-        TensorDataset(UNIT, labels), collate_fn=lambda items: tuple(map(torch.stack, zip(*items, strict=True)))
-    )
-    assert torch.equal(as_samples(half).read(ROWS), UNIT[ROWS])
-    last = UNIT.permute(0, 2, 3, 1)
-    assert torch.equal(as_samples(last, LABELS.tolist()).read(ROWS), UNIT[ROWS])
-    assert torch.equal(as_samples(list(UNIT), LABELS).read(ROWS), UNIT[ROWS])
-    unclear = torch.rand(2, 4, 9, 3)  # four channels, or a height of four
-    assert torch.equal(as_samples(unclear, [0, 1]).read(torch.tensor([0, 1])), unclear)
-
-
-def test_a_loader_over_a_dataset_is_read_on_demand_in_the_order_of_its_sampler():
-    rows = Rows(UNIT)
-    torch.manual_seed(0)
-    samples = as_samples(DataLoader(rows, batch_size=4, shuffle=True), name="mine")
-    order = samples.read.args[1]
-    assert order.tolist() != list(range(20))
-    assert torch.equal(samples.labels, torch.from_numpy(LABELS)[order])
-    rows.read.clear()
-    assert torch.equal(samples.read(torch.tensor([3, 1])), UNIT[order[[3, 1]]])
-    assert rows.read == order[[3, 1]].tolist()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((UNIT,), "images without labels"),
-        (
-            (UNIT * 255, torch.from_numpy(LABELS)),
-            "range from 0 to 255: expected .0, 1.; if they are 8-bit, divide by 255",
-        ),
-        ((UNIT, torch.zeros(20)), "labels are torch.float32"),
-        ((UNIT, torch.zeros(20, 10, dtype=torch.int64)), r"labels of shape \(20, 10\)"),
-        ((UNIT[0, 0, 0], torch.zeros(5, dtype=torch.int64)), r"shape \(5,\)"),
-        ((UNIT[:0], torch.from_numpy(LABELS)[:0]), r"images have shape \(0, 3, 6, 5\): expected at least one"),
-        ((UNIT * torch.nan, torch.from_numpy(LABELS)), "range from nan to nan: expected .0, 1."),
-        ((TensorDataset(UNIT, torch.full((20,), 2.7)),), "labels are torch.float32: expected class numbers"),
-        ((DataLoader(TensorDataset(UNIT, torch.eye(20).long())),), "labels of shape"),
-        ((DataLoader(Named()),), r"its labels cannot be read \(TypeError"),
-        ((DataLoader(UNIT), None), "expected .image, label. pairs"),
-        ((DataLoader(Rows(UNIT)), torch.zeros(20)), "labels were given apart, but a DataLoader has its own"),
-        (([],), "expected batches of"),
-        ((3,), r"cannot be read \(TypeError.*expected images with labels, or batches"),
-        (([(UNIT, LABELS), (UNIT[:, :1], LABELS)],), r"cannot be read \(RuntimeError"),
-        ((DataLoader(Rows([torch.rand(3, 4, 4), torch.rand(3, 5, 5)]), batch_size=1),), "images of different sizes"),
-    ],
-)
-def test_data_that_cannot_be_right_are_refused(arguments, message):
-    with pytest.raises(FrontierError, match=message):
-        as_samples(*arguments).read(torch.tensor([0, 1]))
