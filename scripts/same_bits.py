@@ -4,8 +4,9 @@
     … change the code …
     python scripts/same_bits.py --against before.json
 
-Every solver in every norm, its base run, a restart and a target, on the zoo's F3 and on a CIFAR-10 net if there is one;
-and a race in every norm. Bits depend on the machine and on torch: both files must come from the same one.
+Every solver in every norm, its base run, a restart and a target, on the zoo's F3 and on a CIFAR-10 net if there is one,
+or on the nets named; and a race in every norm. Bits depend on the machine and on torch: both files must come from the
+same one.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ def main() -> int:
     parser.add_argument("--against", type=Path, help="digests to compare with")
     parser.add_argument("--queries", type=int, default=300, help="of each run")
     parser.add_argument("--images", type=int, default=24)
+    parser.add_argument("--nets", nargs="+", default=["zoo:F3", "cifar_resnet2b"])
     options = parser.parse_args()
     one_thread()
-    named = [(name, options.images) for name in ("zoo:F3", "cifar_resnet2b")]
+    named = [(name, options.images) for name in options.nets]
     found = dict(pair for net in nets(named) for pair in digests(net, options.queries))
     if options.out:
         options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")

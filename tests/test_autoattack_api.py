@@ -24,6 +24,33 @@ def attacked():
     return adversary, found, images
 
 
+def test_the_precision_of_the_images_is_kept(tmp_path):
+    model = conv_net()
+    images, labels = samples(model, 2, (1, 8, 8))
+    model, images = model.double(), images.double()
+    adversary = AutoAttack(model, "Linf", 0.05, None, False, None, "standard", False, None, str(tmp_path / "log"))  # noqa: FBT003
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(autoattack_api.VERSIONS, "standard", "100")
+        points = adversary.run_standard_evaluation(images, labels)
+    assert points.dtype == torch.float64
+    assert model(points).shape == (2, 4)
+    assert "robust accuracy" in (tmp_path / "log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"log_path": "nowhere/log.txt"}, "cannot write log_path=nowhere/log.txt"), ({"is_tf_model": True}, "PyTorch")],
+)
+def test_what_is_refused_before_anything_is_attacked(given, message):
+    with pytest.raises(FrontierError, match=message):
+        AutoAttack(conv_net(), **given)
+
+
+def test_accuracy_of_images_that_are_none():
+    with pytest.raises(FrontierError, match="expected at least one"):
+        AutoAttack(conv_net(), verbose=False).clean_accuracy(torch.rand(0, 1, 8, 8), torch.zeros(0).long())
+
+
 def test_every_run_has_its_points_within_eps(attacked):
     adversary, found, images = attacked
     record = adversary.evaluation

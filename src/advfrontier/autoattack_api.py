@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from advfrontier.engine import LAST_LOOK, Oracle, vote
+from advfrontier.engine import LAST_LOOK, Oracle, check_data, vote
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.evaluation import Evaluation
@@ -34,7 +34,6 @@ from advfrontier.record.record import check_empty
 
 # AutoAttack's versions, and the tiers that stand in for them.
 VERSIONS = {"standard": "4k", "plus": "12k", "rand": "1k"}
-_EOT = {"rand": 20}  # passes per query, as AutoAttack has them; 1 in the other versions
 _FAILED = {Kind.ZERO_GRADIENTS, Kind.BAD_GRADIENTS, Kind.MISLEADING_GRADIENTS, Kind.BEATEN, Kind.PROBABILITIES}
 
 
@@ -50,6 +49,7 @@ class AutoAttack:
         verbose: bool = True,  # noqa: FBT001, FBT002
         attacks_to_run: list[str] | None = None,
         version: str = "standard",
+        is_tf_model: bool = False,  # noqa: FBT001, FBT002
         device: str | torch.device | None = None,
         log_path: str | None = None,
     ) -> None:
@@ -59,12 +59,15 @@ class AutoAttack:
                 "(12k) or 'rand' (1k, each the mean of 20 passes) and no list of attacks; for other ensembles call "
                 "advfrontier.evaluate"
             )
+        if is_tf_model:
+            raise FrontierError("is_tf_model is True: expected a model in PyTorch")
         if not eps > 0:
             raise FrontierError(f"eps is {eps}: expected a positive radius such as 8 / 255")
         self.model, self.norm, self.eps, self.device = model, norm, float(eps), device
         self.seed = 42 if seed is None else seed
         self.version, self.verbose, self.log_path = version, verbose, log_path
-        self.eot = _EOT.get(version, 1)
+        self.eot = 20 if version == "rand" else 1  # passes per query, as AutoAttack has them
+        self._log("")  # a log that cannot be written should not cost an evaluation
         self.evaluation: Evaluation | None = None  # of the last call
         self.black_box: Evaluation | None = None  # of the last call, where gradients failed a check
 
@@ -80,7 +83,7 @@ class AutoAttack:
         if state_path is not None:
             check_empty(state_path, but_for=("standard", "black-box"))
         _, points, labels = self._run(VERSIONS[self.version], x_orig, y_orig, bs, state_path)
-        points = points.to(x_orig.device)
+        points = points.to(x_orig)
         return (points, labels.to(y_orig.device)) if return_labels else points
 
     def _run(
@@ -88,12 +91,12 @@ class AutoAttack:
     ) -> tuple[Evaluation, Tensor, Tensor]:
         found = self.evaluation = self._evaluate(ensemble, "standard", x_orig, y_orig, bs, state_path)
         self.black_box = None
-        points, labels = _within(self.eps, found, found.distances, found.adversarials, found.predictions)
+        points, labels = _within(self.eps, found)
         robust, cost = found.distances > self.eps, f"{found.ensemble.total * self.eot} queries per sample"
         flags = found.flags
         if {flag.kind for flag in flags} & _FAILED:
             other = self.black_box = self._evaluate("black-box", "black-box", x_orig, y_orig, bs, state_path)
-            nearer = _within(self.eps, other, other.distances, other.adversarials, other.predictions)
+            nearer = _within(self.eps, other)
             more = torch.from_numpy((other.distances <= self.eps) & (other.distances < found.distances))
             points[more], labels[more] = nearer[0][more], nearer[1][more]
             robust &= other.distances > self.eps
@@ -125,7 +128,7 @@ class AutoAttack:
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
         """The share of images that are classified correctly; by a random model, most of the time."""
-        right = 0
+        x_orig, right = check_data(x_orig, y_orig), 0
         with Oracle(self.model, device=self.device, eot=self.eot) as oracle:
             for x, y in zip(torch.split(x_orig, bs), torch.split(y_orig, bs), strict=True):
                 passes = 1 if self.eot == 1 else LAST_LOOK
@@ -138,7 +141,7 @@ class AutoAttack:
     ) -> Evaluation:
         return evaluate(
             self.model,
-            x.detach().cpu().float(),
+            x.detach().cpu(),
             y.detach().cpu(),
             norm=self.norm,
             ensemble=ensemble,
@@ -150,11 +153,14 @@ class AutoAttack:
         )
 
     def _log(self, text: str) -> None:
-        if self.verbose:
+        if self.verbose and text:
             print(text, file=sys.stdout)  # noqa: T201  # as AutoAttack does
         if self.log_path:
-            with open(self.log_path, "a", encoding="utf-8") as log:  # noqa: PTH123
-                log.write(text + "\n")
+            try:
+                with open(self.log_path, "a", encoding="utf-8") as log:  # noqa: PTH123
+                    log.write(text + "\n" if text else "")
+            except OSError as error:
+                raise FrontierError(f"cannot write log_path={self.log_path}: {error.strerror}") from error
 
 
 class ByRun(Mapping[str, Any]):
@@ -169,7 +175,7 @@ class ByRun(Mapping[str, Any]):
     def __getitem__(self, run: str) -> Any:
         if run not in self._found.ensemble.queries:
             raise KeyError(run)
-        near = _within(self._eps, self._found, self._found.trajectories[run][-1], *self._found.of_run(run))
+        near = _within(self._eps, self._found, (self._found.trajectories[run][-1], *self._found.of_run(run)))
         return near if self._labels else near[0]
 
     def __iter__(self) -> Iterator[str]:
@@ -183,9 +189,12 @@ class ByRun(Mapping[str, Any]):
 
 
 def _within(
-    eps: float, found: Evaluation, distances: NDArray[np.float64], points: Tensor, classes: Tensor
+    eps: float, found: Evaluation, of_run: tuple[NDArray[np.float64], Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The points that lie within ε and their classes; the images themselves, and theirs, where there are none."""
+    """The points that lie within ε and their classes, of all runs or of one; the images themselves, and theirs, where
+    there are none.
+    """
+    distances, points, classes = of_run or (found.distances, found.adversarials, found.predictions)
     near = torch.from_numpy((distances <= eps) & (distances > 0))
-    chosen = torch.where(near.view(-1, *(1,) * (points.ndim - 1)), points.float(), found.originals)
+    chosen = torch.where(near.view(-1, *(1,) * (points.ndim - 1)), points, found.images().to(points))
     return chosen, torch.where(near, classes, found.clean_logits.argmax(1))

@@ -47,7 +47,7 @@ def test_no_point_of_the_ball_is_below_the_bound(name, norm):
     model, x = net(name).double(), images(5)
     with torch.no_grad():
         y = model(x.double()).argmax(1)
-        network = read_network(model, x[0])
+        network = read_network(model, x)
     for radius in {"L1": (0.1, 2.0), "L2": (0.05, 0.8), "Linf": (0.005, 0.1)}[norm]:
         radii = torch.full((5,), radius, dtype=torch.float64)
         with torch.no_grad():
@@ -140,6 +140,29 @@ class Divided(nn.Module):
         return 1 / (x.flatten(1) + 1)
 
 
+class Outside(nn.Module):
+    """Rounds its image by NumPy, which no trace of operations sees."""
+
+    def forward(self, x):
+        rounded = torch.from_numpy((x.detach().numpy() * 4).round() / 4)
+        return (x + 5 * rounded).flatten(1)[:, :3]
+
+
+class Averaging(nn.Module):
+    """Each answer depends on the other images of the batch."""
+
+    def forward(self, x):
+        return (x - x.mean(0, keepdim=True)).flatten(1)[:, :3]
+
+
+class Fixed(nn.Module):
+    """Takes two images at a time, and no others."""
+
+    def forward(self, x):
+        assert len(x) == 2, "two images expected"
+        return x.flatten(1)
+
+
 class Blind(nn.Module):
     """Its gradient says that the image does not matter, which it does."""
 
@@ -158,6 +181,11 @@ class Blind(nn.Module):
         (Blind(), "contains aten.detach"),
         (Noisy(), "draws random numbers"),
         (Looking(), "cannot be followed"),
+        (Outside(), "answers otherwise than its operations say"),
+        (Averaging(), "answers otherwise than its operations say"),
+        (Fixed(), "cannot be followed operation by operation .two images expected"),
+        (nn.Sequential(nn.Flatten(), nn.LazyLinear(3)), "cannot be followed"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(32, 1)), "1 logit per image"),
         (nn.Sequential(nn.InstanceNorm2d(2), nn.Flatten()), "contains aten.native_batch_norm"),
         (nn.Sequential(nn.BatchNorm2d(2, track_running_stats=False), nn.Flatten()), "contains aten.native_batch_norm"),
         (nn.Conv2d(2, 2, 1), "does not end with its logits"),
@@ -165,7 +193,42 @@ class Blind(nn.Module):
 )  # fmt: skip
 def test_what_cannot_be_followed_is_refused_by_name(model, words):
     with pytest.raises(FrontierError, match=words):
-        certified_radius(model, torch.rand(1, 2, 4, 4), torch.tensor([0]), "Linf")
+        certified_radius(model, torch.rand(3, 2, 4, 4), torch.zeros(3, dtype=torch.int64), "Linf")
+
+
+class Scaled(nn.Module):
+    """Its weights are divided by what an operation with two results gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 32) * torch.tensor([1.0, 2.0, 4.0, 8.0])[:, None])
+
+    def forward(self, x):
+        return nn.functional.linear(x.flatten(1), self.weight / self.weight.abs().max(1, keepdim=True).values)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("kind", ["scaled", "weight_norm"])
+def test_constants_of_operations_with_several_results(kind, norm):
+    torch.manual_seed(0)
+    own = nn.utils.parametrizations.weight_norm(nn.Linear(32, 4))
+    model = Scaled() if kind == "scaled" else nn.Sequential(nn.Flatten(), own)
+    x = torch.rand(6, 2, 4, 4)
+    y = model(x).argmax(1)
+    weight, bias = (own.weight, own.bias) if kind == "weight_norm" else (model.weight, torch.zeros(4))
+    if kind == "scaled":
+        weight = weight / weight.abs().max(1, keepdim=True).values
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(32, 4))
+    plain.load_state_dict({"1.weight": weight.detach(), "1.bias": bias.detach()})
+    torch.testing.assert_close(certified_radius(model, x, y, norm), certified_radius(plain, x, y, norm))
+
+
+def test_a_wide_first_layer_takes_its_units_block_by_block(monkeypatch):
+    model, x = net("plain"), images(3)
+    y = model(x).argmax(1)
+    whole = certified_radius(model, x, y, "L2")
+    monkeypatch.setattr("advfrontier.certified.network._NUMBERS", 100)
+    torch.testing.assert_close(certified_radius(model, x, y, "L2"), whole)
 
 
 class Talkative(nn.Module):
@@ -184,6 +247,13 @@ def test_of_several_answers_the_logits_are_certified():
     torch.testing.assert_close(found, certified_radius(model, x, y, "Linf"))
 
 
+def test_a_start_of_nought_and_labels_of_few_bits():
+    model, x = net("plain"), images(3)
+    y = model(x).argmax(1)
+    found = certified_radius(model, x, y.to(torch.uint8), "Linf", start=torch.zeros(3))
+    torch.testing.assert_close(found, certified_radius(model, x, y, "Linf"))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -191,6 +261,8 @@ def test_of_several_answers_the_logits_are_certified():
         ({"images": images(2)[:0], "labels": torch.zeros(0, dtype=torch.int64)}, "at least one"),
         ({"labels": torch.tensor([0, 99])}, "99"),
         ({"precision": 0}, "precision is 0: expected a share such as 0.01"),
+        ({"images": images(2).numpy()}, "must be tensors: found ndarray"),
+        ({"start": torch.ones(3)}, "start has the shape .*: expected one radius for each of 2"),
     ],
 )
 def test_what_is_no_data_is_refused(changes, words):

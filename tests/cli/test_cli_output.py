@@ -17,6 +17,7 @@ from advfrontier.flags import Flag
 from advfrontier.pool import Ensemble, paper_ensemble
 from advfrontier.report import summary_tables
 from advfrontier.report.render import as_text
+from advfrontier.zoo import images_and_labels
 
 KNOWN = reference_pool("Linf", 4000).samples
 
@@ -26,6 +27,7 @@ def evaluated(queries, *, shared=20, others=0, ensemble=None):
     one = record("mine", n=shared + others)
     one.ensemble = ensemble or paper_ensemble("paper-12k", "Linf").at(queries)
     one.samples = (*KNOWN[:shared], *one.samples[shared:])
+    one.labels[:shared] = images_and_labels()[1][:shared]
     return one
 
 

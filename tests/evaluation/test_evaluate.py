@@ -8,8 +8,9 @@ from support.models import Watch, conv_net, samples
 from support.nesting import contains
 from torch import nn
 
-from advfrontier import FrontierError, compare, evaluate, rank
+from advfrontier import FrontierError, compare, evaluate, rank, zoo
 from advfrontier.autoattack_api import VERSIONS, AutoAttack
+from advfrontier.evaluation.compare import reference_pools
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import find_ensemble, paper_ensemble
 from advfrontier.threat.norms import get_norm
@@ -25,7 +26,7 @@ def test_what_comes_back(problem, evaluation):
     assert set(evaluation.winners) <= {*SMALL.runs, None}
     assert evaluation.queries.tolist() == [0 if row == 4 else SMALL.total for row in range(11)]
     assert evaluation.counts == {"checks": 11 * 8 + 6, "setup": 22, "attack": 10 * SMALL.total, "verification": 90}
-    assert torch.equal(evaluation.originals, images)
+    assert torch.equal(evaluation.images(), images)
     points = evaluation.adversarials
     assert points.min() >= 0
     assert points.max() <= 1
@@ -117,6 +118,19 @@ def test_comparing_and_ranking_evaluations(problem, evaluation):
     with pytest.raises(FrontierError, match="Sequential was evaluated in L1, weaker in L2"):
         compare(evaluate(*problem, norm="L1", ensemble=100), weaker)
     assert [row.model for row in rank([evaluation]).norms[0].rows] == ["Sequential"]
+
+
+def test_models_with_other_labels_are_not_set_against_each_other(problem, evaluation):
+    model, images, labels = problem
+    other = labels.clone()
+    other[0] = (other[0] + 1) % 4
+    second = evaluate(model, images, other, norm="L2", ensemble=SMALL, batch_size=4, name="other")
+    with pytest.raises(FrontierError, match="other was evaluated with other labels than Sequential on 1 samples"):
+        compare(evaluation, second)
+    images, labels = zoo.images_and_labels()
+    twos = evaluate("zoo:F1", images[:2], (labels[:2] + 1) % 10, norm="Linf", ensemble="paper-4k@100")
+    with pytest.raises(FrontierError, match="other labels than the reference models on 2 samples"):
+        rank([twos], reference=reference_pools([twos], name="fashion-mnist"))
 
 
 def test_the_door_for_users_of_autoattack(problem, capsys, monkeypatch):

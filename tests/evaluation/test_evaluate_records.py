@@ -1,7 +1,9 @@
 """What an evaluation stores: read in another process, by other programs, exported, damaged and unfinished."""
 
 import csv
+import gc
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +29,30 @@ def test_a_record_can_be_saved_loaded_and_extended_with_the_model(problem, evalu
         copy.extend(LARGER)
     copy = copy.extend(LARGER, model=problem[0])
     same(copy, longer)
+
+
+def test_a_temporary_record_lives_as_long_as_an_evaluation_of_it(problem, tmp_path):
+    grown = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4).extend(LARGER, model=problem[0])
+    gc.collect()
+    assert grown.adversarials.shape == problem[1].shape
+    grown.save(tmp_path / "kept")
+    place = Path(grown.place)
+    del grown
+    gc.collect()
+    assert not place.exists()
+    same(Evaluation.load(tmp_path / "kept"), Evaluation.load(tmp_path / "kept"))
+
+
+def test_what_is_gone_cannot_be_saved(problem, tmp_path):
+    held = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "r")
+    shutil.rmtree(tmp_path / "r")
+    with pytest.raises(FrontierError, match="r/L2 is gone: there is nothing to copy"):
+        held.save(tmp_path / "kept")
+
+
+def test_figures_cannot_be_changed_by_accident(evaluation):
+    with pytest.raises(ValueError, match="read-only"):
+        evaluation.distances[0] = 1.0
 
 
 def test_a_damaged_unit_is_named_and_computed_again(problem, evaluation, tmp_path):
@@ -72,7 +98,7 @@ from advfrontier import Evaluation
 from advfrontier.threat.norms import get_norm
 found = Evaluation.load({out!r})
 model = conv_net({shape}, classes=10, seed=5)
-points, images = found.adversarials, found.originals
+points, images = found.adversarials, found.images()
 broken = found.distances > 0
 assert broken.sum() == 10
 with torch.no_grad():
@@ -160,7 +186,7 @@ def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):
     done = evaluate(model, images, model(images).argmax(1), norm="L2", ensemble=20, out=tmp_path / "a" / "L2")
     stored = load_file(tmp_path / "a" / "L2" / "images" / "00000+011.safetensors")["images"]
     assert stored.dtype == torch.uint8
-    assert torch.equal(done.originals, images)
+    assert torch.equal(done.images(), images)
 
 
 def test_a_folder_of_norms_says_which_it_holds(problem, tmp_path):

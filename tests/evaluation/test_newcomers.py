@@ -19,6 +19,7 @@ from advfrontier.cli import main
 from advfrontier.errors import FrontierError
 from advfrontier.pool import CATALOGUE
 from advfrontier.pool.plugins import REGISTERED
+from advfrontier.solvers.fmn import Fmn
 
 ROOT = Path(__file__).parents[2]
 FEW = {"norm": "Linf", "ensemble": 100}
@@ -221,9 +222,30 @@ def test_a_solver_of_ones_own(newton):
         ((MODEL, TensorDataset(IMAGES, LABELS), LABELS), "a TensorDataset has its own: leave them out"),
         ((net(), IMAGES[:, 0], LABELS), r"channel axis, give images\[:, None\]"),
         ((MODEL, IMAGES.long(), LABELS), "type images / 255"),
+        (("zoo:F1", "fashion-mnist", LABELS), "fashion-mnist comes with labels, and others were given beside it"),
         (("zoo:F99", IMAGES, LABELS), "expected one of F1 to F17"),
     ],
 )
 def test_what_cannot_work_says_what_to_type(arguments, message):
     with pytest.raises(FrontierError, match=message):
         evaluate(*arguments, **FEW)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ensemble": 400.0}, r"ensemble is 400\.0: expected a whole number"),
+        ({"ensemble": -4000}, "'-4000' does not name a run"),
+        ({"seed": None}, "seed is None: expected a whole number"),
+        ({"batch_size": "x"}, "batch_size is 'x': expected a whole number"),
+        ({"solvers": {"fnm": Fmn()}}, "fnm"),
+    ],
+)
+def test_numbers_and_names_that_are_none(given, message):
+    with pytest.raises(FrontierError, match=message):
+        evaluate(MODEL, IMAGES, LABELS, **(FEW | given))
+
+
+def test_whole_numbers_of_any_type():
+    found = evaluate(MODEL, IMAGES, LABELS, norm="Linf", ensemble=np.int64(100), seed=np.int32(3))
+    assert (found.seed, found.ensemble.total) == (3, 100)

@@ -124,6 +124,14 @@ def test_budgets_that_are_refused_before_anything_is_spent(problem, queries):
     assert watch.total == 0
 
 
+def test_queries_of_another_type_do_not_spoil_a_record(problem, tmp_path):
+    options = {"norm": "L2", "runs": ["fmn"], "out": tmp_path / "r"}
+    trace(*problem, queries=np.int64(100), **options)
+    with pytest.raises(FrontierError, match=r"queries is 200\.0: expected a whole number"):
+        trace(*problem, queries=2e2, **options)
+    assert trace(*problem, queries=100, **options).queries[-1] == 100
+
+
 def test_sizes_that_are_refused(problem):
     with pytest.raises(FrontierError, match=r"batch_size=\) is 0: expected greater than or equal to 1"):
         trace(*problem, norm="L2", runs=["fmn"], batch_size=0)

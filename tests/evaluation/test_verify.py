@@ -11,8 +11,11 @@ from torch import nn
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate, verify
 from advfrontier.evaluation import claims
-from advfrontier.evaluation.verify import figures_digest, parse_rerun
+from advfrontier.evaluation.verified import figures_digest
+from advfrontier.evaluation.verify import parse_rerun
+from advfrontier.flags import Flag, Kind
 from advfrontier.pool import RACE
+from advfrontier.solvers.fmn import Fmn
 
 SHAPE = (1, 6, 6)
 RUNS = "fmn,ddn@200"
@@ -265,3 +268,22 @@ def test_points_of_a_random_model_are_judged_by_many_passes():
     found = evaluate(model, images, labels, norm="L2", ensemble="fmn@60", eot=3)
     assert (found.shares[found.distances > 0] < 0.95).any()
     assert all(verify(found, model, images, labels, rerun=0).holds for _ in range(5))
+
+
+def test_a_noise_flag_that_is_kept_back_is_found(ensemble, monkeypatch):
+    monkeypatch.setattr(
+        "advfrontier.evaluation.evaluate.noise_check", lambda *_, **__: Flag(Kind.BEATEN, "noise breaks all")
+    )
+    assert verify(ensemble, net(), *data(), rerun=0).false == ("the record does not tell this: noise breaks all",)
+    ensemble.record.replace_flag(Kind.BEATEN, Flag(Kind.BEATEN, "noise breaks all"))
+    assert verify(Evaluation.load(ensemble.place), net(), *data(), rerun=0).holds
+
+
+def test_solvers_of_one_s_own_are_needed_to_do_a_unit_again(tmp_path):
+    solvers = {"fmn": Fmn(alpha=2.0)}
+    done = evaluate(net(), *data(), norm="L2", ensemble="fmn@100", solvers=solvers, out=tmp_path)
+    without = verify(done.place, net(), *data(), rerun=1)
+    assert without.holds
+    assert without.again == 0
+    assert "in Python, verify(…, solvers={…}) takes others" in without.notes[0]
+    assert verify(done.place, net(), *data(), rerun=1, solvers=solvers).same == 1

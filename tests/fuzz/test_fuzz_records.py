@@ -87,7 +87,7 @@ def forged(content, rng):
 def read_all(place):
     """Everything a reader may ask an evaluation for."""
     found = Evaluation.load(place)
-    assert found.adversarials.shape == found.originals.shape
+    assert found.adversarials.shape == found.images().shape
     assert len(found.samples) == len(found.labels) == len(found.winners)
     assert all(flag.text for flag in found.flags)
     assert sum(found.counts.values()) >= 0

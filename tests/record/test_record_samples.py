@@ -50,7 +50,7 @@ def test_data_that_is_other_each_time_is_read_once_and_then_kept(problem, tmp_pa
     loader = DataLoader(Augmented(pixels, labels), batch_size=4)
     done = evaluate(model, loader, out=tmp_path / "a" / "L2", **OPTIONS)
     with torch.no_grad():
-        assert torch.equal(done.clean_logits, model(done.originals))
+        assert torch.equal(done.clean_logits, model(done.images()))
     with pytest.raises(FrontierError, match="holds a record of 8 other samples"):
         evaluate(model, loader, out=tmp_path / "a" / "L2", **OPTIONS)
     same(Evaluation.load(tmp_path / "a" / "L2"), done)
@@ -79,7 +79,7 @@ def test_an_evaluation_reads_its_header_once_and_hashes_every_image_once(problem
     ensemble = Ensemble.of("nine", "L2", {"fmn": 20, "ddn": 20, "alma": 20, "fmn:restart1": 20, "ddn:target1": 20})
     done = evaluate(*problem, norm="L2", ensemble=ensemble, batch_size=4, out=tmp_path / "a" / "L2")
     assert len(done.distances) == 8
-    assert torch.equal(done.originals, problem[1])
+    assert torch.equal(done.images(), problem[1])
     assert len(done.record.units()) == 10
     assert sum(read) <= 1
     assert sum(hashed) == 8

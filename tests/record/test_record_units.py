@@ -84,7 +84,7 @@ def test_images_that_are_damaged_are_healed_when_the_images_are_at_hand(problem,
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     assert victim.stat().st_size == len(right)
     images._KEPT.clear()
-    assert torch.equal(Evaluation.load(tmp_path / "a" / "L2").originals, pixels)
+    assert torch.equal(Evaluation.load(tmp_path / "a" / "L2").images(), pixels)
 
 
 def test_a_clean_pass_of_another_record_is_not_taken_for_its_own(problem, tmp_path):

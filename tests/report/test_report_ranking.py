@@ -81,7 +81,7 @@ def test_samples_in_another_order_are_aligned():
     records = three()
     turned = record("m1", seed=1, strength=2.0)
     turned.samples = turned.samples[::-1]
-    turned.full, turned.first = turned.full[::-1], turned.first[::-1]
+    turned.full, turned.first, turned.labels = turned.full[::-1], turned.first[::-1], turned.labels.flip(0)
     mixed, straight = rank([records[0], turned, records[2]]).to_dict(), rank(records).to_dict()
     assert mixed == straight
 

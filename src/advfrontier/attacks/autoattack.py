@@ -99,7 +99,7 @@ def attack_at(
             for part in (auto.apgd, auto.apgd_targeted, auto.fab, auto.square):
                 ledger.follow(part)
             points, predictions = auto.run_standard_evaluation(images, labels, batch_size=batch_size)
-    distances = get_norm(norm).distance(points.flatten(1).double(), images.flatten(1).double())
+    distances = get_norm(norm).distance(points.flatten(1).cpu().double(), images.flatten(1).double())
     if outside := int((distances > radius * (1 + 1e-4)).sum()):
         warned.append(f"{outside} points lie outside the ball, at up to {float(distances.max()):g}")
     forwards, backwards, checks = (ledger.counts[kind] for kind in ("forwards", "backwards", "checks"))

@@ -64,23 +64,24 @@ def certified_radius(
         raise FrontierError(f"a {type(model).__name__} cannot be certified: expected an nn.Module of known layers")
     if not 1e-9 <= precision < 1:
         raise FrontierError(f"precision is {precision}: expected a share such as 0.01")
-    images = check_data(images.detach().cpu(), labels.detach().cpu())
+    images, labels = check_data(images, labels).detach().to("cpu", torch.float64), labels.detach().cpu().long()
+    first = torch.zeros(len(images), dtype=torch.float64) if start is None else start.detach().to("cpu", torch.float64)
+    if first.shape != labels.shape:
+        raise FrontierError(f"start has the shape {tuple(first.shape)}: expected one radius for each of {len(images)}")
     with torch.no_grad():
-        network = read_network(model, images[0])
-        check_labels(labels, network.steps[-1].shape[1])
-        radii = torch.zeros(len(images), dtype=torch.float64)
-        flat, labels = images.flatten(1).to("cpu", torch.float64), labels.cpu()
+        network = read_network(model, images)
+        if (classes := network.steps[-1].shape[1]) < 2:
+            raise FrontierError(f"the model returns {classes} logit per image: expected at least two classes")
+        check_labels(labels, classes)
+        radii, flat = torch.zeros_like(first), images.flatten(1)
         for rows in torch.split(torch.arange(len(images)), _AT_ONCE):
-            first = None if start is None else start[rows].to("cpu", torch.float64)
-            radii[rows] = _search(network, flat[rows], labels[rows], first, norm=norm, precision=precision)
+            radii[rows] = _search(network, flat[rows], labels[rows], first[rows], norm=norm, precision=precision)
             if done is not None:
                 done(len(rows))
     return radii
 
 
-def _search(
-    network: Network, images: Tensor, labels: Tensor, start: Tensor | None, *, norm: str, precision: float
-) -> Tensor:
+def _search(network: Network, images: Tensor, labels: Tensor, start: Tensor, *, norm: str, precision: float) -> Tensor:
     """Bisect between the largest radius that was certified and the smallest that was not, each sample by itself.
 
     Larger radii may be certified where smaller ones are not, because the lines through a ReLU are chosen by a rule of
@@ -88,7 +89,7 @@ def _search(
     """
     box = get_norm(norm).largest(images)  # the ball of this radius holds the whole box
     low, high = torch.zeros_like(box), torch.full_like(box, torch.inf)
-    first = box / 64 if start is None else torch.minimum(start, box)
+    first = torch.where(start > 0, torch.minimum(start, box), box / 64)
     high[Bounds(network, norm, images, low).least_margins(labels) <= 0] = 0
     while True:
         width = torch.where(high.isinf(), torch.inf, high - low - precision * high)
@@ -103,15 +104,9 @@ def _search(
         high[rows] = torch.where(certified, high[rows], trial)
 
 
-def _products(a: Tensor, b: Tensor) -> Tensor:
-    """⟨a, b⟩ of each row."""
-    out: Tensor = torch.linalg.vecdot(a, b)
-    return out
-
-
 def _linf(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
     """Every feature as far as it can go."""
-    return _products(steepness, torch.minimum(room, radii[:, None]))
+    return (steepness * torch.minimum(room, radii[:, None])).sum(1)
 
 
 def _l1(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
@@ -119,7 +114,7 @@ def _l1(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
     ranked, order = steepness.sort(dim=1, descending=True)
     room = room.gather(1, order)
     left = radii[:, None] - (room.cumsum(1) - room)
-    return _products(ranked, left.clamp_(min=0).minimum(room))
+    return (ranked * left.clamp_(min=0).minimum(room)).sum(1)
 
 
 def _l2(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
@@ -134,7 +129,7 @@ def _l2(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
     for _ in range(_PASSES):
         level = level.clamp(min=TINY)
         move = torch.minimum(steepness / level[:, None], room)
-        value = _products(steepness, move) + level / 2 * (squares - _products(move, move))
+        value = (steepness * move).sum(1) + level / 2 * (squares - move.square().sum(1))
         least = torch.minimum(least, value)
         stopped = move >= room
         left = (squares - (room.square() * stopped).sum(1)).clamp(min=TINY)
@@ -229,7 +224,7 @@ class Bounds:
         room = torch.where(slopes > 0, images, 1 - images)
         fall = {"L1": _l1, "L2": _l2, "Linf": _linf}[self.norm](slopes.abs(), room, self.radii[owners])
         size = 1 + constants.abs() + slopes.abs().sum(1) + fall
-        return constants + _products(slopes, images) - fall - _ROUNDING * size
+        return constants + (slopes * images).sum(1) - fall - _ROUNDING * size
 
     def _through_relu(self, owners: Tensor, place: int, coefficients: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients of what comes out as coefficients of what goes in, and a constant, together never above.
@@ -244,5 +239,5 @@ class Bounds:
         flat = coefficients.flatten(1)
         rising = flat > 0
         slopes = torch.where(rising, below[owners], chord[owners])
-        constant = torch.linalg.vecdot(flat.clamp(max=0), offset[owners])
+        constant = (flat.clamp(max=0) * offset[owners]).sum(1)
         return (flat * slopes).view_as(coefficients), constant

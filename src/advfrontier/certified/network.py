@@ -3,7 +3,8 @@
 The model is followed once, operation by operation, on one image. Whatever Python wraps around them, only operations of
 the lists below are accepted, so a network of convolutions, linear layers, ReLUs, averages, shortcuts and normalisations
 of known statistics passes, and anything else is refused by its name. A model that looks at its input to decide what to
-do cannot be followed, and one that draws random numbers is refused too.
+do cannot be followed, and one that draws random numbers is refused too. What it computes outside torch would pass for a
+constant, so the steps must give the model's own answers on all images and on random ones.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import Node, map_arg
+from torch.nn.functional import pad
 
 from advfrontier.engine.oracle import logits_of
 from advfrontier.errors import FrontierError
@@ -36,6 +38,7 @@ _SINGLE = {
     "convolution": 0, "addmm": 1, "mm": 0, "linear": 0, "div": 0,
     "native_batch_norm": 0, "_native_batch_norm_legit_no_training": 0,
 }  # fmt: skip
+_AT_ONCE = 20  # images in one pass
 _NUMBERS = 8_000_000  # in the largest tensor of coefficients
 _SUPPORTED = "convolutions, linear layers, ReLU, average pooling, sums of branches, and fixed normalisation"
 
@@ -95,6 +98,14 @@ class Network:
         self.at_once = max(1, _NUMBERS // max(step.shape.numel() for step in steps))  # rows of coefficients
         self._direct: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
+    def answer(self, images: Tensor) -> Tensor:
+        """The logits of images (n, features), step by step."""
+        values = {0: images.view(len(images), *self.steps[0].shape)}
+        for place, step in enumerate(self.steps[1:], start=1):
+            inputs = [values[k] for k in step.inputs]
+            values[place] = inputs[0].clamp(min=0).view(-1, *step.shape) if step.relu else step.forward(*inputs)
+        return values[len(self.steps) - 1].flatten(1)
+
     def carry(self, place: int, wanted: Tensor, through_relu: Relu | None = None) -> tuple[Tensor, Tensor]:
         """Coefficients of a step's value as coefficients of the image, and the constant beside them.
 
@@ -127,28 +138,47 @@ class Network:
         A convolution sees few features, so only as many are kept as the widest row needs.
         """
         if place not in self._direct:
-            identity = torch.eye(self.steps[place].shape.numel(), dtype=torch.float64)
-            rows = [self.carry(place, part) for part in torch.split(identity, self.at_once)]
-            slopes, constants = torch.cat([row[0] for row in rows]), torch.cat([row[1] for row in rows])
-            widest = int((slopes != 0).sum(1).max().clamp(min=1))
-            columns = slopes.abs().topk(widest, dim=1).indices
-            self._direct[place] = slopes.gather(1, columns), columns, constants
+            size, parts = self.steps[place].shape.numel(), []
+            for units in torch.split(torch.arange(size), self.at_once):
+                wanted = torch.zeros(len(units), size, dtype=torch.float64).scatter_(1, units[:, None], 1.0)
+                slopes, constants = self.carry(place, wanted)
+                columns = slopes.abs().topk(int((slopes != 0).sum(1).max().clamp(min=1)), dim=1).indices
+                parts.append((slopes.gather(1, columns), columns, constants))
+            widest = max(slopes.shape[1] for slopes, _, _ in parts)
+            padded = [
+                (pad(slopes, (0, widest - slopes.shape[1])), pad(columns, (0, widest - columns.shape[1])), constants)
+                for slopes, columns, constants in parts
+            ]
+            slopes, columns, constants = map(torch.cat, zip(*padded, strict=True))
+            self._direct[place] = slopes, columns, constants
         return self._direct[place]
 
 
-def read_network(model: nn.Module, image: Tensor) -> Network:
-    """The steps of a model from an image, of which only the shape matters, to logits. Raises if others are needed."""
-    copied = deepcopy(model).to("cpu", torch.float64).eval().requires_grad_(requires_grad=False)
+def read_network(model: nn.Module, images: Tensor) -> Network:
+    """The steps of a model from an image to logits, checked on all of these. Raises if other operations are needed."""
+    images = images.to("cpu", torch.float64)
     try:
-        traced = make_fx(torch.func.functionalize(lambda x: logits_of(copied(x))))(image[None].to("cpu", torch.float64))
-    except RuntimeError as error:
-        words = next(iter(str(error).splitlines()), "")[:200]
+        copied = deepcopy(model).to("cpu", torch.float64).eval().requires_grad_(requires_grad=False)
+        traced = make_fx(torch.func.functionalize(lambda x: logits_of(copied(x))))(images[:1])
+    except FrontierError:
+        raise
+    except Exception as error:  # whatever the user's code may raise
+        words = next(iter(str(error).splitlines()), type(error).__name__)[:200]
         raise FrontierError(
             f"the model cannot be followed operation by operation ({words}): expected a feed-forward network of "
             f"{_SUPPORTED}"
         ) from error
     traced.graph.eliminate_dead_code()
-    return Network(_Reader(traced).steps)
+    network = Network(_Reader(traced).steps)
+    noise = torch.rand(images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for part in (*torch.split(images, _AT_ONCE), *torch.split(noise, _AT_ONCE)):
+        said = logits_of(copied(part))
+        if not torch.allclose(network.answer(part.flatten(1)), said, rtol=1e-6, atol=1e-6 * float(said.abs().max())):
+            raise FrontierError(
+                "the model answers otherwise than its operations say: it computes something outside torch, or images "
+                f"of one batch are not independent of each other; expected a feed-forward network of {_SUPPORTED}"
+            )
+    return network
 
 
 class _Reader:
@@ -201,13 +231,13 @@ class _Reader:
         absolute = {n: value.abs() if isinstance(value, Tensor) else value for n, value in fixed.items()}
 
         def function(constants: Mapping[Node, Any], *values: Tensor) -> Tensor:
-            return self._call(node, {**constants, **dict(zip(inputs, values, strict=True))})
+            found = self._call(node, {**constants, **dict(zip(inputs, values, strict=True))})
+            first: Tensor = found[0] if isinstance(found, tuple) else found  # a normalisation's values come first
+            return first
 
         apply, steepest = partial(function, fixed), partial(function, absolute)
         shape = apply(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes)).shape
         return Step(places, shape, apply, steepest, shapes)
 
-    def _call(self, node: Node, values: Mapping[Node, Any]) -> Tensor:
-        found = node.target(*map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__))  # type: ignore[operator]
-        first: Tensor = found[0] if isinstance(found, tuple) else found
-        return first
+    def _call(self, node: Node, values: Mapping[Node, Any]) -> Any:
+        return node.target(*map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__))  # type: ignore[operator]

@@ -18,7 +18,8 @@ from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gate import not_worse
 from advfrontier.evaluation.inputs import as_model
 from advfrontier.evaluation.summary import summarise_all
-from advfrontier.evaluation.verify import Verification, only_verified, parse_rerun, verify, write_verified
+from advfrontier.evaluation.verified import only_verified, write_verified
+from advfrontier.evaluation.verify import Verification, parse_rerun, verify
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import below, write_file
 from advfrontier.threat.names import NORMS

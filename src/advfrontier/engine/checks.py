@@ -28,7 +28,9 @@ _NORMALISED = (
     "from advfrontier.sources import Normalised; model = Normalised(model, mean, std)"
 )
 
-TRAINING = Flag(Kind.TRAINING, "the model was in train mode: evaluated in eval mode, and set back afterwards")
+TRAINING = Flag(
+    Kind.TRAINING, "the model, or a part of it, was in train mode: evaluated in eval mode, and set back afterwards"
+)
 PROBABILITIES = Flag(
     Kind.PROBABILITIES,
     "the model returns probabilities, not logits: gradients vanish where it is sure; remove the softmax",

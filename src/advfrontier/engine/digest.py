@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ def model_digest(model: Callable[[Tensor], Tensor]) -> str:
         name = f"{getattr(model, '__module__', '')}.{getattr(model, '__qualname__', type(model).__name__)}"
         return blake2b(name.encode(), digest_size=16).hexdigest()
     check_parameters(model)
-    found = blake2b(str(model).encode(), digest_size=16)
+    found = blake2b(_without_addresses(str(model)).encode(), digest_size=16)
     try:
         state = model.state_dict()
     except Exception as error:
@@ -65,9 +66,12 @@ def _add(found: blake2b, name: str, value: object) -> None:
         for place, part in enumerate(value):
             _add(found, f"{name}.{place}", part)
     else:
-        # What prints its place in memory would be another model in every process: its type has to do.
-        own = type(value).__repr__ is not object.__repr__
-        found.update(f"{name} {type(value).__qualname__} {repr(value) if own else ''}".encode())
+        found.update(f"{name} {type(value).__qualname__} {_without_addresses(repr(value))}".encode())
+
+
+def _without_addresses(text: str) -> str:
+    """What prints its place in memory would be another model in every process."""
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", text)
 
 
 def _numbers(tensor: Tensor) -> tuple[Tensor, ...]:

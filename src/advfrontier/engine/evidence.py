@@ -92,7 +92,7 @@ def noise_check(
     for rows in torch.split(attacked, batch_size) if len(attacked) else ():
         x, y = oracle.images(images[rows]).detach(), oracle.labels(labels[rows])
         flat, ids = x.flatten(1), rows.numpy().astype(np.uint64)  # other draws for every sample: which does not matter
-        radius = torch.minimum(_NEARER * found[rows], threat.largest(flat).double().cpu())
+        radius = torch.minimum(_NEARER * found[rows], threat.largest(flat).cpu().double())
         radius = radius.floor() if threat.name == "L0" else radius
         wrong = torch.zeros(len(rows), dtype=torch.bool, device=x.device)
         for draw in range(_DRAWS):

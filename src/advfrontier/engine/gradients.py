@@ -69,7 +69,7 @@ def agreement(oracle: Oracle, x: Tensor, y: Tensor, logits: Tensor, gradient: Te
     One forward pass a step. The prediction is made for the change inside the box, as rounded; changes that rounding
     could explain are no changes.
     """
-    rounding = torch.maximum(safety(logits), torch.finfo(oracle.logits_dtype).eps * logits.abs().amax(1)).double().cpu()
+    rounding = torch.maximum(safety(logits), torch.finfo(oracle.logits_dtype).eps * logits.abs().amax(1)).cpu().double()
     gap = margin(logits, y)
     direction = gradient.sign()
     # On a tie the margin has nothing to fall to: a step is then measured by the spread of the logits.

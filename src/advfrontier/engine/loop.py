@@ -98,7 +98,7 @@ class Batch:
             answer = Answer(**{name: rows[k] for name, rows in parts.items()}, best_point=unit.best_point)
             unit.solver.step(unit.problem, unit.state, unit.queries // self.cost, answer)
             unit.queries += self.cost
-        if self.units[0].queries % CHECKPOINT == 0:  # and so are those of all
+        if self.units[0].queries % CHECKPOINT == 0:  # all units of a batch reach checkpoints together
             measured = torch.split(measure(self.norm, self.best_point, self.inputs, self.best_distance), self.sizes)
             for unit, distances in zip(self.units, measured, strict=True):
                 unit.trajectory[unit.queries // CHECKPOINT - 1] = distances
@@ -181,7 +181,11 @@ class Batch:
             seen["misclassified"][failed] = improved[failed] = False
             rows = improved.nonzero().squeeze(1)
         self.best_distance = seen["best_distance"] = torch.where(improved, seen["distance"], self.best_distance)
-        self.best_point.index_copy_(0, rows, points.index_select(0, rows))
+        kept = points.index_select(0, rows)
+        if len(rows) and not 0 <= float(kept.amin()) <= float(kept.amax()) <= 1:  # of a solver of another package
+            names = ", ".join(sorted({unit.solver.facts.name for unit in self.units}))
+            raise FrontierError(f"a point of {names} has left [0, 1]: expected the solver to clamp what it tries")
+        self.best_point.index_copy_(0, rows, kept)
 
     def _confirmed(self, oracle: Oracle, points: Tensor, rows: Tensor) -> Tensor:
         """Which of these hold in fresh passes, charged to verification: those that led here may have been luck."""

@@ -126,7 +126,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         if training:
             with suppress(NotImplementedError):  # which is what exported programs say: they have no modes
                 model.eval()
-                self.was_training = model in training
+                self.was_training = model in training or any(isinstance(module, _BY_MODE) for module in training)
         for parameter in model.parameters():
             # Tensors made in inference mode never get gradients, and cannot be told to ask for them again.
             if parameter.requires_grad and not parameter.is_inference():
@@ -185,8 +185,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         except (Exception, SystemExit) as error:
             raise FrontierError(
                 f"the model's backward pass failed ({_named(error)}): expected logits that can be differentiated with "
-                f"respect to the images{_advice(self.model, images, error)}; or ask for runs without gradients: "
-                f"{_BLACK_BOX}"
+                f"respect to the images{_advice(self.model, images, error) or _INSTEAD}"
             ) from error
         if gradient is None:
             raise NoGradientError(_NO_GRADIENT)
@@ -196,7 +195,10 @@ class Oracle(AbstractContextManager["Oracle"]):
         setattr(self.counts, self.purpose, getattr(self.counts, self.purpose) + rows)
 
 
+# Layers that compute something else in train mode.
+_BY_MODE = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)  # noqa: SLF001
 _BLACK_BOX = '--pool black-box (ensemble="black-box")'
+_INSTEAD = f"; or ask for runs without gradients: {_BLACK_BOX}"
 _NO_GRADIENT = (
     "the model's logits have no gradient with respect to the images: gradient attacks cannot run; "
     f"remove torch.no_grad() or .detach() from the model, or ask for runs without gradients: {_BLACK_BOX}"
@@ -216,6 +218,8 @@ def _named(error: BaseException) -> str:
 def _advice(model: object, images: Tensor, error: BaseException) -> str:
     """What is known to be odd about a model that failed, and what to type."""
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
+    if any(words in str(error) for words in ("out of memory", "allocate memory")):
+        return ". Give smaller batches: --batch-size (batch_size=)"
     if any(parameter.is_inference() for parameter in parameters):
         return ". It was made in torch.inference_mode(): make it outside, or attack copy.deepcopy(model)"
     kinds = sorted({str(p.dtype) for p in parameters if p.is_floating_point()} - {str(images.dtype)})

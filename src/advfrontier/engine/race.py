@@ -4,8 +4,8 @@ Rows that go on with the same attack at the same step are a lane, whatever their
 without a target are kept apart, since their losses differ. Every sample keeps its own row of the batch, whatever the
 other rows run, so its logits have the same bits as in a trace of that run alone: a race is made of prefixes of traced
 runs, and of runs that polish, which start where others have ended. Black-box rows need no backward pass and get a
-batch of their own; where both kinds share a round, and only there, the batches are smaller than in a trace, and equal
-up to rounding.
+batch of their own; where both kinds share a round, the batches are smaller than in a trace, and equal up to rounding.
+So are rows of images of 50,000 numbers or more on several threads, which PyTorch sums otherwise than among others.
 """
 
 from __future__ import annotations
@@ -135,17 +135,18 @@ def start_race(race: Race, begin: Callable[[str], Unit]) -> RaceUnit:
     """Set a race up on a shard; `begin` sets one run of it up. No queries are spent."""
     first = begin(race.runs[0])
     n, problem = first.rows, first.problem
+    unbroken = torch.full((n,), torch.inf, dtype=torch.float64, device="cpu")
     return RaceUnit(
         race=race,
         problem=problem,
         begin=begin,
         best_point=problem.inputs.clone(),
-        best_distance=torch.full((n,), torch.inf, dtype=torch.float64),
+        best_distance=unbroken.clone(),
         nearest_point=problem.inputs.clone(),
-        nearest=torch.full((n,), torch.inf, dtype=torch.float64),
-        polished=torch.full((n,), torch.inf, dtype=torch.float64),
-        trajectory=torch.full((race.total // CHECKPOINT, n), torch.inf, dtype=torch.float64),
-        plan=torch.full((-(-race.total // SLICE), n), -1, dtype=torch.int16),
+        nearest=unbroken.clone(),
+        polished=unbroken,
+        trajectory=unbroken.repeat(race.total // CHECKPOINT, 1),
+        plan=torch.full((-(-race.total // SLICE), n), -1, dtype=torch.int16, device="cpu"),
         found=np.full((n, len(race.names)), np.inf),
         zero_gradients=first.zero_gradients.clone(),
         bad_gradients=first.bad_gradients.clone(),
@@ -207,8 +208,8 @@ def _advance(oracle: Oracle, lanes: list[_Lane], count: int, tick: Callable[[int
     for cost in sorted({lane.unit.solver.facts.step_queries for lane in lanes}):
         together = [lane for lane in lanes if lane.unit.solver.facts.step_queries == cost]
         order = torch.cat([lane.rows for lane in together])
-        places = order.argsort().argsort() if len(together) > 1 else None  # where each stands among them, by sample
-        batch = Batch([lane.unit for lane in together], places)
+        places = order.argsort().argsort().to(together[0].unit.best_point.device)  # of each among them, by sample
+        batch = Batch([lane.unit for lane in together], places if len(together) > 1 else None)
         for _ in range(count // cost):
             batch.step(oracle)
             if tick is not None:

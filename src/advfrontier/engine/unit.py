@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from advfrontier.engine.margins import margin_to_go, spread
+from advfrontier.errors import FrontierError
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES
 from advfrontier.solvers import Problem, Solver, solver_of
+from advfrontier.threat.losses import LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,8 +132,8 @@ def start_unit(
     """Set a run up on a shard of correctly classified samples; `clean` holds the same rows. No queries are spent."""
     solver, x = solver or solver_of(run), oracle.images(images).detach().flatten(1).contiguous()
     boundary = clean.boundary.to(x)
-    run_seed = seed + (run.index if run.variant == "restart" else 0)
     restart = run.variant == "restart"
+    run_seed = seed + (run.index if restart else 0)
     targets = clean.targets[:, run.index - 1] if run.variant == "target" else None
     problem = Problem(
         inputs=x,
@@ -151,14 +153,27 @@ def start_unit(
         run=run,
         solver=solver,
         problem=problem,
-        state=solver.start(problem),
+        state=_checked(solver.start(problem), solver, len(x)),
         best_point=x.clone(),
         best_distance=torch.full_like(boundary, torch.inf),
-        trajectory=torch.full((horizon // CHECKPOINT, len(x)), torch.inf, dtype=torch.float64),
+        trajectory=torch.full((horizon // CHECKPOINT, len(x)), torch.inf, dtype=torch.float64, device="cpu"),
         zero_gradients=x.new_zeros(len(x), dtype=torch.int32),
         bad_gradients=x.new_zeros(len(x), dtype=torch.int32),
         clean_spread=spread(clean.logits).to(x.device),
     )
+
+
+def _checked(state: Any, solver: Solver, rows: int) -> Any:
+    """The state of a solver. One of another package may not keep the contract, and should say so at once."""
+    parts = {each.name: getattr(state, each.name) for each in fields(state)} if is_dataclass(state) else {}
+    wrong = [name for name, part in parts.items() if not isinstance(part, Tensor) or part.shape[:1] != (rows,)]
+    if "point" not in parts or wrong or solver.loss(0) not in {None, *LOSSES}:
+        raise FrontierError(
+            f"the solver {solver.facts.name} keeps {', '.join(wrong) or type(state).__name__}, with the loss "
+            f"{solver.loss(0)!r}: expected a dataclass of tensors with one row per sample, among them `point`, and a "
+            f"loss that is None or one of {', '.join(LOSSES)}"
+        )
+    return state
 
 
 def polishing(unit: Unit, starts: Tensor, horizon: int, *, seed: int) -> Unit:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from advfrontier.attacks.callable import Attack, Watched, watched_batches
 from advfrontier.engine import Oracle, check_data, clean_pass
+from advfrontier.errors import whole_number
 from advfrontier.evaluation.trace import Traces, check_queries
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run
@@ -53,9 +54,8 @@ def run_callable(
     state set to `seed`. `name` is what its run is called.
     """
     Run.parse(name)
-    check_queries(queries)
-    images, labels = images.detach().cpu(), labels.detach().cpu()
-    images, threat = check_data(images, labels).float(), get_norm(norm)
+    queries, seed, threat = check_queries(queries), whole_number(seed, "seed"), get_norm(norm)
+    images, labels = check_data(images, labels).detach().cpu().float(), labels.detach().cpu()
     distances = np.zeros((queries // CHECKPOINT, len(images)))
     doubts = Counter[tuple[Kind, str]]()
     with Oracle(model, device=device) as oracle:
@@ -64,7 +64,7 @@ def run_callable(
         watched = partial(Watched, oracle, images, clean, norm=threat, queries=queries)
         attacked = clean.correct.nonzero().squeeze(1)
         with progress_bar(progress, len(attacked), unit="samples", label=name) as bar:
-            for rows, watch in watched_batches(attack, attacked, 1 if alone else batch_size, watched, int(seed)):
+            for rows, watch in watched_batches(attack, attacked, 1 if alone else batch_size, watched, seed):
                 distances[:, rows.numpy()] = watch.trajectory()
                 points[rows] = watch.points.cpu()
                 doubts += watch.doubts()

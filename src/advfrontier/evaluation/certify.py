@@ -36,7 +36,7 @@ def certify(
         progress: Show a progress bar.
     """
     norm = evaluation.norm
-    if norm not in SUPPORTED:
+    if norm not in SUPPORTED:  # before a model is loaded
         raise FrontierError(
             f"{evaluation.place} is an evaluation in {norm}: expected one in {', '.join(SUPPORTED)}, because linear "
             f"bounds say nothing about {norm}"

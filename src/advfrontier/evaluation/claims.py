@@ -13,7 +13,6 @@ from advfrontier.engine import LAST_LOOK, Oracle, vote
 from advfrontier.engine.margins import safety
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.jobs import UnitJob
-from advfrontier.pool import Run
 from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.identity import rounds_alike
 from advfrontier.record.units import DOUBTS
@@ -109,11 +108,6 @@ def same_bits(claimed: Record, fresh: Record, unit: UnitName) -> bool:
 
 def difference(claimed: Evaluation, job: UnitJob, unit: UnitName, *, exact: bool) -> str | None:
     """Do one unit again in the record of a job; what is different about it, if anything is."""
-    runs = {unit.run} if job.race is None else {unit.run, *job.runs}
-    for attack in sorted({Run.parse(run).attack for run in runs}):
-        said, here = (record.header.solvers.get(attack) for record in (claimed.record, job.work))
-        if said != here:
-            return f"the record was made with the solver {said} of {attack}, and here is {here}"
     queries = claimed.ensemble.queries[unit.run]
     job.again(unit, queries)
     again, stored = job.work.read_unit(unit, queries), claimed.record.read_unit(unit, queries)

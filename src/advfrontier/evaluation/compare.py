@@ -30,6 +30,7 @@ from advfrontier.record import find_records
 from advfrontier.record.identity import settings
 from advfrontier.record.tensors import unpack
 from advfrontier.threat.names import NORMS, norm_name
+from advfrontier.zoo import images_and_labels
 
 REFERENCES = ("fashion-mnist",)
 _ATTACKED_WITH = "paper"  # the kind of ensemble that the shipped distances were made with
@@ -116,6 +117,7 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
     first, *others = evaluations
     common = min(map(reached, evaluations))
     for other in others:
+        check_same_labels(other, dict(zip(first.samples, first.labels.tolist(), strict=True)), first.model)
         if not _same_attacks(first, other, common):
             raise FrontierError(
                 f"{first.model} was evaluated in {first.norm} with {first.ensemble.name}, {other.model} with "
@@ -126,6 +128,17 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
             settings(first.solver_words), settings(other.solver_words), names=(first.model, other.model),
             attacks=first.solver_words.keys() & other.solver_words.keys(),
         )  # fmt: skip
+
+
+def check_same_labels(evaluation: Evaluation, known: Mapping[str, int], whose: str) -> None:
+    """Refuse other classes of samples that others were evaluated on too: sample → class."""
+    own = zip(evaluation.samples, evaluation.labels.tolist(), strict=True)
+    if different := [(sample, label) for sample, label in own if known.get(sample, label) != label]:
+        sample, label = different[0]
+        raise FrontierError(
+            f"{evaluation.model} was evaluated with other labels than {whose} on {len(different)} samples (the first: "
+            f"class {label}, not {known[sample]}): expected the same data; evaluate one of them again in a new folder"
+        )
 
 
 def _same_attacks(one: Evaluation, other: Evaluation, queries: int) -> bool:
@@ -197,7 +210,9 @@ def common_pool(evaluations: Sequence[Evaluation], norm: str, *, name: str = REF
     """A shipped pool at the largest of its tiers that all of these evaluations in a norm went through."""
     tiers = [tier for tier in TIERS if all(tier in evaluation.ensemble.tiers for evaluation in evaluations)]
     pool = reference_pool(norm, tiers[-1] if tiers else TIERS[-1], name=name)
+    classes = dict(zip(pool.samples, images_and_labels()[1].tolist(), strict=False))  # of the first images
     for evaluation in evaluations:
+        check_same_labels(evaluation, classes, "the reference models")
         if extra := len(set(evaluation.samples) - set(pool.samples)):
             raise FrontierError(
                 f"the reference models were run on the first {len(pool.samples)} samples of {name}, and {extra} of the "

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from advfrontier.engine import model_digest, noise_check
+from advfrontier.engine import noise_check
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
+from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, check_solvers, working_record
 from advfrontier.execution import Machine, as_machine
 from advfrontier.execution.tasks import threads
-from advfrontier.flags import Kind
+from advfrontier.flags import Flag, Kind
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients, prepare
-from advfrontier.jobs.setup import check_answers
 from advfrontier.pool import TARGETS, Ensemble, Race, Run, find_ensemble, find_larger, tier_label
-from advfrontier.record import Record
+from advfrontier.record import Record, Terms
 from advfrontier.record.header import packed, unpacked
 from advfrontier.record.identity import settings, solvers_of
 from advfrontier.solvers import PUBLISHED, Solver, check_published
@@ -66,6 +66,7 @@ def evaluate(
     """
     machine, threat = as_machine(machine), norm_name(norm)
     first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
+    check_solvers(solvers or {})
     solvers = dict(solvers_for(first, solvers))
     subject = as_model(model, name)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
@@ -125,36 +126,20 @@ def recognised(
             f"as in {_IN_PYTHON[command]} or `advfrontier {command} RECORD --model SOURCE`"
         )
     if model is None and runs_code(str(source)):
+        typed = shlex.join(["advfrontier", command, record.place, "--model", str(source)])
         raise FrontierError(
             f"the record names {source}, which would run code on this machine, and a record may come from anyone: if "
-            f"you trust it, type it yourself, as in `advfrontier {command} {record.place} --model {source}`"
+            f"you trust it, type it yourself, as in `{typed}`"
         )
     subject = as_model(str(source) if model is None else model, name)
-    if subject is evaluation.worked_with:
-        _check_unchanged(subject, record)
-        return subject, record
-    return subject, prepare(
+    if subject.given is not None:  # it may have been trained further since: look at its numbers again
+        subject = Model(subject.name, subject.given)
+    opened = prepare(
         record.place, subject, record.samples(), header.terms, kind="evaluation", gradients=header.gradients,
         solvers=solvers,
     )  # fmt: skip
-
-
-def _check_unchanged(model: Model, record: Record) -> None:
-    """Refuse an object that was trained further since the record was made: its distances would be of two models."""
-    if model.given is None:
-        return  # it was loaded here, and nobody else holds it
-    if not isinstance(model.given, nn.Module):  # what a function computes with can only be seen in its answers
-        terms = record.header.terms
-        with threads(terms.threads), model.oracle(terms) as oracle:
-            check_answers(record, oracle, record.images(record.samples()), record.clean)
-        record.add_counts({"checks": oracle.counts.checks})
-        return
-    said, found = record.header.model, model_digest(model.given)
-    if found != said.digest:
-        raise FrontierError(
-            f"{record.place} holds a record of another model: {said.name} ({said.digest[:8]}), not {model.name} "
-            f"({found[:8]}), whose numbers have changed since. Evaluate it again in another folder"
-        )
+    opened.folder, opened.temporary = record.folder, record.temporary  # a temporary folder stays as long as this one
+    return subject, opened
 
 
 def _reach(
@@ -185,23 +170,26 @@ def _reach(
     )
     ready = drive(record, job, machine)
     if record.header.finished != stored:
-        _try_noise(Evaluation(record, ready), model)
+        evaluation = Evaluation(record, ready)
+        flag, passes = noise_flag(evaluation, model, header.terms, evaluation.images)
+        record.add_counts({"verification": passes})
+        record.replace_flag(Kind.BEATEN, flag)
         record.change(lambda _: {"finished": stored})  # last: if it is stopped before, noise is tried again
     return Evaluation(record, ready)
 
 
-def _try_noise(evaluation: Evaluation, model: Model) -> None:
-    """Flag distances that random noise beats: then the gradients mislead, whatever they looked like at the images."""
-    record, terms = evaluation.record, evaluation.record.header.terms
+def noise_flag(
+    evaluation: Evaluation, model: Model, terms: Terms, images: Callable[[Tensor], Tensor]
+) -> tuple[Flag | None, int]:
+    """A flag if random noise beats the distances, because then gradients mislead; and the passes that it took."""
     attacked = np.flatnonzero(evaluation.distances > 0)
     rows = attacked[np.unique(np.linspace(0, max(len(attacked) - 1, 0), min(_TRIED, len(attacked))).astype(int))]
     if not len(rows):
-        return
+        return None, 0
     with threads(terms.threads), model.oracle(terms) as oracle:
-        samples = evaluation.images(rows.tolist()), evaluation.labels[rows], evaluation.distances[rows]
+        samples = images(torch.from_numpy(rows)), evaluation.labels[rows], evaluation.distances[rows]
         found = noise_check(oracle, *samples, norm=terms.norm, seed=terms.seed, batch_size=terms.shard)
-    record.add_counts({"verification": oracle.counts.verification})
-    record.replace_flag(Kind.BEATEN, found)
+    return found, oracle.counts.verification
 
 
 def solvers_for(ensemble: Ensemble | Race, given: Mapping[str, Solver] | None) -> Mapping[str, Solver]:

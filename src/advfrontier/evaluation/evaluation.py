@@ -151,11 +151,6 @@ class Evaluation(ShownEvaluation):
         return self._filled(images, "best_point", rows)
 
     @cached_property
-    def originals(self) -> Tensor:
-        """All unperturbed images."""
-        return self.images()
-
-    @cached_property
     def adversarials(self) -> Tensor:
         """The points of all samples."""
         return self.points()
@@ -173,7 +168,7 @@ class Evaluation(ShownEvaluation):
 
     def of_run(self, run: str) -> tuple[Tensor, Tensor]:
         """The nearest points that one run found, and the classes they are taken for; the images where it found none."""
-        points, classes = self.originals.clone(), self.clean_logits.argmax(1)
+        points, classes = self.images(), self.clean_logits.argmax(1)
         for _, rows, stored in self._units(("best_point", "classes"), only=lambda unit, _: unit.run == run):
             points[rows] = stored.tensors["best_point"].view(-1, *points.shape[1:]).to(points)
             found = stored.tensors["classes"]

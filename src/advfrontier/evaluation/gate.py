@@ -99,7 +99,7 @@ def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
         return _holds(new.norm, ": no sample is nearer to an error than before")
     gap, area, n = compared.difference, compared.aurec[1], len(a.samples)
     if not gap.known:
-        return _fails(new.norm, f": no run broke any sample of {reference.model}, but some of the other")
+        return _fails(new.norm, ": no run broke any sample of one of the two models, but some of the other")
     estimate, low, high = (f"{100 * value / area:+.1f} %" for value in (gap.estimate, gap.low, gap.high))
     change = f"the area changes by {estimate} ({low} to {high}, 95 % on other samples) on {n} samples"
     if gap.high < 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any
 
@@ -17,11 +17,13 @@ from torch.utils.data import Dataset
 
 from advfrontier.engine import find_device, own_device, own_dtype
 from advfrontier.engine.data import Samples
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, whole_number
 from advfrontier.execution import Machine
 from advfrontier.jobs import Model, prepare
+from advfrontier.pool import Run, check_run, facts_of
 from advfrontier.record import Record, Terms, norm_folder
 from advfrontier.record.header import TYPED
+from advfrontier.solvers import Solver
 from advfrontier.sources import as_samples, load_data, load_model
 from advfrontier.threat.names import norm_name
 
@@ -41,7 +43,17 @@ def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None =
 
 def as_data(images: Images, labels: Labels | None) -> Samples:
     """Samples by their source, or of tensors, arrays, lists, a Dataset, a DataLoader or batches."""
+    if isinstance(images, str) and labels is not None:
+        raise FrontierError(f"{images} comes with labels, and others were given beside it: leave them out")
     return load_data(images) if isinstance(images, str) else as_samples(images, labels)
+
+
+def check_solvers(solvers: Mapping[str, Solver]) -> None:
+    """Refuse solvers for attacks that do not exist, before anything is computed."""
+    for attack in solvers:
+        run = Run.parse(attack)
+        facts = facts_of(run.solver)
+        check_run(run, facts.norms[0] if facts else "")
 
 
 def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, machine: Machine, eot: int = 1) -> Terms:
@@ -51,12 +63,12 @@ def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, mach
         batch_size = 50 if device == "cpu" else 100
     values = {
         "norm": norm_name(norm),
-        "seed": int(seed),
-        "shard": int(batch_size),
+        "seed": whole_number(seed, "seed"),
+        "shard": whole_number(batch_size, "batch_size"),
         "device": device,
         "dtype": machine.dtype or str(own_dtype(model.function)).removeprefix("torch."),
-        "threads": int(machine.threads or torch.get_num_threads()),
-        "eot": int(eot),
+        "threads": whole_number(machine.threads or torch.get_num_threads(), "threads"),
+        "eot": whole_number(eot, "eot"),
     }
     try:
         return Terms.model_validate(values)
@@ -94,6 +106,6 @@ def working_record(
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)  # nobody could go on with it
         raise
-    weakref.finalize(record, shutil.rmtree, place, ignore_errors=True)
+    weakref.finalize(record.folder, shutil.rmtree, place, ignore_errors=True)
     record.temporary = True
     return record

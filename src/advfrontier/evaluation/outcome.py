@@ -61,6 +61,8 @@ class Outcome:
         given = {run: float(count) for run, count in queries.items()}
         if shares is not None:
             found, given = shares.by_run()
+        for table in (distances, *trajectories.values(), *found.values()):
+            table.setflags(write=False)  # figures and flags are made of them
         return cls(distances, tuple(winners.tolist()), trajectories, found, given, spent, doubts, seconds)
 
     def beaten(self, norm: str) -> tuple[Flag, ...]:

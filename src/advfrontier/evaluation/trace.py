@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, whole_number
 from advfrontier.evaluation.evaluation import PURPOSES, Evaluation
-from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, working_record
+from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, check_solvers, working_record
 from advfrontier.evaluation.outcome import Outcome
 from advfrontier.execution import Machine, as_machine
 from advfrontier.flags import Flag
@@ -26,7 +26,7 @@ from advfrontier.frontier import Trajectories, aoi, contributions, epsilon_min, 
 from advfrontier.frontier.measure import check_same_samples, check_same_settings
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients
 from advfrontier.jsonable import jsonable
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, Run, check_run, facts_of, pool, tier_label
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, pool, tier_label
 from advfrontier.record import Record, UnitName
 from advfrontier.record.identity import settings, several_versions
 from advfrontier.record.units import DOUBTS, unit_flags
@@ -84,9 +84,11 @@ def trace(
         batch_size: Samples per batch, which are one unit of work.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
-    check_queries(queries, MAX_QUERIES)
+    queries = check_queries(queries, MAX_QUERIES)
     first = _members(runs, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
-    _check(first, solvers)
+    if not first:
+        raise FrontierError(f"no runs were named: expected some, or a pool ({', '.join(POOLS)})")
+    check_solvers(solvers)
     if solvers == PUBLISHED:
         check_published(first)
     subject, samples = as_model(model), as_data(images, labels)
@@ -158,21 +160,13 @@ def _members(runs: Sequence[str] | str | Callable[[int], Sequence[str]] | None, 
     return list(dict.fromkeys(runs(classes) if callable(runs) else runs))
 
 
-def check_queries(queries: int, most: int | None = None) -> None:
-    """Refuse queries where no run can stop."""
+def check_queries(queries: int, most: int | None = None) -> int:
+    """The queries as an int. Raises if no run can stop there."""
+    queries = whole_number(queries, "queries")
     if queries % CHECKPOINT or queries < CHECKPOINT or (most is not None and queries > most):
         limit = "" if most is None else f" up to {most}"
         raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}{limit}")
-
-
-def _check(runs: Sequence[str], solvers: Mapping[str, Solver]) -> None:
-    """Refuse an empty list of runs, and solvers for attacks that do not exist, before anything is computed."""
-    if not runs:
-        raise FrontierError(f"no runs were named: expected some, or a pool ({', '.join(POOLS)})")
-    for attack in solvers:
-        run = Run.parse(attack)
-        facts = facts_of(run.solver)
-        check_run(run, facts.norms[0] if facts else "")
+    return queries
 
 
 def evaluation_aoi(evaluation: Evaluation, records: Sequence[Record]) -> tuple[list[Table], dict[str, Any]]:
@@ -228,7 +222,7 @@ def _runs(evaluation: Evaluation, frontier: NDArray[np.float64], limit: float) -
     last, spent = evaluation.found_by_run, evaluation.queries_by_run
     rows = [
         (r.run, round(spent[r.run]), aoi(last[r.run], frontier).value, r.wins, r.alone, r.loss)
-        for r in sorted(contributions(last, E=limit), key=lambda each: -each.loss)
+        for r in sorted(contributions(last, E=limit) if last else (), key=lambda each: -each.loss)
     ]
     columns = (
         Column("run"),

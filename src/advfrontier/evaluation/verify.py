@@ -8,14 +8,12 @@ What holds can be put on a list, which is kept apart from the records: who sends
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -25,19 +23,18 @@ from advfrontier.engine.data import Samples
 from advfrontier.engine.margins import safety
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.claims import NEEDED, TOLERANCE, difference, false_points, same_bits
+from advfrontier.evaluation.evaluate import noise_flag
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model
+from advfrontier.evaluation.verified import figures_digest
 from advfrontier.execution.tasks import threads
-from advfrontier.flags import doubts
+from advfrontier.flags import Kind, doubts
 from advfrontier.jobs import Model, UnitJob, prepare
 from advfrontier.pool import Race
 from advfrontier.progress import progress_bar
-from advfrontier.record import Record, StoredUnit, Terms, UnitName, open_folder, write_file
-from advfrontier.record.header import packed
-from advfrontier.record.identity import digest
+from advfrontier.record import Record, StoredUnit, Terms, UnitName
+from advfrontier.solvers import Solver
 from advfrontier.threat.losses import margin
-
-_LISTED = ("model", "norm", "place", "samples", "points", "units", "again", "same", "close", "seed")
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,7 @@ def verify(
     *,
     rerun: str | int = "5%",
     seed: int | None = None,
+    solvers: Mapping[str, Solver] | None = None,
     progress: bool | None = None,
 ) -> Verification:
     """Try what an evaluation claims with a model and data of one's own. The record is only read.
@@ -98,6 +96,7 @@ def verify(
         labels: One class per image.
         rerun: The share of the units to do again, `5%`, or their number; 0 for none.
         seed: Of the draw; by default one that nobody could know beforehand.
+        solvers: Those that the record was made with, where they are neither the attacks' own nor the published ones.
         progress: Show a progress bar; by default on terminals and in notebooks.
     """
     claimed = evaluation if isinstance(evaluation, Evaluation) else Evaluation.load(evaluation)
@@ -117,7 +116,8 @@ def verify(
         place, gradients = str(Path(aside) / claimed.norm), claimed.record.header.gradients
         fresh = prepare(place, subject, samples, _terms_here(claimed), kind="evaluation", gradients=gradients)
         drawn = secrets.randbelow(2**31) if seed is None else seed
-        return _Verifying(claimed, fresh, subject, samples).all(rerun, drawn, progress=progress)
+        used = claimed.solvers if solvers is None else solvers
+        return _Verifying(claimed, fresh, subject, samples, used).all(rerun, drawn, progress=progress)
 
 
 def parse_rerun(rerun: str | int) -> Callable[[int], int]:
@@ -151,6 +151,7 @@ class _Verifying:
     fresh: Record
     model: Model
     samples: Samples
+    solvers: Mapping[str, Solver]
     false: list[str] = field(default_factory=list)
     rows: dict[int, str] = field(default_factory=dict)  # sample → what is false about it: the first reason found
     notes: list[str] = field(default_factory=list)
@@ -168,8 +169,10 @@ class _Verifying:
             drawn = []
         with progress_bar(progress, len(units) + len(drawn), unit="units") as bar:
             points, proved = self._check_points(units, bar.advance)
+            if not (self.false or self.rows):
+                self._check_noise()
             bar.show(f"{claimed.norm} units done again")
-            same, close = self._check_units(drawn, bar.advance)
+            again, same, close = self._check_units(drawn, bar.advance)
         return Verification(
             norm=claimed.norm,
             place=claimed.place,
@@ -178,7 +181,7 @@ class _Verifying:
             points=points,
             proved=proved,
             units=len(units),
-            again=len(drawn),
+            again=again,
             same=same,
             close=close,
             seed=seed,
@@ -197,6 +200,14 @@ class _Verifying:
             )
         told = {flag.kind for flag in said.flags}
         self.false += [f"the record does not tell this: {f}" for f in doubts(found.flags) if f.kind not in told]
+        if Kind.RANDOM in told:
+            self.notes.append("the model is random, and was evaluated without --eot: its points may come and go")
+
+    def _check_noise(self) -> None:
+        """Does random noise beat the distances, and the record not tell it?"""
+        flag, _ = noise_flag(self.claimed, self.model, self.fresh.header.terms, self.fresh.images(self.samples))
+        if flag is not None and flag.kind not in {told.kind for told in self.claimed.record.header.flags}:
+            self.false.append(f"the record does not tell this: {flag}")
 
     def _check_clean(self) -> None:
         """Are these the images, their labels, and what the model makes of them unperturbed?"""
@@ -244,17 +255,24 @@ class _Verifying:
             self.false.append(f"the record does not hold what it claims, {wanted} queries of {unit}: {reason}")
         return stored
 
-    def _check_units(self, units: list[UnitName], tick: Callable[[int], object]) -> tuple[int, int]:
-        """Do units again, and count those that came out bit for bit, and those that did so up to rounding."""
+    def _check_units(self, units: list[UnitName], tick: Callable[[int], object]) -> tuple[int, int, int]:
+        """Do units again; how many, how many came out bit for bit, and how many up to rounding."""
         race, same, close = self.claimed.ensemble, 0, 0
         if not units:
-            return 0, 0
+            return 0, 0, 0
         job = UnitJob(
             model=self.model, samples=self.samples, record=self.fresh, wanted=race.queries,
-            race=race if isinstance(race, Race) else None, solvers=self.claimed.solvers, keep="points",
+            race=race if isinstance(race, Race) else None, solvers=self.solvers, keep="points",
         )  # fmt: skip
         job.check()
         self.fresh.change(lambda _: job.changes())
+        said, here = (record.header.solvers for record in (self.claimed.record, self.fresh))
+        if others := sorted(attack for attack in here if said.get(attack) != here[attack]):
+            self.notes.append(
+                f"no unit was done again, because the record was made with {said.get(others[0])} as {others[0]}, and "
+                f"here is {here[others[0]]}: in Python, verify(…, solvers={{…}}) takes others"
+            )
+            return 0, 0, 0
         for unit in units:
             exact = same_bits(self.claimed.record, self.fresh, unit)
             different = difference(self.claimed, job, unit, exact=exact)
@@ -268,47 +286,4 @@ class _Verifying:
                 "code, libraries, device or rounding are not those of the record: a unit holds if its distances differ "
                 f"by no more than {TOLERANCE:.0%} in the median"
             )
-        return same, close
-
-
-def figures_digest(evaluation: Evaluation) -> str:
-    """Of all that tables and ranks are made of: an evaluation that differs in any of it was not verified."""
-    header = evaluation.record.header
-    about = [header.model, header.data, header.terms, packed(evaluation.ensemble)]
-    words = [*(each.model_dump_json() for each in about), *(f"{flag.kind} {flag.text}" for flag in evaluation.flags)]
-    words += [*evaluation.samples, *(winner or "" for winner in evaluation.winners)]
-    tables = [run.encode() + table.tobytes() for run, table in sorted(evaluation.trajectories.items())]
-    return digest("\0".join(words).encode(), evaluation.distances.tobytes(), *tables)
-
-
-def write_verified(path: str, verifications: Iterable[Verification]) -> str:
-    """Add what holds to a list, which is begun if it is not there yet."""
-    entries = _read(path) or {}
-    for each in verifications:
-        if each.holds:
-            entries[each.digest] = {name: getattr(each, name) for name in _LISTED}
-    return write_file(path, json.dumps({"verified": entries}, indent=2, ensure_ascii=False).encode() + b"\n")
-
-
-def only_verified(evaluations: Iterable[Evaluation], path: str) -> tuple[list[Evaluation], list[Evaluation]]:
-    """Those whose figures stand in a list, and the others."""
-    known = _read(path)
-    if known is None:
-        raise FrontierError(f"no file {path}: expected one that `advfrontier verify … --out {path}` has written")
-    found = [(each, figures_digest(each) in known) for each in evaluations]
-    return [each for each, listed in found if listed], [each for each, listed in found if not listed]
-
-
-def _read(path: str) -> dict[str, Any] | None:
-    """The entries of a list; None if there is no such file."""
-    folder, slash, name = path.replace("\\", "/").rpartition("/")
-    content = open_folder(folder or slash or ".").read(name)
-    if content is None:
-        return None
-    try:
-        entries = json.loads(content)["verified"]
-    except (ValueError, RecursionError, KeyError, TypeError):
-        entries = None
-    if not isinstance(entries, dict):
-        raise FrontierError(f"{path} is no list of verified records: expected what `advfrontier verify --out` wrote")
-    return entries
+        return len(units), same, close

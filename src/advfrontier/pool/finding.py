@@ -5,10 +5,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, whole_number
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, POOLS, check_run, facts_of, pool
 from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_name, tier_queries
 from advfrontier.pool.paper import paper_ensemble
@@ -33,6 +34,8 @@ def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: s
     file, a pool (`black-box`), or runs (`fmn,fmn:target1`, or a list of them); and behind `@` where to stop, as in
     `black-box@2000`.
     """
+    if isinstance(ensemble, int | Real):
+        ensemble = str(whole_number(ensemble, "ensemble"))
     if isinstance(ensemble, Ensemble | Race):
         found: Ensemble | Race = ensemble
     elif isinstance(ensemble, str) and ensemble.endswith(".toml"):
@@ -42,7 +45,7 @@ def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: s
     elif isinstance(ensemble, str) and "@" in ensemble:
         name, _, stop = ensemble.rpartition("@")
         found = _stopped(name, stop, norm, classes)
-    elif isinstance(ensemble, int) or (isinstance(ensemble, str) and _is_tier(ensemble)):
+    elif isinstance(ensemble, str) and _is_tier(ensemble):
         found = _tier(ensemble, norm, classes)
     else:
         found = _in_turns(ensemble, norm, classes)
@@ -59,6 +62,8 @@ def find_larger(
     ensemble: Ensemble | Race | str | int | Sequence[str], before: Ensemble | Race | None, classes: int
 ) -> Ensemble | Race | str | int | Sequence[str]:
     """What a bare budget means where an evaluation goes on: more of the kind it began with, be it a tier or runs."""
+    if isinstance(ensemble, int | Real):
+        ensemble = whole_number(ensemble, "ensemble")
     if before is None or not isinstance(ensemble, str | int) or not str(ensemble).isalnum():
         return ensemble
     if not str(ensemble)[:1].isdecimal():  # a pool, or one run
@@ -98,8 +103,8 @@ def load_ensemble(path: str) -> Ensemble | Race:
 
 
 def _is_tier(name: str) -> bool:
-    family, _, tier = name.lower().rpartition("-")
-    return family in ("", *FAMILIES) and tier[:1].isdecimal()
+    family, dash, tier = name.lower().rpartition("-")
+    return family in (FAMILIES if dash else ("",)) and tier[:1].isdecimal()
 
 
 def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble | Race:
@@ -119,8 +124,8 @@ def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble | Race:
     return found
 
 
-def _tier(name: str | int, norm: str, classes: int) -> Ensemble | Race:
-    family, _, tier = str(name).lower().rpartition("-")
+def _tier(name: str, norm: str, classes: int) -> Ensemble | Race:
+    family, _, tier = name.lower().rpartition("-")
     whole = _whole(family or _DEFAULT, norm)
     budget = tier_queries(tier)
     if budget < CHECKPOINT:

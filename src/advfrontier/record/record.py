@@ -254,6 +254,8 @@ class Record:
         place = norm_folder(place, self.header.terms.norm)
         if Record.find(place) is not None:
             raise FrontierError(f"{place} holds a record already: expected a new or empty folder")
+        if self.folder.read(FILE) is None:
+            raise FrontierError(f"{self.place} is gone: there is nothing to copy")
         target = check_empty(place)
         for name in (*self.folder.names(UNITS), *self.folder.names(IMAGES), *self.folder.names("radii"), *_ALONE, FILE):
             if (content := self.folder.read(name)) is not None:

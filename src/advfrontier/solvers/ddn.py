@@ -51,8 +51,8 @@ class Ddn:
         α = cosine(1.0, 0.01, i, problem.steps)
         random_where_lost(problem, answer, i)
         δ = (state.point - problem.inputs).addcmul_(answer.gradient, (-α / answer.length)[:, None])
-        factor = torch.where(answer.misclassified, 1 - self.gamma, 1 + self.gamma)
-        state.radius = torch.minimum(state.radius * factor, problem.largest)
+        nearer, farther = (1 - self.gamma) * state.radius, (1 + self.gamma) * state.radius
+        state.radius = torch.where(answer.misclassified, nearer, farther).minimum(problem.largest)
         point = torch.addcmul(problem.inputs, δ, (state.radius / length(δ))[:, None]).clamp_(0, 1)
         if self.levels is not None:
             point = (point * (self.levels - 1)).round_().div_(self.levels - 1)

@@ -15,6 +15,7 @@ from torch import Tensor
 from advfrontier.pool import CATALOGUE, SolverFacts
 from advfrontier.solvers.pdgd import PrimalDual, PrimalDualState
 from advfrontier.solvers.protocol import Adam, Answer, Problem, length
+from advfrontier.threat.thresholds import wide
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def prox_local(v: Tensor, weight: Tensor) -> Tensor:
     It exists from |v| = 4·(2·weight/9)^{3/4} on, a little before it is lower than 0 is. Its closed form is exact where
     it is taken with hyperbolic functions, in float64.
     """
-    a, κ = v.abs().double(), (2 * weight.double()).clamp_(min=1e-60)[:, None]
+    a, κ = wide(v.abs()), 2 * wide(weight)[:, None]
+    κ.clamp_(min=torch.finfo(κ.dtype).tiny ** 0.5)
     ratio = 27 / 16 * a.square() * κ**-1.5
     φ = 2 / math.sqrt(3) * κ**0.25 * ratio.clamp(min=1).acosh_().div_(3).cosh_().sqrt_()
     u = ((φ + (2 * a / φ - φ.square()).clamp_(min=0).sqrt_()) / 2) ** 3

@@ -59,7 +59,8 @@ class SigmaZero:
         rate = factor * self._rate(problem, i)
         point = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1)
         move = self.t * self._rate(problem, i + 1)
-        state.threshold = (state.threshold + torch.where(answer.misclassified, move, -move)).clamp_(0, 1)
+        moved = torch.where(answer.misclassified, state.threshold + move, state.threshold - move)
+        state.threshold = moved.clamp_(0, 1)
         kept = (point - problem.inputs).abs_().sub_(state.threshold[:, None]).sign_().clamp_(min=0)
         state.point = torch.lerp(problem.inputs, point, kept)  # exact for weights of 0 and 1, and faster than where
 

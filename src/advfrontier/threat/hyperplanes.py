@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.threat.norms import TINY, Norm
-from advfrontier.threat.thresholds import ranked, room_of
+from advfrontier.threat.thresholds import ranked, room_of, wide
 
 _PASSES = 64  # rarely above ten; the bound only guards against rounding that never settles
 _FEW, _MANY = 64, 8  # the features that are put in order first, and how many times as many where they do not suffice
@@ -49,10 +49,10 @@ def _steepest_first(steepness: Tensor, room: Tensor, gap: Tensor, count: int = _
     slopes, order = ranked(steepness, count)
     order = order.expand(*room.shape[:-1], -1)
     least = room.gather(-1, order)
-    gains = (slopes * least).double()
+    gains = wide(slopes * least)
     reached = gains.cumsum(-1)
     short = (reached[..., -1] < gap).flatten().nonzero().squeeze(1)
-    left = gap.double()[..., None] - reached.sub_(gains)
+    left = wide(gap)[..., None] - reached.sub_(gains)
     used = left.div_(slopes.clamp(min=TINY)).to(room).clamp_(min=0).minimum(least)
     moves = torch.zeros_like(room).scatter_(-1, order, used)
     if len(short) and count < features:

@@ -72,7 +72,7 @@ class Norm(ABC):
 
     def random_start(self, inputs: Tensor, radius: Tensor, *, seed: int, ids: NDArray[np.uint64]) -> Tensor:
         """A random point of the ball around each input, clipped to the box."""
-        reach = radius.double().cpu().numpy()
+        reach = radius.cpu().double().numpy()
         noise = self.random_in_ball(reach, features=inputs.shape[1], seed=seed, ids=ids)
         return (inputs + noise.to(inputs)).clamp_(0, 1)
 
@@ -129,7 +129,7 @@ class L0(Norm):
 
     def random_start(self, inputs: Tensor, radius: Tensor, *, seed: int, ids: NDArray[np.uint64]) -> Tensor:
         """⌈radius⌉ distinct features, uniformly chosen, each set to a value uniform in (0, 1)."""
-        reach = radius.double().cpu().numpy()
+        reach = radius.cpu().double().numpy()
         noise = self.random_in_ball(reach, features=inputs.shape[1], seed=seed, ids=ids).to(inputs)
         return torch.where(noise != 0, (1 + noise) / 2, inputs)
 

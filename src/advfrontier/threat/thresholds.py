@@ -77,6 +77,11 @@ def water_level(heights: Tensor, total: Tensor) -> Tensor:
     return level
 
 
+def wide(v: Tensor) -> Tensor:
+    """In float64, where the device has it."""
+    return v if v.device.type == "mps" else v.double()
+
+
 def boxed_water_level(v: Tensor, inputs: Tensor, total: Tensor) -> Tensor:
     """The level τ ≥ 0 with Σ min(max(|v| − τ, 0), room) = total, or 0 where the row holds no more.
 
@@ -90,8 +95,8 @@ def boxed_water_level(v: Tensor, inputs: Tensor, total: Tensor) -> Tensor:
         heights, places = heights.topk(max(most, 1), dim=1)
         v, inputs = v.gather(1, places), inputs.gather(1, places)
     # In float64, so that the order of summation, which depends on the rows beside this one, does not show.
-    room = room_of(inputs, v).double()
-    dtype, heights, total = total.dtype, heights.double(), total.double()
+    room = wide(room_of(inputs, v))
+    dtype, heights, total = total.dtype, wide(heights), wide(total)
     level = low = torch.zeros_like(total)
     high = heights.amax(1)
     precision = 4 * torch.finfo(heights.dtype).eps
