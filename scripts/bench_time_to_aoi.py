@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from advfrontier.attacks.autoattack import NORMS, attack_at
 from advfrontier.engine import advance_race
-from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
 from advfrontier.frontier.curve import Curve
-from advfrontier.frontier.optimality import aoi
+from advfrontier.frontier.optimality import BaselineAOI, aoi, baseline_aoi, baseline_radii
 from advfrontier.pool import CHECKPOINT, SLICE
 from advfrontier.table import Column, Table
 from advfrontier.zoo import REFERENCE_RADII

@@ -4,6 +4,7 @@ import io
 import weakref
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from support.models import conv_net, samples
@@ -39,11 +40,27 @@ def test_the_precision_of_the_images_is_kept(tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"log_path": "nowhere/log.txt"}, "cannot write log_path=nowhere/log.txt"), ({"is_tf_model": True}, "PyTorch")],
+    [
+        ({"log_path": "nowhere/log.txt"}, "cannot write log_path=nowhere/log.txt"),
+        ({"is_tf_model": True}, "PyTorch"),
+        ({"eps": "8/255"}, "eps is '8/255': expected a positive radius"),
+        ({"norm": "L7"}, "unknown norm 'L7'"),
+    ],
 )
 def test_what_is_refused_before_anything_is_attacked(given, message):
     with pytest.raises(FrontierError, match=message):
         AutoAttack(conv_net(), **given)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [(torch.full((2, 1, 8, 8), 200).byte(), "torch.uint8: expected floats"), (np.zeros((2, 1, 8, 8)), "be tensors")],
+    ids=["bytes", "array"],
+)
+def test_images_that_no_points_could_come_back_for_are_refused(images, message):
+    """Points between 0 and 1 would be no bytes."""
+    with pytest.raises(FrontierError, match=message):
+        AutoAttack(conv_net(), verbose=False).run_standard_evaluation(images, torch.zeros(2).long())
 
 
 def test_accuracy_of_images_that_are_none():

@@ -21,29 +21,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Ensemble",
-    "Evaluation",
-    "FrontierError",
-    "Machine",
-    "Traces",
-    "Verification",
-    "allocate",
-    "certify",
-    "compare",
-    "evaluate",
-    "rank",
-    "register",
-    "run_callable",
-    "trace",
-    "verify",
-]
+    "Ensemble", "Evaluation", "FrontierError", "Machine", "Traces", "Verification", "allocate", "certify", "compare",
+    "evaluate", "rank", "register", "run_callable", "trace", "verify",
+]  # fmt: skip
 
 # Imported on first use: the rooms that need no torch stay quick to import.
 _HOMES = {
     "Ensemble": "advfrontier.pool.ensemble",
     "Evaluation": "advfrontier.evaluation.evaluation",
     "FrontierError": "advfrontier.errors",
-    "Machine": "advfrontier.execution.machine",
+    "Machine": "advfrontier.execution.tasks",
     "Traces": "advfrontier.evaluation.trace",
     "Verification": "advfrontier.evaluation.verify",
     "allocate": "advfrontier.frontier.allocation",

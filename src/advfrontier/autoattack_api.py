@@ -24,13 +24,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.engine import LAST_LOOK, Oracle, check_data, vote
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, whole_number
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.execution import Machine
 from advfrontier.flags import Kind, doubts
 from advfrontier.record import below
-from advfrontier.record.record import check_empty
+from advfrontier.record.folder import check_empty
+from advfrontier.threat.names import norm_name
 
 # AutoAttack's versions, and the tiers that stand in for them.
 VERSIONS = {"standard": "4k", "plus": "12k", "rand": "1k"}
@@ -61,9 +62,9 @@ class AutoAttack:
             )
         if is_tf_model:
             raise FrontierError("is_tf_model is True: expected a model in PyTorch")
-        if not eps > 0:
-            raise FrontierError(f"eps is {eps}: expected a positive radius such as 8 / 255")
-        self.model, self.norm, self.eps, self.device = model, norm, float(eps), device
+        if isinstance(eps, str) or eps is None or not eps > 0:
+            raise FrontierError(f"eps is {eps!r}: expected a positive radius such as 8 / 255")
+        self.model, self.norm, self.eps, self.device = model, norm_name(norm), float(eps), device
         self.seed = 42 if seed is None else seed
         self.version, self.verbose, self.log_path = version, verbose, log_path
         self.eot = 20 if version == "rand" else 1  # passes per query, as AutoAttack has them
@@ -89,13 +90,23 @@ class AutoAttack:
     def _run(
         self, ensemble: str, x_orig: Tensor, y_orig: Tensor, bs: int, state_path: str | None = None
     ) -> tuple[Evaluation, Tensor, Tensor]:
-        found = self.evaluation = self._evaluate(ensemble, "standard", x_orig, y_orig, bs, state_path)
+        check_data(x_orig, y_orig)
+        machine = Machine(self.device, progress=self.verbose)
+
+        def attacked(ensemble: str, part: str) -> Evaluation:
+            out = None if state_path is None else below(state_path, part)
+            return evaluate(
+                self.model, x_orig.detach().cpu(), y_orig.detach().cpu(), norm=self.norm, ensemble=ensemble,
+                seed=self.seed, out=out, batch_size=bs, eot=self.eot, machine=machine,
+            )  # fmt: skip
+
+        found = self.evaluation = attacked(ensemble, "standard")
         self.black_box = None
         points, labels = _within(self.eps, found)
         robust, cost = found.distances > self.eps, f"{found.ensemble.total * self.eot} queries per sample"
         flags = found.flags
         if {flag.kind for flag in flags} & _FAILED:
-            other = self.black_box = self._evaluate("black-box", "black-box", x_orig, y_orig, bs, state_path)
+            other = self.black_box = attacked("black-box", "black-box")
             nearer = _within(self.eps, other)
             more = torch.from_numpy((other.distances <= self.eps) & (other.distances < found.distances))
             points[more], labels[more] = nearer[0][more], nearer[1][more]
@@ -128,29 +139,13 @@ class AutoAttack:
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
         """The share of images that are classified correctly; by a random model, most of the time."""
-        x_orig, right = check_data(x_orig, y_orig), 0
+        x_orig, bs, right = check_data(x_orig, y_orig), whole_number(bs, "bs", least=1), 0
         with Oracle(self.model, device=self.device, eot=self.eot) as oracle:
             for x, y in zip(torch.split(x_orig, bs), torch.split(y_orig, bs), strict=True):
                 passes = 1 if self.eot == 1 else LAST_LOOK
                 share, _ = vote(oracle, oracle.images(x), oracle.labels(y), "accuracy", passes)
                 right += int((share <= 1 / 2).sum())
         return right / len(x_orig)
-
-    def _evaluate(  # noqa: PLR0917  # as the method above has them
-        self, ensemble: str, part: str, x: Tensor, y: Tensor, batch_size: int, state_path: str | None
-    ) -> Evaluation:
-        return evaluate(
-            self.model,
-            x.detach().cpu(),
-            y.detach().cpu(),
-            norm=self.norm,
-            ensemble=ensemble,
-            seed=self.seed,
-            out=None if state_path is None else below(state_path, part),
-            batch_size=batch_size,
-            eot=self.eot,
-            machine=Machine(self.device, progress=self.verbose),
-        )
 
     def _log(self, text: str) -> None:
         if self.verbose and text:

@@ -16,9 +16,12 @@ class Unfinished(FrontierError):  # noqa: N818  # a state of the work, not a mis
     """The time given is up. The message says how much is done and stored, and what to type to go on."""
 
 
-def whole_number(value: Any, what: str) -> int:
+def whole_number(value: Any, what: str, *, least: int | None = None) -> int:
     """A whole number of any type as an int. Raises if it is none: 200.0 would be stored, and never read again."""
     try:
-        return index(value)
+        number = index(value)
     except TypeError:
         raise FrontierError(f"{what} is {value!r}: expected a whole number, such as 100") from None
+    if least is not None and number < least:
+        raise FrontierError(f"{what} is {number}: expected {least} or more, such as 100")
+    return number

@@ -38,7 +38,7 @@ def read_object(content: bytes, place: str) -> dict[str, Any]:
     """What a JSON file of ours tells; refuses one that is damaged or somebody else's."""
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise FrontierError(f"{place} is damaged, or was not written by advfrontier: move it away")

@@ -46,7 +46,7 @@ class Progress(AbstractContextManager["Progress"]):
     def __enter__(self) -> Self:
         if self._stream.isatty():
             self._bar = RichProgress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),  # a name may hold square brackets
                 BarColumn(),
                 MofNCompleteColumn(),
                 TextColumn(self.unit),

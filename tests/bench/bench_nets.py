@@ -40,3 +40,15 @@ def _fitted(*, seed, features, noise):
         last.weight.copy_(8 * torch.linalg.solve(gram, hidden.T @ nn.functional.one_hot(labels, 10).float()).T)
         last.bias.zero_()
     return nn.Sequential(nn.Flatten(), first, nn.Tanh(), last).eval().requires_grad_(requires_grad=False)
+
+
+class _Stone(nn.Module):
+    """Says the same of all images, whatever is done to them."""
+
+    def forward(self, x):
+        first = images_and_labels()[1][0]  # which it is right about
+        return 0 * x.flatten(1).sum(1, keepdim=True) + torch.arange(10.0).roll(int(first) + 1)
+
+
+def stone():
+    return _Stone()

@@ -4,8 +4,7 @@ import numpy as np
 
 from advfrontier.bench.subject import Subject
 from advfrontier.frontier import Trajectories, allocate, aoi
-from advfrontier.frontier.baseline import BaselineAOI
-from advfrontier.frontier.measure import Measure
+from advfrontier.frontier.optimality import BaselineAOI
 
 BUDGETS = (1000, 2000)
 LEVELS = (250, 500, 750, 1000)
@@ -34,9 +33,9 @@ def subject(model, split, tiers, *, known=None, data="d", doubts=(), samples=Non
 def scored(model, split, baseline, tiers, straight):
     """A model known by its AOIs alone."""
     found = subject(model, split, {tier: [1.0] for tier in tiers})
+    by_lines = {True: straight, False: tiers}
     vars(found).update(
-        aois={"greedy": {tier: Measure(value) for tier, value in tiers.items()}},
-        straight_aois={"greedy": straight},
+        aoi=lambda tier, *, straight=False: by_lines[straight][tier[1]],
         baseline=BaselineAOI(baseline, baseline, baseline),
     )
     return found

@@ -20,6 +20,7 @@ from advfrontier.frontier import aoi
 from advfrontier.frontier.race import read_off
 from advfrontier.pool import Race
 from advfrontier.record import Record
+from advfrontier.record.folder import LocalFolder
 from advfrontier.report import benchmark as report
 from advfrontier.report.benchmark import write_results
 from advfrontier.solvers import PUBLISHED
@@ -33,6 +34,24 @@ def test_ensembles_are_made_again_only_if_what_they_rest_on_changed(finished, ti
     assert calls == []
     run_benchmark(tiny(pool=("fmn", "ddn", "pdgd")))
     assert calls == [1]
+
+
+def test_interrupted_between_two_files_neither_passes_for_what_it_is_not(finished, tiny, monkeypatch):
+    place = Path(finished.ensembles)
+    before, write = files(place), LocalFolder.write
+
+    def interrupt(self, name, content):
+        if name == "L2-80.toml":
+            raise KeyboardInterrupt
+        write(self, name, content)
+
+    monkeypatch.setattr(LocalFolder, "write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_benchmark(tiny(pool=("ddn",)))
+    monkeypatch.undo()
+    assert (place / "L2-40.toml").read_bytes() != before[Path("L2-40.toml")]
+    run_benchmark(tiny())  # with the pool of before
+    assert files(place) == before
 
 
 def test_a_second_run_writes_the_same_bytes_even_if_all_is_learned_anew(tiny, monkeypatch):
@@ -93,6 +112,13 @@ def test_from_what_is_done_no_race_is_run_even_if_another_is_learned(raced):
     assert "the race on plain is missing: it is not done yet" in found.norms["L2"].notes
 
 
+def test_a_race_of_another_budget_is_still_to_be_done(raced_once):
+    bench, _ = raced_once
+    for budgets, left in (((1000, 2000), 0), ((500, 1000), 6 * 1000)):
+        parts = [part for part in status(with_budgets(bench, *budgets)).parts if part.stage == "race"]
+        assert [part.queries for part in parts] == [left] * 3
+
+
 def test_when_time_is_up_one_race_is_done_and_no_other_begun(raced):
     _, traced = raced
     for count in (1, 2):
@@ -113,9 +139,10 @@ def test_a_folder_of_another_benchmark_is_refused(finished):
     other = Bench(finished.benchmark.model_copy(update={"name": "other"}), finished.out)
     with pytest.raises(FrontierError, match="holds the benchmark tiny, not other: name another folder with --out"):
         run_benchmark(other)
-    (Path(finished.out) / "benchmark.json").write_text("[]")
-    with pytest.raises(FrontierError, match=r"benchmark.json is damaged, or was not written by advfrontier"):
-        run_benchmark(finished)
+    for content in ("[]", "[" * 100_000):
+        (Path(finished.out) / "benchmark.json").write_text(content)
+        with pytest.raises(FrontierError, match=r"benchmark.json is damaged, or was not written by advfrontier"):
+            run_benchmark(finished)
 
 
 def test_only_the_benchmarks_own_pool_is_judged_against(finished, tiny, tmp_path):

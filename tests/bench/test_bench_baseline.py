@@ -55,8 +55,19 @@ def test_more_samples_and_damaged_files_do_only_what_is_missing(tmp_path, monkey
     assert first.radii == (0.3,)
     assert all(files(tmp_path)[name] == content for name, content in written.items())
     victim = next(Path(place).rglob("0.6/*.safetensors"))
-    victim.write_bytes(victim.read_bytes()[:-4])
-    assert run_autoattack(place, f"{NETS}:plain", more, radii=[0.6], **options) == grown
+    whole = victim.read_bytes()
+    for damaged in (whole[:-4], whole[:-1] + bytes([whole[-1] ^ 1])):
+        victim.write_bytes(damaged)
+        assert run_autoattack(place, f"{NETS}:plain", more, radii=[0.6], **options) == grown
+
+
+@pytest.mark.parametrize("radius", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_radius_that_is_none_is_refused_before_the_record_keeps_it(tmp_path, monkeypatch, radius):
+    monkeypatch.setattr(autoattack_job, "attack_at", fast_attack)
+    place, samples = str(tmp_path / "b"), load_data("fashion-mnist", samples=2)
+    with pytest.raises(FrontierError, match=r"a radius of .*: expected one that is finite and above 0"):
+        run_autoattack(place, f"{NETS}:plain", samples, norm="L2", radii=[0.3, radius])
+    assert run_autoattack(place, f"{NETS}:plain", samples, norm="L2", radii=[0.3]).radii == (0.3,)
 
 
 def fast_attack(model, images, labels, *, norm, radius, **_):
@@ -98,6 +109,21 @@ def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkey
     run_benchmark(more)
     assert calls == []  # another attack moves the frontier, but AutoAttack's points stay true
     assert radii_of(bench.baseline(bench.benchmark["plain"], "L2")) == radii["plain"]
+
+
+def test_where_nothing_was_broken_the_reference_radius_is_left(tiny, monkeypatch):
+    def attack(model, images, labels, *, radius, **_):
+        robust, spent = (model(images).argmax(1) == labels).numpy(), np.full(len(images), 5)
+        return AtRadius(radius, robust, spent, spent, {"attack": 10 * len(images), "checks": 0}, 0.1, ())
+
+    monkeypatch.setattr(autoattack_job, "attack_at", attack)
+    bench = with_baseline(tiny(models=("stone",)))
+    found = run_benchmark(bench)
+    assert found.failures == ()
+    assert radii_of(bench.baseline(bench.benchmark["stone"], "L2")) == (1.1,)
+    (row,) = found.norms["L2"].tables()["robust_accuracy"].records()
+    assert row["AutoAttack"] == row["greedy-80"] > 0
+    assert not [part for part in status(bench).parts if part.left]
 
 
 def test_autoattack_may_have_a_batch_of_its_own(finished, tmp_path, monkeypatch):

@@ -120,6 +120,10 @@ def test_bench_run_ends_with_what_failed(here, capsys, tiny, monkeypatch):
     assert "1 parts failed" in said
     assert "lost in L2, trace" in said
     assert (here / "bench" / "tiny" / "results" / "results.md").exists()
+    said = run(capsys, "bench", "status", "tiny.toml", "--workers", 0).out  # what can be loaded is measured
+    assert "failed: lost in L2" in said
+    assert "the time of lost cannot be measured" in said
+    run(capsys, "bench", "run", "tiny.toml", "--workers", 0, "--cached")  # tries nothing, so what failed is still told
     assert "failed: lost in L2" in run(capsys, "bench", "status", "tiny.toml", "--no-calibration").out
     replaced = f"lost={FILE}:wide"
     run(capsys, "bench", "run", "tiny.toml", "--workers", 0, "--source", replaced)

@@ -1,5 +1,7 @@
 """Races, other allocations and parts of the pool in the tables: against what is read off the traces by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -125,6 +127,16 @@ def test_allocations_are_compared_on_each_split(models, learned, subjects):
     drawn = [means(others[f"random {seed}"][2000])[0] for seed in range(SEEDS)]
     cell = found[f"random, {SEEDS} draws"]["AOI at 2k"]
     assert (cell.mean, cell.deviation) == pytest.approx((np.mean(drawn), np.std(drawn)))
+
+
+def test_only_what_all_models_have_is_compared(subjects):
+    fewer = replace(subjects[3], families={name: dict(own) for name, own in subjects[3].families.items()})
+    for name in ("uniform", "random 3"):  # with fewer classes, a model may lack runs that a larger budget takes
+        del fewer.families[name][2000]
+    found = by_first(attack_tables.allocations([*subjects[:3], fewer], {}, norm="L2"), "held-out")
+    assert found["uniform"]["AOI at 1k"] > 0
+    assert found["uniform"]["AOI at 2k"] is None
+    assert f"random, {SEEDS - 1} draws" in found
 
 
 def test_what_is_left_out_raises_the_frontier(models, subjects):

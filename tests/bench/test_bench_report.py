@@ -14,6 +14,7 @@ import advfrontier.report.benchmark_figures as figures
 from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench import NormResults, Results, model_tables
 from advfrontier.bench.benchmark import BenchmarkModel
+from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import Ensemble, paper_ensemble
 from advfrontier.report.benchmark import results_json, results_markdown, write_page, write_results
@@ -228,6 +229,18 @@ def test_without_matplotlib_the_rest_is_written(made, tmp_path, monkeypatch):
         "results.md", "results.json", "leaderboard.html", "L0-greedy.toml", "L2-greedy.toml",
     }  # fmt: skip
     assert "advfrontier[figures]" in (tmp_path / "results.md").read_text(encoding="utf-8")
+
+
+def test_what_lies_beside_a_page_is_replaced_whole_and_named_where_it_is_forged(made, tmp_path):
+    page, beside, kept = tmp_path / "page.md", tmp_path / "page" / "results.json", tmp_path / "kept.json"
+    beside.parent.mkdir()
+    beside.write_text('{"norms": 5}')
+    with pytest.raises(FrontierError, match=r"results\.json is damaged"):
+        report.check_page(str(page), ["L2"])
+    kept.hardlink_to(beside)
+    write_page(made, page)
+    assert kept.read_text() == '{"norms": 5}'  # written aside and renamed: a run that is killed leaves the old one
+    report.check_page(str(page), made.norms)
 
 
 def test_a_page_for_a_site_finds_its_files_beside_it(made, tmp_path):

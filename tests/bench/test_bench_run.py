@@ -13,7 +13,7 @@ from support.nesting import contains
 from advfrontier.bench import Bench, run_benchmark, status
 from advfrontier.bench import run as running
 from advfrontier.bench.benchmark import load_benchmark
-from advfrontier.errors import Unfinished
+from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.execution import Machine
 from advfrontier.frontier import aoi
@@ -127,6 +127,26 @@ def test_killed_at_any_unit_the_same_command_goes_on_to_the_same_results(tiny, f
     for one, other in zip(found.norms["L2"].subjects, expected.norms["L2"].subjects, strict=True):
         assert np.array_equal(one.frontier, other.frontier)
         assert all(np.array_equal(one.tiers[budget], other.tiers[budget]) for budget in one.tiers)
+
+
+def test_a_run_that_no_norm_has_is_refused_and_not_passed_over(tiny):
+    for pool, message in ((("fnm", "ddn"), "unknown solver in run fnm"), (("apgd_min", "ddn"), "expected apgd_min-ce")):
+        for act in (run_benchmark, status):
+            with pytest.raises(FrontierError, match=message):
+                act(tiny(pool=pool))
+    assert tiny(norms=("Linf",), pool=("ddn", "fmn", "fmn:target9")).runs("Linf", 4) == ("fmn",)
+
+
+def test_models_that_are_not_here_any_more_are_fetched_again(finished, monkeypatch):
+    fetched = []
+
+    def load(source, *, download=False):
+        fetched.append((source.rpartition(":")[2], download))
+        return load_model(source)
+
+    monkeypatch.setattr(running, "load_model", load)
+    assert run_benchmark(finished, download=True).failures == ()
+    assert fetched == [("plain", True), ("plain", False), ("noisy", True), ("noisy", False)]
 
 
 def test_model_without_a_source_is_named(finished, tiny):

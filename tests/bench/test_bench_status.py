@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from advfrontier.bench import Bench, calibrate, run_benchmark, status
-from advfrontier.bench.status import disk_used
+from advfrontier.bench.status import Calibration, disk_used, read_calibration
+from advfrontier.errors import FrontierError
 from advfrontier.record import Record
 from advfrontier.report.benchmark import write_results
 
@@ -33,6 +34,19 @@ def test_status_says_what_is_left_and_what_it_will_cost(tiny):
     assert (after.queries, after.seconds, after.bytes) == (0, 0, 0)
     assert after.results
     assert after.ensembles == ("ensembles/L2-40.toml", "ensembles/L2-80.toml")
+
+
+def test_files_that_are_damaged_are_told_or_made_again(tiny):
+    bench = tiny()
+    out = Path(bench.out)
+    out.mkdir()
+    for content in ("[]", '{"device": ', '{"models": 3}'):
+        (out / "calibration.json").write_text(content)
+        assert read_calibration(bench.out, device="cpu", threads=1) == Calibration()
+    for content in ("{", '[{"model": "plain"}]'):
+        (out / "failures.json").write_text(content)
+        with pytest.raises(FrontierError, match=r"failures.json is damaged"):
+            status(bench)
 
 
 def test_status_of_ten_thousand_units_is_a_matter_of_names(tiny):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from advfrontier.bench.stored import read_stored, stored_file
+from advfrontier.bench.stored import read_stored, store, stored_file
 from advfrontier.cli import main
 from advfrontier.errors import FrontierError
 from advfrontier.report.benchmark import write_page
@@ -57,16 +57,34 @@ def test_what_is_damaged_or_of_another_benchmark_is_refused(page):
     bench, _, folder = page
     path = stored_file(folder, "Linf")
     other = replace(bench, benchmark=bench.benchmark.model_copy(update={"name": "other"}))
-    with pytest.raises(FrontierError, match="is of the benchmark tiny: expected other"):
+    with pytest.raises(FrontierError, match="is of the benchmark tiny in L2: expected other in L2"):
         read_stored(folder, other)
+    whole = path.read_bytes()
+    path.write_bytes(stored_file(folder, "L2").read_bytes())
+    with pytest.raises(FrontierError, match="is of the benchmark tiny in L2: expected tiny in Linf"):
+        read_stored(folder, bench)
+    path.write_bytes(whole)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(FrontierError, match="cannot be read"):
         read_stored(folder, bench)
 
 
+def test_interrupted_while_it_is_stored_the_file_of_before_stays(finished_in_two, page, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    (_, results), (bench, _, folder) = finished_in_two, page
+    monkeypatch.setattr("os.fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store(replace(results, name="other"), folder)
+    assert list(read_stored(folder, bench).norms) == ["L2", "Linf"]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["page", "small", "."], "expected a file with an ending"),
+        (["run", "small", "--page", "."], "expected a file with an ending"),
         (["page", "small", "nothing.md"], "bench run small --page nothing.md"),
         (["run", "small", "--norm", "l3"], "L0, L1"),
     ],

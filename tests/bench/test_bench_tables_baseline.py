@@ -8,8 +8,7 @@ from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench import NormResults, baseline_tables
 from advfrontier.bench.results import Results
 from advfrontier.frontier import Curve
-from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi, baseline_radii
-from advfrontier.frontier.measure import Measure
+from advfrontier.frontier.optimality import BaselineAOI, baseline_aoi, baseline_radii
 from advfrontier.table import Share, Strong
 
 # AOI of the thirteen held-out models in L1, as published: AutoAttack, 4k and 12k.
@@ -121,8 +120,7 @@ def test_totals_count_pairs_of_model_and_norm():
         ]
         for found in norms[norm]:
             vars(found).update(
-                aois={"greedy": {12000: Measure(0.95)}},
-                straight_aois={"greedy": {12000: 0.89}},
+                aoi=lambda _, *, straight=False: 0.89 if straight else 0.95,
                 baseline=BaselineAOI(0.9, 0.9, 0.9),
             )
     found = rows_by(baseline_tables.totals(norms, {norm: {"d": (2.0, 2.0)} for norm in norms}), "what", "split")
@@ -214,3 +212,6 @@ def test_at_a_glance_held_out_models_are_what_the_larger_tables_say():
     assert row["accuracy at most AutoAttack's"] == robust["at least as strong", "held-out"]["race-1k"]
     assert row["AutoAttack queries"] == rows_by(tables["queries"], "split")["held-out",]["mean"]
     assert not baseline_tables.glance({"L2": [one for one in subjects if one.split == "train"]}, {}).rows
+    del next(one for one in subjects if one.split == "train").families["race"]  # it failed there, or is not done yet
+    found = baseline_tables.glance({"L2": subjects}, {"L2": results.radii})
+    assert found.notes[0].startswith("beside AutoAttack: greedy-1k;")

@@ -170,6 +170,17 @@ class Blind(nn.Module):
         return x.detach().flatten(1)
 
 
+@torch.library.custom_op("advfrontier_tests::neg", mutates_args=())
+def not_neg(x: torch.Tensor) -> torch.Tensor:
+    """Called as an operation that is affine, which it is not."""
+    return x - 2 * x * x
+
+
+class Named(nn.Module):
+    def forward(self, x):
+        return not_neg(x.flatten(1))
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
@@ -179,6 +190,7 @@ class Blind(nn.Module):
         (Squared(), "contains aten.mul"),
         (Divided(), "contains aten.(div|reciprocal)"),
         (Blind(), "contains aten.detach"),
+        (Named(), "contains advfrontier_tests.neg"),
         (Noisy(), "draws random numbers"),
         (Looking(), "cannot be followed"),
         (Outside(), "answers otherwise than its operations say"),
@@ -194,6 +206,36 @@ class Blind(nn.Module):
 def test_what_cannot_be_followed_is_refused_by_name(model, words):
     with pytest.raises(FrontierError, match=words):
         certified_radius(model, torch.rand(3, 2, 4, 4), torch.zeros(3, dtype=torch.int64), "Linf")
+
+
+def test_one_image_does_not_hide_that_images_depend_on_each_other():
+    with pytest.raises(FrontierError, match="images of one batch are not independent"):
+        certified_radius(Averaging(), torch.rand(1, 2, 4, 4), torch.zeros(1, dtype=torch.int64), "Linf")
+
+
+class InPlace(nn.Module):
+    """Normalises its input in place, and leaves some of it out."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(32, 4)
+        self.register_buffer("mask", torch.arange(32) % 3 > 0)
+
+    def forward(self, x):
+        return self.last(x.sub_(0.5).div_(0.25).flatten(1) * self.mask)
+
+
+def test_a_model_that_changes_its_input_in_place():
+    torch.manual_seed(0)
+    model, x = InPlace(), torch.rand(6, 2, 4, 4, dtype=torch.float64)
+    before = x.clone()
+    weight, bias = (each.detach().double() for each in (model.last.weight, model.last.bias))
+    weight = weight * model.mask / 0.25
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(32, 4)).double()
+    plain.load_state_dict({"1.weight": weight, "1.bias": bias - weight.sum(1) / 2})
+    y = plain(x).argmax(1)
+    torch.testing.assert_close(certified_radius(model, x, y, "L2"), certified_radius(plain, x, y, "L2"))
+    assert torch.equal(x, before)
 
 
 class Scaled(nn.Module):

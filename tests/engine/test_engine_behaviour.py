@@ -51,7 +51,7 @@ def test_points_stay_in_the_box_and_distances_never_rise(norm, run):
     assert torch.equal(unit.best_point[~kept], images.flatten(1)[~kept])
 
 
-@pytest.mark.parametrize(("norm", "run"), [case for case in catalogue("target2", classes=3) if ":" in case[1]])
+@pytest.mark.parametrize(("norm", "run"), [case for case in catalogue("target2", classes=3) if ":" in case.values[1]])
 def test_targeted_runs_count_any_misclassification(norm, run):
     """Class 2, the target, can never win; on the way to it class 1 does."""
     weight = torch.tensor([[-1.0, 0, 0, 0], [1.0, 0, 0, 0], [0.1, 0, 0, 0]])

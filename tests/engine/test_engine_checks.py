@@ -36,8 +36,16 @@ LABELS = torch.tensor([0, 1, 2, 3, 0, 1])
             LABELS,
             r"range from -2.*e-06 to .*expected \[0, 1\]",
         ),
-        (IMAGES.masked_fill(IMAGES > 0.9, torch.nan), LABELS, "nan.*expected"),
-        (IMAGES.masked_fill(IMAGES > 0.9, torch.inf), LABELS, "inf.*expected"),
+        (
+            IMAGES.masked_fill(IMAGES > 0.9, torch.nan),
+            LABELS,
+            r"to nan: expected \[0, 1\]; leave out those that hold .* not finite",
+        ),
+        (
+            IMAGES.masked_fill(IMAGES > 0.9, torch.inf),
+            LABELS,
+            r"to inf: expected \[0, 1\]; leave out those that hold .* not finite",
+        ),
     ],
 )
 def test_data_that_cannot_be_evaluated(images, labels, words):

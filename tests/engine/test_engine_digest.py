@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from support.models import tanh_mlp
@@ -65,11 +66,32 @@ def test_tensors_of_any_type(name):
         ({"inner": (torch.ones(2),)}, {"inner": (torch.zeros(2),)}),
         ("words", b"words"),
         (torch.float32, torch.float64),
+        (np.arange(5000), np.where(np.arange(5000) == 2500, 0, np.arange(5000))),  # of which only the ends are printed
+        (np.array(["a", None]), np.array(["b", None])),
+        ({"a", "b"}, {"a", "c"}),
     ],
 )
 def test_states_that_are_no_tensors(one, two):
     assert model_digest(Keeping(extra=one)) == model_digest(Keeping(extra=copy.deepcopy(one)))
     assert model_digest(Keeping(extra=one)) != model_digest(Keeping(extra=two))
+
+
+class Ordered(set):
+    """A set that goes through its members in this order, as another process might."""
+
+    def __init__(self, *members):
+        super().__init__(members)
+        self.members = members
+
+    def __iter__(self):
+        return iter(self.members)
+
+    def __repr__(self):
+        return f"{{{', '.join(self.members)}}}"
+
+
+def test_the_order_of_a_set_says_nothing():
+    assert model_digest(Keeping(extra=Ordered("a", "b"))) == model_digest(Keeping(extra=Ordered("b", "a")))
 
 
 def test_a_place_in_memory_says_nothing():

@@ -8,7 +8,7 @@ import pytest
 
 STEPS = """
 import resource, torch
-from advfrontier.engine.memory import keep_freed_memory
+from advfrontier.engine.oracle import keep_freed_memory
 
 def pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -56,6 +56,14 @@ def test_a_prefix_of_the_budget_is_what_a_smaller_budget_finds(problem, evaluati
         assert (smaller.distances == evaluation.distances_at(budget)).all()
 
 
+def test_before_the_first_checkpoint_nothing_was_found(problem, evaluation):
+    race = evaluate(*problem, norm="L2", ensemble=20, batch_size=4)
+    for each in (evaluation, race):
+        assert set(each.distances_at(9)) == {0, np.inf}
+        with pytest.raises(FrontierError, match="budget is '4k': expected a whole number"):
+            each.distances_at("4k")
+
+
 def test_fewer_classes_have_fewer_targets_and_the_total_says_so(tmp_path):
     model = conv_net((1, 4, 4), classes=2, seed=2)
     images, labels = samples(model, 3, (1, 4, 4), seed=2)
@@ -118,6 +126,8 @@ def test_comparing_and_ranking_evaluations(problem, evaluation):
     with pytest.raises(FrontierError, match="Sequential was evaluated in L1, weaker in L2"):
         compare(evaluate(*problem, norm="L1", ensemble=100), weaker)
     assert [row.model for row in rank([evaluation]).norms[0].rows] == ["Sequential"]
+    with pytest.raises(FrontierError, match=r"Sequential comes more than once in L2: .* --name \(in Python: name="):
+        rank([shorter, shorter])
 
 
 def test_models_with_other_labels_are_not_set_against_each_other(problem, evaluation):

@@ -85,6 +85,14 @@ def test_the_same_call_again_spends_nothing_but_a_look_at_the_model(problem, eva
     same(evaluation, two)
 
 
+def test_another_name_is_taken_over_by_a_record_that_is_there(problem, evaluation, tmp_path):
+    evaluation.save(tmp_path)
+    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": tmp_path}
+    assert evaluate(*problem, name="mine", **options).model == "mine"
+    assert evaluate(*problem, **options).model == "mine"
+    same(Evaluation.load(tmp_path), evaluation)
+
+
 def test_more_samples_after_the_same_first_ones_are_added(problem, evaluation, tmp_path):
     model, images, labels = problem
     options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
@@ -151,8 +159,12 @@ def test_the_model_is_tried_on_samples_that_are_added_too(tmp_path):
     assert verify(grown, partly, images, labels, rerun=0).holds
 
 
-@pytest.mark.parametrize("first", [0, 8], ids=["new", "more samples"])
-def test_noise_that_was_interrupted_is_tried_again(first, misled, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("first", "at"),
+    [(0, "evaluation.evaluate.noise_check"), (8, "evaluation.evaluate.noise_check"), (8, "jobs.setup.tidy")],
+    ids=["new", "more samples", "before they are attacked"],
+)
+def test_noise_that_was_interrupted_is_tried_again(first, at, misled, tmp_path, monkeypatch):
     model, images, labels = misled
     if first:
         evaluate(model, images[:first], labels[:first], out=tmp_path, **MISLED).record.replace_flag(Kind.BEATEN, None)
@@ -161,7 +173,7 @@ def test_noise_that_was_interrupted_is_tried_again(first, misled, tmp_path, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as here:
-        here.setattr("advfrontier.evaluation.evaluate.noise_check", stopped)
+        here.setattr(f"advfrontier.{at}", stopped)
         with pytest.raises(KeyboardInterrupt):
             evaluate(model, images, labels, out=tmp_path, **MISLED)
     assert not is_beaten(Evaluation.load(tmp_path))

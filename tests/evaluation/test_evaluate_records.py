@@ -178,6 +178,17 @@ def test_samples_are_chosen_by_their_numbers_or_by_a_mask(evaluation):
             evaluation.images(rows)
 
 
+@pytest.mark.parametrize("rows", [3, [0.5], [True, False], [[0, 1]], slice(3)], ids=str)
+def test_rows_that_are_no_numbers_of_samples_are_refused(rows, evaluation):
+    with pytest.raises(FrontierError, match=r"expected numbers of samples, such as .*, or a mask of 11"):
+        evaluation.points(rows)
+
+
+def test_no_points_are_made_up_for_a_run_that_kept_none(evaluation):
+    with pytest.raises(FrontierError, match="keeps no points of pdgd alone: expected one of fmn, ddn"):
+        evaluation.of_run("pdgd")
+
+
 def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):
     from safetensors.torch import load_file  # noqa: PLC0415
 

@@ -43,6 +43,15 @@ def expected():
     return evaluate(MODEL, IMAGES, LABELS, **FEW).distances
 
 
+def test_the_default_precision_of_pytorch_changes_nothing(expected):
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert (evaluate(MODEL, IMAGES, LABELS, **FEW).distances == expected).all()
+        assert evaluate(MODEL, IMAGES, LABELS, norm="Linf", ensemble=20, eot=2).shares.min() > 0.5
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 class Pairs(Dataset):
     """8-bit pictures with the channels last, as image libraries have them."""
 
@@ -238,7 +247,11 @@ def test_what_cannot_work_says_what_to_type(arguments, message):
         ({"ensemble": -4000}, "'-4000' does not name a run"),
         ({"seed": None}, "seed is None: expected a whole number"),
         ({"batch_size": "x"}, "batch_size is 'x': expected a whole number"),
+        ({"ensemble": {"fmn": 200}}, r"\{'fmn': 200\} is no ensemble: .* as in Ensemble\.of"),
+        ({"ensemble": Path("mine.toml")}, "no ensemble file mine.toml"),
         ({"solvers": {"fnm": Fmn()}}, "fnm"),
+        ({"solvers": {"fmn:restart1": Fmn()}}, "a solver for fmn:restart1: expected one for all runs of the attack"),
+        ({"solvers": {"fmn": Fmn}}, r"is no solver of fmn: expected one such as Fmn\(alpha=1\)"),
     ],
 )
 def test_numbers_and_names_that_are_none(given, message):

@@ -46,7 +46,10 @@ def noise(model, x, y):
 
 def test_a_model_in_double_precision_is_attacked_and_told_in_it(task):
     model, images, labels = task
-    found = run_callable(gradient_steps, deepcopy(model).double(), images, labels, name="a", norm="Linf", queries=60)
+    with torch.no_grad():  # the caller's, not the attack's
+        found = run_callable(
+            gradient_steps, deepcopy(model).double(), images, labels, name="a", norm="Linf", queries=60
+        )
     assert found.points.dtype == torch.float64
     assert np.isfinite(found.traces.frontier()).any()
 
@@ -143,6 +146,9 @@ def test_what_it_refuses(task):
         run_callable(noise, *task, name="My Attack", norm="L2")
     with pytest.raises(FrontierError, match="multiple of 10"):
         run_callable(noise, *task, name="noise", norm="L2", queries=15)
+    for size, expected in {0: "1 or more", 2.5: "a whole number"}.items():
+        with pytest.raises(FrontierError, match=f"batch_size is {size}: expected {expected}"):
+            run_callable(noise, *task, name="noise", norm="L2", batch_size=size)
     with pytest.raises(FrontierError, match="the attack returned NoneType"):
         run_callable(lambda *_: None, *task, name="noise", norm="L2")
 

@@ -42,9 +42,11 @@ def test_a_terminal_gets_a_bar_that_is_taken_away_again(monkeypatch):
     monkeypatch.setattr(stream, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     with progress.Progress(100, unit="queries", stream=stream) as bar:
-        bar.show("fmn")
+        bar.show("fmn [/255]")  # a name, not markup
         bar.advance(100)
-    assert "100/100" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    assert "100/100" in shown
+    assert "fmn [/255]" in shown
 
 
 class Kernel:

@@ -121,6 +121,17 @@ def test_a_published_evaluation_is_extended_with_published_solvers(problem, tmp_
     assert more.record.header.solvers["alma"] == solver_words(PUBLISHED["alma"])
 
 
+def test_solvers_of_one_s_own_are_given_again_to_extend_a_loaded_record(problem, tmp_path):
+    solvers = {"fmn": Fmn(alpha=2.0)}
+    evaluate(*problem, ensemble="fmn@20", solvers=solvers, out=tmp_path / "a", **OPTIONS)
+    at_once = evaluate(*problem, ensemble="fmn@40", solvers=solvers, **OPTIONS)
+    loaded = Evaluation.load(tmp_path / "a")
+    with pytest.raises(FrontierError, match="another solver of fmn"):
+        loaded.extend("fmn@40", model=problem[0])
+    longer = loaded.extend("fmn@40", model=problem[0], solvers=solvers)
+    assert (longer.distances == at_once.distances).all()
+
+
 def test_models_are_set_against_each_other_with_the_same_solvers_only(problem, tmp_path):
     published, own, again = (
         evaluate(*problem, ensemble=["fmn", "ddn"], solvers=solvers, out=tmp_path / name, name=name, **OPTIONS)

@@ -53,6 +53,7 @@ def test_where_nothing_is_classified_correctly_all_distances_are_zero(problem, t
     assert record.distances.shape == memory.distances.shape
     assert not record.distances.any()
     assert (load_traces(str(tmp_path / "a" / "L2")).distances == memory.distances).all()
+    assert load_traces(tmp_path / "a", runs=RUNS[0]).runs == (RUNS[0],)
 
 
 def test_a_model_without_gradients_can_be_traced_by_black_box_runs_alone(problem, tmp_path):

@@ -11,7 +11,7 @@ from torch import nn
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate, verify
 from advfrontier.evaluation import claims
-from advfrontier.evaluation.verified import figures_digest
+from advfrontier.evaluation.claims import figures_digest
 from advfrontier.evaluation.verify import parse_rerun
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import RACE
@@ -96,14 +96,31 @@ def test_an_ensemble_is_proved(ensemble):
 
 
 def test_a_seed_that_nothing_can_be_drawn_with_is_refused(ensemble):
-    with pytest.raises(FrontierError, match="seed of the draw is -1: expected 0 or more, as in --seed 7"):
-        verify(ensemble.place, net(), *data(), seed=-1)
+    for seed, expected in {-1: "0 or more", 1.5: "a whole number"}.items():
+        with pytest.raises(FrontierError, match=f"seed of the draw is {seed}: expected {expected}"):
+            verify(ensemble.place, net(), *data(), seed=seed)
 
 
 def test_a_race_is_proved(race):
     result = verify(race, net(), *data(), rerun="100%")
     assert result.holds
     assert (result.points, result.proved, result.units, result.same) == (7, 7, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [("trajectory", torch.zeros(())), ("held", None), ("classes", torch.zeros(2, 2)), ("best_point", torch.zeros(3))],
+    ids=["trajectory", "held", "classes", "points"],
+)
+def test_tensors_that_are_none_of_a_unit_end_in_one_message(ensemble, name, tensor):
+    def change(tensors):
+        tensors.pop(name)
+        tensors.update({} if tensor is None else {name: tensor})
+
+    forged = forge(ensemble, "fmn", change)
+    assert not verify(forged, net(), *data(), rerun=0).holds
+    with pytest.raises(FrontierError, match="the file of fmn on samples 0–4 holds something else than a unit"):
+        _ = forged.distances, forged.of_run("fmn")
 
 
 def test_reading_changes_nothing(ensemble, tmp_path):
@@ -277,6 +294,18 @@ def test_a_noise_flag_that_is_kept_back_is_found(ensemble, monkeypatch):
     assert verify(ensemble, net(), *data(), rerun=0).false == ("the record does not tell this: noise breaks all",)
     ensemble.record.replace_flag(Kind.BEATEN, Flag(Kind.BEATEN, "noise breaks all"))
     assert verify(Evaluation.load(ensemble.place), net(), *data(), rerun=0).holds
+
+
+def test_certified_radii_beyond_a_point_are_found(ensemble):
+    radii = ensemble.distances / 2
+    ensemble.record.write_certified(radii)
+    honest = verify(ensemble.place, net(), *data(), rerun=0)
+    assert honest.holds
+    assert "certified radii are only compared with the distances" in honest.notes[0]
+    radii[1] *= 3
+    ensemble.record.write_certified(radii)
+    (false,) = verify(ensemble.place, net(), *data(), rerun=0).false
+    assert re.fullmatch(r"sample 1: it is certified up to .*, and broken at .*", false)
 
 
 def test_solvers_of_one_s_own_are_needed_to_do_a_unit_again(tmp_path):

@@ -1,6 +1,7 @@
 """Tasks in this process and in worker processes."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from execution_work import Nasty, pid_after, square, steps, threads, visible_gpu
 
 from advfrontier.errors import FrontierError
 from advfrontier.execution import Machine, execute, local
+from advfrontier.execution.tasks import attempt_packed
 
 HERE = Path(__file__).parent
 
@@ -47,6 +49,17 @@ def test_outcomes_come_as_they_finish():
     assert next(outcomes).task == 0.0
     outcomes.close()  # and stopping does not wait for the long one
     assert time.monotonic() - began < 200
+
+
+def test_work_that_ends_the_program_while_it_is_loaded_is_an_outcome():
+    content = attempt_packed(sys.exit, pickle.dumps(1))
+    assert pickle.loads(content)[1].startswith("SystemExit")  # noqa: S301
+
+
+@pytest.mark.parametrize("option", [{"workers": 1.5}, {"workers": "2"}, {"threads": 2.0}, {"pack": 1.5}])
+def test_numbers_of_a_machine_are_whole(option):
+    with pytest.raises(FrontierError, match=f"{next(iter(option))} is .*: expected a whole number"):
+        Machine(**option)
 
 
 def test_workers_share_the_cores(monkeypatch):

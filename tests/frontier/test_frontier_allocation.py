@@ -115,6 +115,8 @@ def test_levels_are_tenths_of_what_was_traced():
     assert levels_of(40) == (10, 20, 30, 40)
     traces = Trajectories(("fmn",), np.array([10, 20]), np.array([[[2.0, 3.0], [1.0, 3.0]]]), ("a", "b"), "L2")
     assert allocate([traces], budgets=(20,))[0].queries == {"fmn": 20}
+    few = Trajectories(("fmn",), np.array([1, 2]), traces.distances, ("a", "b"), "L2")
+    assert allocate([few], budgets=(2,))[0].queries == {"fmn": 2}
 
 
 @pytest.fixture(scope="module", params=[25, pytest.param(200, marks=pytest.mark.slow)])

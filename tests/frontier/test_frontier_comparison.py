@@ -85,6 +85,8 @@ def test_without_an_area_nobody_is_rejected_by_one():
     found = compare(evaluated("A", [1, 4], 4000), evaluated("B", [2, 3], 4000), E=0)
     assert found.rejected is None
     assert "there is no area to compare" in found.verdict
+    equal = compare(evaluated("A", [1, 4], 4000), evaluated("B", [2, 3], 4000))
+    assert equal.verdict.startswith("undecided: the curves cross (at ε = 3), and the areas are equal; extend A")
 
 
 def test_a_record_that_can_go_no_further_is_not_to_be_extended():

@@ -16,7 +16,7 @@ from advfrontier.frontier import (
     global_aoi,
     winsorised_aoi,
 )
-from advfrontier.frontier.baseline import known_up_to, straight_accuracies
+from advfrontier.frontier.optimality import known_up_to, straight_accuracies
 
 values = st.one_of(st.floats(0.01, 20), st.integers(1, 5).map(float), st.just(np.inf))
 

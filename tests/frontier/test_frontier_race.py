@@ -93,5 +93,9 @@ def test_short_traces_and_odd_budgets_are_refused():
         read_off(made_up(), policy, 4050)
     with pytest.raises(FrontierError, match="expected all 1000"):
         read_off(made_up().thin(range(100, 901, 100)), policy, 4000)
+    with pytest.raises(FrontierError, match=f"up to {1000 * len(RUNS)}$"):
+        read_off(made_up(), policy, 1000 * len(RUNS) + 100)
+    with pytest.raises(FrontierError, match=r"no checkpoint at \[200, 300, 400, 600"):
+        read_off(made_up().thin([100, 500, 1000]), policy, 4000)
     with pytest.raises(FrontierError, match="one norm"):
         learn_race([])

@@ -3,7 +3,7 @@ import pytest
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier import Curve, rank_stability, reversals
-from advfrontier.frontier.stability import rank_accuracies
+from advfrontier.frontier.comparison import rank_accuracies
 
 # steady falls evenly; early is best up to ε = 2 and then collapses; weak is always last.
 MODELS = {

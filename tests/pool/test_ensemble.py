@@ -225,6 +225,26 @@ def test_tiers_by_name():
         paper_ensemble("paper-5k", "L2")
 
 
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ([], "ensemble runs has no runs: expected at least one"),
+        (Ensemble("none", "L2", ()), "ensemble none has no runs: expected at least one"),
+        ("fmn@5", "^5 queries are too few to run anything: expected at least 10"),
+        ("race-4k@5", "^5 queries are too few to run anything: expected at least 10"),
+        (["fmn", None], "'None' does not name a run"),
+    ],
+)
+def test_what_cannot_be_run_is_named(asked, message):
+    with pytest.raises(FrontierError, match=message):
+        find_ensemble(asked, "L2", 10)
+
+
+def test_runs_and_budgets_in_other_spellings_are_found():
+    assert find_ensemble([Run("fmn")], "L2", 10) == find_ensemble("fmn", "L2", 10)
+    assert find_ensemble(" Greedy-4k ", "L2", 10) == find_ensemble("greedy-4k", "L2", 10)
+
+
 def test_runs_in_turns_take_a_budget_that_reaches_all_of_them_and_that_they_can_spend():
     assert find_ensemble("fmn,ddn,alma@210", "L2", 10).queries == {"fmn": 100, "ddn": 100, "alma": 10}
     with pytest.raises(FrontierError, match=r"150 queries per sample do not reach all of fmn,ddn,alma.* at least 210"):

@@ -1,5 +1,8 @@
 """Names of runs, the pools they make, and the rules between them."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,8 +11,9 @@ from support.examples import EXAMPLES
 from support.models import samples, tanh_mlp
 from support.runs import Bench
 
-from advfrontier import FrontierError, trace
-from advfrontier.pool import CATALOGUE, Run, check_run, closure, pool, violations
+from advfrontier import FrontierError, register, trace
+from advfrontier.pool import CATALOGUE, Run, SolverFacts, check_run, closure, pool, violations
+from advfrontier.pool.plugins import REGISTERED
 from advfrontier.solvers import solver_of
 from advfrontier.threat.names import NORMS
 from advfrontier.threat.norms import get_norm
@@ -111,6 +115,31 @@ def test_runs_there_are_not(name, norm, classes, words):
     images, labels = samples(model, 2)
     with pytest.raises(FrontierError, match=words.split(":")[0].split(" with")[0]):
         trace(model, images, labels, norm=norm, runs=[name], queries=10)
+
+
+@dataclass(frozen=True)
+class TwoLosses:
+    """As far as registering looks."""
+
+    facts: ClassVar = SolverFacts("two_losses", ("L2",), losses=("ce", "dlr"))
+
+    loss_name: str = "dlr"
+    rate: float = 1.0
+
+
+def test_a_solver_at_hand_with_several_losses_is_registered_with_each():
+    try:
+        register(TwoLosses(rate=0.5))
+        assert solver_of(Run("two_losses", "ce")) == TwoLosses("ce", 0.5)
+        assert solver_of(Run("two_losses", "dlr")) == TwoLosses("dlr", 0.5)
+    finally:
+        CATALOGUE.pop("two_losses", None)
+        REGISTERED.clear()
+
+
+def test_what_has_no_facts_is_no_solver():
+    with pytest.raises(FrontierError, match="the solver's facts are None: expected SolverFacts"):
+        register(object())
 
 
 def test_restarts_have_seeds_43_to_47():

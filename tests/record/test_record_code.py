@@ -2,6 +2,8 @@
 
 import pickle
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,14 @@ def test_another_version_of_what_rounds_is_a_flag(problem, tmp_path):
     again = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})
     assert again.flags == done.flags
     assert len(again.record.header.later) == 1
+
+
+@dataclass(frozen=True)
+class WithFunction:
+    rule: Callable[[int], int]
+
+
+def test_words_of_a_solver_tell_no_address():
+    words = [identity.solver_words(WithFunction(lambda step: step)) for _ in range(2)]
+    assert words[0] == words[1]
+    assert "0x" not in words[0]

@@ -12,7 +12,8 @@ from support.models import conv_net, samples
 
 from advfrontier import Ensemble, FrontierError, evaluate
 from advfrontier.jobs.setup import tidy
-from advfrontier.record import Header, Record, UnitName, folder_name, open_folder
+from advfrontier.record import Header, Record, UnitName, find_records, folder_name, open_folder
+from advfrontier.record import tensors as tensors_module
 from advfrontier.record.folder import LocalFolder, write_file
 from advfrontier.record.tensors import Damaged, pack, unpack
 
@@ -78,6 +79,28 @@ def test_a_part_is_read_alone_and_is_as_sure_as_the_whole():
         unpack(bytes(changed))
 
 
+def forged(entry, checksums):
+    """A file whose seal is right, of one tensor of four bytes."""
+    words = {"checksums": checksums, "seal": tensors_module._seal({}, checksums)}
+    header = json.dumps({"__metadata__": words, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} | entry})
+    return len(header).to_bytes(8, "little") + header.encode() + bytes(4)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        forged({"data_offsets": [float("inf"), 4]}, '{"a": ""}'),
+        forged({}, "5"),
+        forged({}, '["a"]'),
+        forged({"dtype": "BF16", "shape": [2]}, '{"a": ""}'),
+        (200_000).to_bytes(8, "little") + b"[" * 200_000,
+    ],
+)
+def test_a_forged_file_is_damaged_whatever_it_says(content):
+    with pytest.raises(Damaged):
+        unpack(content)
+
+
 def test_a_pickle_is_not_loaded(tmp_path):
     class Payload:
         def __reduce__(self):
@@ -123,6 +146,21 @@ def test_what_a_kill_between_writing_and_removing_leaves_is_tidied(record):
     tidy(record)
     assert len(record.unit_files()) == 2
     assert record.units()[UNIT] == 270
+
+
+def test_a_unit_that_another_process_writes_meanwhile_is_left_alone(record, monkeypatch):
+    names, listed = record.folder.names, []
+
+    def slowly(*about):
+        found = names(*about)
+        if not listed:
+            write_unit(record, UnitName("ddn", 0, 4), 20, TENSORS)
+        listed.append(about)
+        return found
+
+    monkeypatch.setattr(record.folder, "names", slowly)
+    tidy(record)
+    assert len(record.units()) == 3
 
 
 def test_a_damaged_unit_is_named_and_who_reads_removes_nothing(record):
@@ -171,6 +209,28 @@ def test_a_header_that_others_have_changed_is_read_again_before_it_is_written(re
     other.change(lambda header: {"runs": {**header.runs, "ddn": 20}})
     record.change(lambda header: {"runs": {**header.runs, "alma": 30}})
     assert Record.find(record.place).header.runs == {"fmn": 40, "ddn": 20, "alma": 30}
+
+
+def test_a_header_that_is_gone_is_not_called_damaged(record):
+    record.folder.remove("record.json")
+    with pytest.raises(FrontierError, match=r"record\.json is gone"):
+        record.change(lambda _: {"keep_state": False})
+
+
+def test_a_unit_that_is_extended_while_it_is_read_is_read_from_the_longer_file(record):
+    second = UnitName("fmn", 4, 4)
+    reading = record.read_units({"fmn": 40}, ("trajectory",))
+    assert next(reading)[0] == UNIT
+    write_unit(record, second, 60, {"trajectory": torch.zeros(6, 4)})
+    record.folder.remove(second.file(40))
+    unit, _, stored = next(reading)
+    assert (unit, stored.queries) == (second, 60)
+
+
+def test_a_file_that_its_writer_renames_meanwhile_is_nobodys(tmp_path, monkeypatch):
+    gone = tmp_path / ".x.safetensors.advfrontier-4711-0badcafe"
+    monkeypatch.setattr("pathlib.Path.iterdir", lambda _: iter([gone]))
+    LocalFolder(tmp_path).remove_abandoned("", time.time())
 
 
 def test_files_left_by_a_kill_are_removed_an_hour_later_and_no_others(tmp_path):
@@ -270,6 +330,20 @@ def test_tidying_takes_time_in_proportion_to_the_files(tmp_path):
     tidy(record)
     assert time.process_time() - started < 5
     assert len(record.units()) == 20_000
+
+
+def test_a_file_at_the_top_of_an_address_is_not_written_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_file("memory://top.html", b"page")
+    assert open_folder("memory://").read("top.html") == b"page"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(FrontierError, match=r"notes\.txt is a file: expected a folder"):
+        Record.find(tmp_path / "notes.txt")
+    assert find_records(str(tmp_path / "notes.txt"), kind="evaluation", needed=False) == []
 
 
 def test_an_address_nobody_knows():

@@ -1,14 +1,20 @@
 """Evaluations and extensions that were interrupted: what they show, and how they go on."""
 
+import time
+
 import pytest
 import torch
 from record_cases import LARGER, OPTIONS, SMALL, same
 from support.faults import interrupted
 from support.models import Watch
 
-from advfrontier import Evaluation, FrontierError, certify, evaluate
+from advfrontier import Evaluation, FrontierError, Machine, certify, evaluate
 from advfrontier.command import typed
+from advfrontier.errors import Unfinished
+from advfrontier.execution import Outcome
+from advfrontier.execution.tasks import attempt
 from advfrontier.flags import Kind
+from advfrontier.record import Record
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
@@ -116,3 +122,16 @@ def test_points_of_a_record_that_was_extended_meanwhile_are_not_shown_for_the_sh
     assert (reader.distances == expected).all()  # a prefix of what is there now
     with pytest.raises(FrontierError, match="was extended since it was opened"):
         reader.adversarials  # noqa: B018
+
+
+def test_units_that_were_not_begun_in_time_are_not_called_stored(problem, tmp_path):
+    machine = Machine(until=0.0, executor=lambda _, tasks: iter([Outcome(tasks[0], None, "no room")]))
+    with pytest.raises(FrontierError, match=r"1 of 4 units failed, and what was done is stored.*no room"):
+        evaluate(*problem, out=tmp_path, machine=machine, **OPTIONS)
+
+
+def test_units_that_another_clock_has_stopped_are_not_taken_for_finished(problem, tmp_path):
+    machine = Machine(until=time.time() + 9999, executor=lambda work, tasks: iter([attempt(work, tasks[0])]))
+    with pytest.raises(Unfinished, match="time is up"):
+        evaluate(*problem, out=tmp_path, machine=machine, **OPTIONS)
+    assert Record.find(tmp_path / "L2").header.finished is None

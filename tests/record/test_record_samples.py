@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from advfrontier import Ensemble, Evaluation, FrontierError, evaluate, trace
 from advfrontier.engine.data import Samples
+from advfrontier.jobs import setup
 from advfrontier.record import Header, Record, images
 
 
@@ -161,3 +162,15 @@ def test_figures_do_not_read_points_or_states(tmp_path, monkeypatch):
     held.points([0, 1])
     assert max(read) == 4 * images[0].nbytes  # the points of one unit, and not its state
     assert len(read) <= 2
+
+
+def test_a_record_that_another_process_begins_meanwhile_is_gone_on_with(problem, tmp_path, monkeypatch):
+    tried = setup._try_model
+
+    def slowly(*about):
+        monkeypatch.setattr(setup, "_try_model", tried)
+        evaluate(*problem, out=tmp_path, **OPTIONS)
+        return tried(*about)
+
+    monkeypatch.setattr(setup, "_try_model", slowly)
+    assert evaluate(*problem, out=tmp_path, **OPTIONS).finished

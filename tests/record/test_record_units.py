@@ -95,3 +95,17 @@ def test_a_clean_pass_of_another_record_is_not_taken_for_its_own(problem, tmp_pa
     with pytest.raises(FrontierError, match=r"lacks its clean pass .*belongs to another record"):
         Evaluation.load(tmp_path / "a" / "L2").distances  # noqa: B018
     same(evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS), own)
+
+
+def test_points_that_are_damaged_are_done_again_once_their_file_is_removed(problem, tmp_path):
+    done = evaluate(*problem, out=tmp_path, **OPTIONS)
+    (unit,) = {unit for unit, _ in done.record.layout([done.winners[0]]) if unit.first == 0}
+    file, before = tmp_path / "L2" / unit.file(20), done.adversarials
+    content, points = file.read_bytes(), done.record.read_unit(unit, 20).tensors["best_point"].numpy().tobytes()
+    file.write_bytes(content.replace(points, points[::-1]))
+    evaluate(*problem, out=tmp_path, **OPTIONS)  # which reads no points
+    with pytest.raises(FrontierError, match=r"checksum of best_point.*; remove that file; the same call as before"):
+        _ = Evaluation.load(tmp_path).adversarials
+    file.unlink()
+    evaluate(*problem, out=tmp_path, **OPTIONS)
+    assert torch.equal(Evaluation.load(tmp_path).adversarials, before)

@@ -42,6 +42,17 @@ def test_the_drawn_curve_is_the_curve(browser, pages):
     assert y[:-1] == pytest.approx(curve.accuracies, rel=1e-5)
 
 
+def test_a_curve_that_never_falls_goes_on_to_the_end_of_the_chart(browser, tmp_path):
+    write_report(tmp_path / "r.html", [summarise(record("safe", "L0", unbroken=54), radii=RADII["L0"], gallery=0)])
+    open_page(browser, tmp_path / "r.html")
+    drawn, wide, end = browser.execute_script(
+        "const c = document.querySelector('[data-chart=curve]'), x = c._fullLayout.xaxis, t = c._fullData.at(-1); "
+        "return [c.querySelector(`.trace${t.uid} path.js-line`).getBBox().width, x._length, x.range[1]];"
+    )
+    assert end > 1
+    assert drawn >= wide
+
+
 def test_no_grid_line_hides_a_radius(browser, pages):
     open_page(browser, pages / "report.html")
     drawn = browser.execute_script(

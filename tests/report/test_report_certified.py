@@ -1,6 +1,7 @@
 """Certified radii in the table, the page and the figure; nothing of them where there are none."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,11 @@ def test_the_share_certified_is_never_above_the_share_that_stands():
     assert table.rows[0][place].estimate < table.rows[0][place - 1].estimate
     assert found.certified.median == pytest.approx(0.6 * found.median)
     assert any("certified in Linf: median radius" in note for note in table.notes)
+    (both,) = summary_tables([found, replace(found, model="other")])
+    assert [note.partition(":")[0] for note in both.notes if note.startswith("certified")] == [
+        "certified in Linf of zoo",
+        "certified in Linf of other",
+    ]
     assert json.loads(json.dumps(found.to_dict()))["certified"]["radii"] == list(found.certified.radii)
 
 
@@ -58,9 +64,9 @@ def test_the_lower_curve_is_drawn(tmp_path):
 
 def test_the_figure_has_one_more_line(monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
-    from advfrontier.report import style  # noqa: PLC0415
+    from advfrontier.report import figures  # noqa: PLC0415
 
     drawn = []
-    monkeypatch.setattr(style, "draw_steps", lambda _axes, _curve, **line: drawn.append(line.get("label")))
+    monkeypatch.setattr(figures, "draw_steps", lambda _axes, _curve, **line: drawn.append(line.get("label")))
     write_figures(tmp_path, [summary(share=0.6)], formats=("png",))
     assert drawn == ["zoo:F3", "zoo:F3, certified"]

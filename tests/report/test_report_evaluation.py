@@ -13,7 +13,7 @@ from torch import nn
 
 from advfrontier import Evaluation, trace, views
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.compare import rank
+from advfrontier.evaluation.compare import find_evaluations, rank
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.summary import summarise, summarise_all
 from advfrontier.frontier import ReferencePool
@@ -104,6 +104,9 @@ def test_a_plot_is_in_the_axes_given_or_in_new_ones(evaluations):
     colours = {line.get_label(): line.get_color() for line in axes.get_lines()}
     assert colours["net"] != colours["other"]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["net", "other"]
+    first.plot(ax=axes)  # of the same name: models without one are called by their class
+    named = [line.get_color() for line in axes.get_lines() if line.get_label() in ("net", "other")]
+    assert len(set(named)) == 3
 
 
 def test_a_data_frame_has_a_row_per_sample(evaluations, monkeypatch):
@@ -137,6 +140,18 @@ def test_traces_and_ensembles_show_themselves():
     assert "fmn       60       60.0" in ensemble.summary()
     assert "<td" in ensemble._repr_html_()
     assert isinstance(ensemble, views.Shown)
+
+
+def test_a_slash_behind_an_address_leaves_every_record_a_file_of_its_own(tmp_path):
+    for name in ("a", "b"):
+        model = conv_net()
+        images, labels = samples(model, 2, (1, 8, 8))
+        tiny = Ensemble.of("tiny", "L2", {"fmn": 10})
+        evaluate(model, images, labels, norm="L2", ensemble=tiny, name=name, out=f"memory://{tmp_path.name}/{name}")
+    for folder in (f"memory://{tmp_path.name}", f"memory://{tmp_path.name}/"):
+        found = find_evaluations([folder])
+        written = [path for _, path in export_all(found, summarise_all(found), folder, ["csv"])]
+        assert written == [f"memory://{tmp_path.name}/{name}/L2.csv" for name in ("a", "b")]
 
 
 def test_all_exports_at_once(evaluations, tmp_path):

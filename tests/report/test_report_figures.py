@@ -9,8 +9,8 @@ from support.records import RADII, pool, record
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.summary import summarise
-from advfrontier.report import figures, style, write_figures
-from advfrontier.report.style import lines_of
+from advfrontier.report import figures, write_figures
+from advfrontier.report.figures import lines_of
 
 drawing = pytest.importorskip("matplotlib.figure", reason="figures need the extra of that name")
 
@@ -68,12 +68,18 @@ def test_a_model_that_was_never_broken_has_a_curve_and_no_area(tmp_path):
     assert written == [str(tmp_path / "curve-Linf.png")]
 
 
+@pytest.mark.parametrize("kind", ["pdf", "png", "svg"])
+def test_a_figure_is_known_as_our_own_when_it_is_drawn_again(kind, tmp_path):
+    first, second = (write_figures(tmp_path, [summary(unbroken=54)], formats=[kind]) for _ in range(2))
+    assert first == second == [str(tmp_path / f"curve-Linf.{kind}")]
+
+
 def test_nothing_to_draw(tmp_path):
     with pytest.raises(FrontierError, match="nothing to draw"):
         write_figures(tmp_path, [])
 
 
 def test_missing_matplotlib_says_what_to_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(style, "find_spec", lambda _: None)
+    monkeypatch.setattr(figures, "find_spec", lambda _: None)
     with pytest.raises(FrontierError, match=r'pip install "advfrontier\[figures\]"'):
         write_figures(tmp_path, [summary()])

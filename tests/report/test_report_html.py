@@ -18,10 +18,10 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import rank
 from advfrontier.evaluation.summary import summarise
 from advfrontier.flags import Flag, Kind
-from advfrontier.frontier import compare
+from advfrontier.frontier import Curve, compare
 from advfrontier.report import write_comparison, write_leaderboard, write_report
 from advfrontier.report.charts import points, svg_chart
-from advfrontier.report.page import asset, plotly, png, script_json
+from advfrontier.report.html import asset, plotly, png, script_json
 
 
 class Elements(HTMLParser):
@@ -236,6 +236,11 @@ def test_svg_paths_stay_inside_the_picture():
         assert xs[-1] <= drawn["right"]
     assert xs[-1] == drawn["right"]  # never broken on one sample, it goes on
     assert 3 <= len(drawn["x_ticks"]) <= 8
+
+
+def test_the_last_step_of_a_picture_is_drawn_however_it_is_rounded():
+    (path,) = svg_chart("L2", {"net": Curve.of([0.12345678])})["paths"]  # 0.123457 would be beyond the end
+    assert path["d"] == "M48.0 12.0H508.0V336.0"
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from advfrontier.frontier.baseline import BaselineAOI
 from advfrontier.frontier.confidence import Interval
+from advfrontier.frontier.optimality import BaselineAOI
 from advfrontier.report.render import as_csv, as_json, as_latex, as_markdown, as_text, print_tables
 from advfrontier.table import Column, Doubted, Share, Spread, Strong, Table, stacked
 
@@ -75,6 +75,8 @@ def test_latex_escapes_names_and_sets_strong_cells_bold():
     lines = as_latex(TABLE).splitlines()
     assert lines[0] == r"\begin{tabular}{lllrrrr}"
     assert r"c\_d & -- & $\ell_{\infty}$ & (136.7) & \textbf{50.00} & 4 & 1 kB \\" in lines
+    forged = as_latex(Table("", (Column("model"),), (("a\n\\input{b}",),), ("a\n\\input{b}",)))
+    assert not [line for line in forged.splitlines() if line.startswith("\\input")]
 
 
 def test_a_terminal_gets_a_drawn_table_and_a_narrow_one_a_figure_a_line(monkeypatch):

@@ -114,6 +114,7 @@ def test_sources_can_be_named_later():
         (('"linf", "L2"', "7"), "norms 1: unknown norm 7"),
         (('"1k", 2000', '"soon"'), "'soon' is not a budget"),
         (('"1k", 2000', '"4k", 2000'), "budgets .4000, 2000.: expected them in rising order"),
+        (('"1k", 2000', "5, 2000"), "budgets 1 = 5: expected it to be greater than or equal to 10"),
         (('"fmn", "apgd_min-dlr:restart1"', ""), "pool = ..: expected it to have at least 1 item"),
         (('"fmn", "apgd_min-dlr:restart1"', '"FMN!"'), "'FMN!' does not name a run"),
         (("samples = 50", "samples = 0"), "data.fashion.samples = 0: expected it to be greater than or equal to 1"),
@@ -190,6 +191,7 @@ def test_a_part_says_what_differs(tmp_path):
         ('part_of = "nothing"\nmodels = ["F3"]', "expected a benchmark of the package"),
         ('part_of = "paper"\nmodels = ["F3"]', "expected some of paper"),
         ('part_of = "paper"', "expected some of paper"),
+        ('part_of = "paper"\n[[models]]\nid = "C1"', "expected some of paper"),
     ):
         (tmp_path / "wrong.toml").write_text(f'name = "wrong"\n{text}\n')
         with pytest.raises(FrontierError, match=message):

@@ -44,7 +44,7 @@ def test_npz_gives_unit_nchw_rows_in_the_order_asked_for(tmp_path, save, arrays)
 
 
 def test_grey_images_get_their_channel_and_class_names_are_read(tmp_path):
-    spec = written(tmp_path / "a.npz", images=PIXELS[..., 0], labels=LABELS, class_names=np.array(["cat", "dog"]))
+    spec = written(tmp_path / "a.npz", images=PIXELS[..., 0], labels=LABELS, class_names=np.array([b"cat", b"dog"]))
     samples = load_data(spec)
     assert torch.equal(samples.read(ROWS), UNIT[ROWS, :1])
     assert samples.class_names == ("cat", "dog")
@@ -103,7 +103,7 @@ def test_npz_that_cannot_be_right_is_refused(tmp_path, arrays, message):
 
 def test_an_ambiguous_layout_can_be_named(tmp_path):
     images = RNG.integers(0, 256, (9, 3, 4, 3), dtype=np.uint8)
-    spec = written(tmp_path / "a.npz", images=images, labels=LABELS[:9])
+    spec = written(tmp_path / "which?.npz", images=images, labels=LABELS[:9])
     assert load_data(f"{spec}?layout=NHWC").read(torch.tensor([0])).shape == (1, 3, 3, 4)
     assert load_data(f"{spec}?layout=NCHW").read(torch.tensor([0])).shape == (1, 3, 4, 3)
     with pytest.raises(FrontierError, match="layout=HW: expected one of NHWC, NCHW"):
@@ -210,10 +210,12 @@ def test_samples_are_the_first_or_a_prefix_of_one_permutation(tmp_path):
     for wrong in (0, 21, -1):
         with pytest.raises(FrontierError, match="expected 1 to 20"):
             load_data(spec, samples=wrong)
+    with pytest.raises(FrontierError, match=r"the seed of the samples is \d+: expected one from 0 to 2\^64 - 1"):
+        load_data(spec, seed=2**64)
 
 
 def test_unknown_data_are_refused():
-    for spec in ("cifar", "mnist:here", "npz", "npz:", "fashion"):
+    for spec in ("cifar", "mnist:here", "npz", "npz:", "fashion", "fashion-mnist:here"):
         with pytest.raises(FrontierError, match="is not a data set: expected fashion-mnist, cifar10:DIR"):
             load_data(spec)
 

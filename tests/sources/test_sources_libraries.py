@@ -181,6 +181,21 @@ def test_hugging_face_classifier_is_normalised_as_its_processor_says(transformer
     torch.testing.assert_close(finite_gradient(load_model(f"hf:{tmp_path}"), images, 5), expected)
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"rescale_offset": True, "rescale_factor": 1 / 127.5}, {"do_normalize": False}]
+)
+def test_efficientnets_processor_divides_twice_and_may_shift(transformers, tmp_path, settings):
+    net = classifier(transformers, tmp_path)
+    processor = transformers.EfficientNetImageProcessor(
+        image_mean=[0.1, 0.2, 0.3], image_std=[0.4, 0.5, 0.6], do_resize=False, **settings
+    )
+    processor.save_pretrained(tmp_path)
+    pixels = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    with torch.no_grad():
+        expected = net(processor(list(pixels), return_tensors="pt")["pixel_values"]).logits
+    torch.testing.assert_close(finite_gradient(load_model(f"hf:{tmp_path}"), pixels / 255, 5), expected)
+
+
 def test_hugging_face_does_not_fetch_unless_asked(transformers, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(FrontierError, match=r"could not be loaded.*--download"):

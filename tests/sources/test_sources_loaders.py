@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SubsetRandomSampler, TensorDataset
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources import as_samples
@@ -79,6 +79,33 @@ def test_a_loader_over_a_dataset_is_read_on_demand_in_the_order_of_its_sampler()
     rows.read.clear()
     assert torch.equal(samples.read(torch.tensor([3, 1])), UNIT[order[[3, 1]]])
     assert rows.read == order[[3, 1]].tolist()
+
+
+@pytest.mark.parametrize("way", [{}, {"batch_size": None}])
+def test_the_users_own_batches_are_the_samples(way):
+    """The loader's own sampler then knows nothing of them."""
+    pair = TensorDataset(UNIT, torch.arange(20))
+    batches = BatchSampler(SubsetRandomSampler([5, 6, 7]), 2, drop_last=False)
+    loader = DataLoader(pair, sampler=batches, **way) if way else DataLoader(pair, batch_sampler=batches)
+    samples = as_samples(loader)
+    assert sorted(samples.labels.tolist()) == [5, 6, 7]
+    assert torch.equal(samples.read(torch.arange(3)), UNIT[samples.labels])
+    first = as_samples(DataLoader(pair, batch_sampler=BatchSampler(range(20), 8, drop_last=True)))
+    assert first.labels.tolist() == list(range(16))
+
+
+def test_pictures_have_their_channels_first_and_their_true_colours():
+    picture = pytest.importorskip("PIL.Image", reason="Pillow is not installed").fromarray(PIXELS[0])
+    few = picture.quantize(4)
+    for given, pixels in (
+        (picture, PIXELS[0]),
+        (picture.convert("L"), np.array(picture.convert("L"))[:, :, None]),
+        (few, np.array(few.convert("RGB"))),  # whose own numbers are those of a palette
+        (picture.convert("RGBA"), PIXELS[0]),
+    ):
+        expected = torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255
+        for samples in (as_samples([given], [0]), as_samples(Rows([given]))):
+            assert torch.equal(samples.read(torch.tensor([0])), expected)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,13 @@ def test_without_preprocessing_pixels_are_as_they_are(folder):
         samples.read(torch.tensor([2, 3]))
 
 
+@pytest.mark.parametrize(("kind", "mode"), [(np.uint16, "I;16"), (np.float32, "F")])
+def test_pictures_of_more_than_8_bits_are_refused_not_cut_off(folder, kind, mode):
+    Image.fromarray(np.arange(64).reshape(8, 8).astype(kind)).save(folder / "ant" / "0.tif")
+    with pytest.raises(FrontierError, match=rf"ant/0\.tif cannot be read .*mode {mode}: expected 8 bits per channel"):
+        load_data(f"imagefolder:{folder}").read(torch.tensor([1]))
+
+
 def test_a_list_names_the_pictures_and_their_order(folder, tmp_path):
     names = tmp_path / "list.txt"
     names.write_text("dog/0.png\ncat/2.png\n\ncat/0.png\n")
@@ -63,6 +70,7 @@ def test_a_list_names_the_pictures_and_their_order(folder, tmp_path):
         ("../val/dog/0.png", "expected paths like CLASS/NAME.jpg"),
         (f"{folder}/dog/0.png", "expected paths like CLASS/NAME.jpg"),
         ("0.png", "expected paths like CLASS/NAME.jpg"),
+        (".hidden/0.png", "expected paths like CLASS/NAME.jpg"),
         ("dog/9.png", "which is not in"),
     ):
         names.write_text(line)
@@ -175,6 +183,8 @@ def test_unclear_splits_and_columns_are_asked_for(datasets, tmp_path, pictures):
     with pytest.raises(FrontierError, match=r"has the columns a, b: name the label column with \?label="):
         load_data(f"hf:{tmp_path / 'set'}?split=two")
     assert len(load_data(f"hf:{tmp_path / 'set'}?split=two&label=b&image=a")) == 5
+    with pytest.raises(FrontierError, match="holds one split, and that is not one"):
+        load_data(f"hf:{tmp_path / 'set' / 'two'}?split=one&label=b")
 
 
 @pytest.mark.filterwarnings("ignore")

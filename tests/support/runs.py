@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+import pytest
 import torch
 
 from advfrontier.engine import Oracle, Unit, advance, clean_pass, start_unit
@@ -27,9 +28,19 @@ def runs_of(norm, *variants, classes=10):
 
 
 def catalogue(*variants, classes=10):
-    """(norm, run name) of every solver in every norm, for parametrisation: a new solver is taken in by itself."""
-    norms = sorted({norm for facts in CATALOGUE.values() for norm in facts.norms})
-    return [(norm, str(run)) for norm in norms for run in runs_of(norm, *variants, classes=classes)]
+    """(norm, run name) of every solver in every norm, for parametrisation: a new solver is taken in by itself.
+
+    Restarts and targets of a solver are tried in one of its norms, each solver's in another, and in the others in the
+    long tests: what they do otherwise than the base run, they do in every norm.
+    """
+    norms, solvers = sorted({norm for facts in CATALOGUE.values() for norm in facts.norms}), list(CATALOGUE)
+    found = []
+    for norm in norms:
+        for run in runs_of(norm, *variants, classes=classes):
+            own = CATALOGUE[run.solver].norms
+            usual = run.variant == "base" or own[solvers.index(run.solver) % len(own)] == norm
+            found.append(pytest.param(norm, str(run), marks=[] if usual else pytest.mark.slow))
+    return found
 
 
 @dataclass

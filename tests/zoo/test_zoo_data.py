@@ -85,8 +85,9 @@ def test_missing_files_say_what_to_type(tmp_path):
         lambda content: content[:7],
         lambda _: b"",
         lambda content: content[:4] + struct.pack(">iii", 30, 14, 56) + content[16:],
+        lambda content: content[:4] + struct.pack(">iii", -30, -28, 28) + content[16:],
     ],
-    ids=["short", "long", "floats", "header", "empty", "shape"],
+    ids=["short", "long", "floats", "header", "empty", "shape", "negative"],
 )
 def test_files_that_are_not_images_are_refused(tmp_path, spoil):
     write_set(tmp_path, 30, packed=False)
@@ -113,4 +114,12 @@ def test_as_many_labels_as_images(tmp_path):
         gzip.compress(b"\0\0\x08\x01" + struct.pack(">i", 29) + bytes(29))
     )
     with pytest.raises(FrontierError, match="29 labels"):
+        fashion.read_set("train", tmp_path)
+
+
+def test_labels_of_other_data_are_refused(tmp_path):
+    write_set(tmp_path, 30, packed=False)
+    path = tmp_path / "train-labels-idx1-ubyte"
+    path.write_bytes(path.read_bytes()[:-1] + bytes([46]))
+    with pytest.raises(FrontierError, match="labels from 0 to 9"):
         fashion.read_set("train", tmp_path)

@@ -11,10 +11,9 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -67,6 +66,12 @@ def check_norm(norm: str) -> str:
     return name
 
 
+def check_radius(radius: float) -> None:
+    """Refuse radii that hold no ball, or everything."""
+    if not (radius > 0 and np.isfinite(radius)):
+        raise FrontierError(f"a radius of {radius}: expected one that is finite and above 0")
+
+
 def attack_at(
     model: Callable[[Tensor], Tensor],
     images: Tensor,
@@ -81,8 +86,7 @@ def attack_at(
     """Run standard AutoAttack at one radius, on images as they are attacked elsewhere: floats in [0, 1]."""
     if images.ndim != 4:
         raise FrontierError(f"images have shape {tuple(images.shape)}: AutoAttack expects (samples, channels, h, w)")
-    if not (radius > 0 and np.isfinite(radius)):
-        raise FrontierError(f"a radius of {radius}: expected one that is finite and above 0")
+    check_radius(radius)
     began, attack = time.monotonic(), _autoattack()
     with Oracle(model, device=device) as oracle:
         ledger, images, labels = Ledger(oracle.answer), images.float(), labels.long()
@@ -100,8 +104,9 @@ def attack_at(
                 ledger.follow(part)
             points, predictions = auto.run_standard_evaluation(images, labels, batch_size=batch_size)
     distances = get_norm(norm).distance(points.flatten(1).cpu().double(), images.flatten(1).double())
+    flags = [*warned]
     if outside := int((distances > radius * (1 + 1e-4)).sum()):
-        warned.append(f"{outside} points lie outside the ball, at up to {float(distances.max()):g}")
+        flags.append(f"{outside} points lie outside the ball, at up to {float(distances.max()):g}")
     forwards, backwards, checks = (ledger.counts[kind] for kind in ("forwards", "backwards", "checks"))
     return AtRadius(
         radius=radius,
@@ -110,7 +115,7 @@ def attack_at(
         backwards=backwards,
         counts={"attack": forwards + backwards, "checks": checks},
         seconds=time.monotonic() - began,
-        flags=tuple(warned),
+        flags=tuple(flags),
     )
 
 
@@ -122,7 +127,7 @@ def _autoattack() -> Any:
 
 
 @contextmanager
-def _apart(device: torch.device) -> Iterator[list[str]]:
+def _apart(device: torch.device) -> Iterator[Iterable[str]]:
     """Keep to AutoAttack what it would leave behind: the global random state, a trace function, log lines.
 
     What it warns of is collected instead, once each.
@@ -135,15 +140,14 @@ def _apart(device: torch.device) -> Iterator[list[str]]:
             warned.setdefault(re.sub(r"\d+", "", text), text)
         return False
 
-    log, tracer, said = logging.getLogger("auto-attack"), sys.gettrace(), []  # type: tuple[Any, Any, list[str]]
+    log, tracer = logging.getLogger("auto-attack"), sys.gettrace()
     log.addFilter(keep)
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            yield said
+            yield warned.values()
     finally:
         log.removeFilter(keep)
         sys.settrace(tracer)
-        said[:0] = warned.values()
 
 
 class Ledger(nn.Module):
@@ -156,14 +160,16 @@ class Ledger(nn.Module):
 
     def follow(self, part: Any) -> None:
         """Note when one of AutoAttack's attacks begins and ends."""
-        part.perturb = partial(self._during, part.perturb)
+        perturb = part.perturb
 
-    def _during(self, perturb: Callable[..., Any], *images: Tensor, **options: Any) -> Any:
-        before, self.attacking = self.attacking, True
-        try:
-            return perturb(*images, **options)
-        finally:
-            self.attacking = before
+        def during(*images: Tensor, **options: Any) -> Any:
+            before, self.attacking = self.attacking, True
+            try:
+                return perturb(*images, **options)
+            finally:
+                self.attacking = before
+
+        part.perturb = during
 
     def forward(self, x: Tensor) -> Tensor:
         """Pass on, and count."""

@@ -6,7 +6,7 @@ The tables of both stages are here too.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from advfrontier.bench import attack_tables
@@ -17,13 +17,14 @@ from advfrontier.frontier.allocation import allocate
 from advfrontier.frontier.measure import check_same_settings
 from advfrontier.frontier.problem import levels_of
 from advfrontier.frontier.race import learn_race, race_excess
+from advfrontier.jsonable import read_object
 from advfrontier.pool import MAX_QUERIES, SLICE, Ensemble, Race, Run, tier_label
 from advfrontier.record import Record, find_records, open_folder
 from advfrontier.record.identity import digest, settings, versions
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS
 
-_MADE_FROM = "made-from.json"
+_MADE_FROM = "made-from.json"  # file or norm → the digest of all that decided it
 
 
 def find_traces(folders: Sequence[str], norms: Sequence[str]) -> dict[str, list[Record]]:
@@ -103,13 +104,12 @@ def allocate_into(
     plain: bool = False,
 ) -> dict[int, Ensemble]:
     """Allocate and write the files, such as `L2-4k.toml`; read them instead while nothing that decides them changed."""
-    key = _key(records, budgets, runs, queries, plain=plain)
-    if stored := _unchanged(folder, norm, key, [ensemble_file(norm, budget) for budget in budgets]):
-        return {budget: Ensemble.from_toml(content) for budget, content in zip(budgets, stored, strict=True)}
-    ensembles = allocate_traces(records, budgets=budgets, runs=runs, queries=queries, plain=plain)
-    write_ensembles(folder, ensembles)
-    _note_key(folder, norm, key)
-    return ensembles
+
+    def make() -> list[Ensemble]:
+        return [*allocate_traces(records, budgets=budgets, runs=runs, queries=queries, plain=plain).values()]
+
+    key, files = _key(records, budgets, runs, queries, plain=plain), [ensemble_file(norm, b) for b in budgets]
+    return dict(zip(budgets, map(Ensemble.from_toml, _kept(folder, norm, key, files, make)), strict=True))
 
 
 def learn_into(folder: str, records: Sequence[Record], *, norm: str, total: int, runs: Sequence[str]) -> Race:
@@ -117,32 +117,32 @@ def learn_into(folder: str, records: Sequence[Record], *, norm: str, total: int,
 
     The traces are read at the ends of slices only, which is all that a race looks at.
     """
+
+    def make() -> list[Race]:
+        slices = range(SLICE, MAX_QUERIES + 1, SLICE)
+        traces = [read_traces(record, runs=runs).thin(slices) for record in records]
+        return [learn_race(traces, name=f"race-{tier_label(total)}", total=total)]
+
     key, file = _key(records, [total], runs, MAX_QUERIES, plain=False), race_file(norm)
-    if stored := _unchanged(folder, file, key, [file]):
-        return Race.from_toml(stored[0])
-    slices = range(SLICE, MAX_QUERIES + 1, SLICE)
-    traces = [read_traces(record, runs=runs).thin(slices) for record in records]
-    race = learn_race(traces, name=f"race-{tier_label(total)}", total=total)
-    write_race(folder, race)
-    _note_key(folder, file, key)
-    return race
+    return Race.from_toml(_kept(folder, file, key, [file], make)[0])
 
 
-def _unchanged(folder: str, name: str, key: str, files: Sequence[str]) -> list[bytes] | None:
-    """The files, if all are there and were made from what has this digest."""
-    contents = [open_folder(folder).read(file) for file in files] if _made_from(folder).get(name) == key else [None]
-    found = [content for content in contents if content]
-    return found if len(found) == len(contents) else None
-
-
-def _made_from(folder: str) -> dict[str, str]:
-    """File or norm → the digest of all that decided it."""
-    return dict(json.loads(open_folder(folder).read(_MADE_FROM) or b"{}"))
-
-
-def _note_key(folder: str, name: str, key: str) -> None:
-    content = json.dumps({**_made_from(folder), name: key}, indent=2)
-    open_folder(folder).write(_MADE_FROM, content.encode())
+def _kept(
+    folder: str, name: str, key: str, files: Sequence[str], make: Callable[[], Sequence[Ensemble | Race]]
+) -> list[bytes]:
+    """What is in these files, if all are there and this digest is noted under the name; or else they are made again."""
+    place = open_folder(folder)
+    noted = read_object(place.read(_MADE_FROM) or b"{}", f"{folder}/{_MADE_FROM}")
+    stored = [content for file in files if (content := place.read(file))] if noted.get(name) == key else []
+    if len(stored) == len(files):
+        return stored
+    made = {file: policy.to_toml().encode() for file, policy in zip(files, make(), strict=True)}
+    # The note goes first: after an interruption the old one would stand for files of which some are new.
+    place.write(_MADE_FROM, json.dumps({**noted, name: None}, indent=2).encode())
+    for file, content in made.items():
+        place.write(file, content)
+    place.write(_MADE_FROM, json.dumps({**noted, name: key}, indent=2).encode())
+    return [*made.values()]
 
 
 def write_ensembles(folder: str, ensembles: Mapping[int, Ensemble]) -> list[str]:

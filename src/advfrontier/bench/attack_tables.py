@@ -21,9 +21,20 @@ import numpy as np
 
 from advfrontier.bench.published import PUBLISHED
 from advfrontier.bench.rivals import BEST_ATTACK, BEST_RUN, RANDOM, UNIFORM
-from advfrontier.bench.subject import GREEDY, PAPER, RACE, Subject, by_split, grouped, shown_tiers, spread, tier_columns
-from advfrontier.frontier.contribution import contributions as contributions_of
+from advfrontier.bench.subject import (
+    GREEDY,
+    PAPER,
+    RACE,
+    Subject,
+    by_split,
+    common_tiers,
+    grouped,
+    shown_tiers,
+    spread,
+    tier_columns,
+)
 from advfrontier.frontier.optimality import aoi, excess
+from advfrontier.frontier.optimality import contributions as contributions_of
 from advfrontier.pool import Ensemble, Race, Run, facts_of, tier_label
 from advfrontier.table import Column, Share, Spread, Table
 from advfrontier.threat.names import SYMBOLS
@@ -66,8 +77,7 @@ def ensembles(
 
     The paper's ensembles are shown where all of their runs were traced on every model.
     """
-    shown = shown_tiers(subjects).values()
-    paper = {tier: papers[tier] for family, tier in shown if family == PAPER and tier in papers}
+    paper = {tier: papers[tier] for tier in common_tiers(subjects, PAPER) if tier in papers}
     tables: list[Counter[tuple[str, str]]] = []
     for ensemble in (*own.values(), *paper.values()):
         tables.append(Counter())
@@ -88,7 +98,7 @@ def tiers(own: Mapping[int, Ensemble], race: Race | None, subjects: Sequence[Sub
     from: that is what its bound is about. For the race no bound is known: a sample may spend its queries as it needs.
     """
     splits = by_split(subjects)
-    raced = [tier for family, tier in shown_tiers(subjects).values() if family == RACE] if subjects else []
+    raced = common_tiers(subjects, RACE) if subjects else []
     told: list[tuple[str, int, int, int | None, float | None, float | None]] = [
         (GREEDY, tier, made.total, len(made.runs), made.aoi, made.bound) for tier, made in own.items()
     ]
@@ -167,16 +177,16 @@ def allocations(subjects: Sequence[Subject], given: Mapping[str, str], *, norm: 
     budgets = list(subjects[0].tiers)
     rows: list[tuple[Any, ...]] = []
     for split, group in by_split(subjects).items():
-        known = {name: found for name, found in group[0].families.items() if all(name in s.families for s in group)}
+        known = {name: own for name in group[0].families if (own := common_tiers(group, name))}
         means = {
             name: [mean(group, name, b) if b in own else None for mean in (mean_aoi, mean_above) for b in budgets]
             for name, own in known.items()
         }
         rows += [(name, split, *means[name]) for name in _COMPARED if name in known]
-        if drawn := [means[name] for name in known if name.startswith(RANDOM)]:
+        if drawn := [own for name, own in means.items() if name.startswith(RANDOM) and None not in own]:
             found = np.array(drawn, dtype=np.float64)
-            spreads = zip(found.mean(axis=0).tolist(), found.std(axis=0).tolist(), strict=True)
-            rows.append((f"{RANDOM}, {len(drawn)} draws", split, *(Spread(*pair) for pair in spreads)))
+            spreads = map(Spread, found.mean(axis=0).tolist(), found.std(axis=0).tolist())
+            rows.append((f"{RANDOM}, {len(drawn)} draws", split, *spreads))
     columns = [Column(SYMBOLS[norm], key="queries given out by"), Column("split")]
     columns += [*tier_columns(budgets, "fine", "AOI at {}"), *tier_columns(budgets, "fine", "above at {}")]
     notes = tuple(f"{name}: {text}" for name, text in given.items())
@@ -185,7 +195,7 @@ def allocations(subjects: Sequence[Subject], given: Mapping[str, str], *, norm: 
 
 def race_against_greedy(subjects: Sequence[Subject], *, norm: str) -> Table:
     """On how many models a race is at least as near as the greedy ensemble of its budget, and what it gains."""
-    budgets = [tier for tier in subjects[0].tiers if all(tier in s.families.get(RACE, {}) for s in subjects)]
+    budgets = common_tiers(subjects, RACE)
     rows: list[tuple[Any, ...]] = []
     for split, group in grouped(subjects).items() if budgets else ():
         nearer = [[s.above((GREEDY, b)) - s.above((RACE, b)) for s in group] for b in budgets]

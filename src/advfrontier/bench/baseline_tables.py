@@ -230,7 +230,7 @@ def _sum(parts: Sequence[Any]) -> Share:
 def glance(subjects: Mapping[str, Sequence[Subject]], radii: Mapping[str, Radii]) -> Table:
     """Held-out models, norm by norm: how near the smallest tiers come, and the last of them beside the baseline."""
     held_out = {norm: group for norm, own in subjects.items() if (group := grouped(own).get("held-out"))}
-    shown = _shown_in_all(held_out.values())
+    shown = _shown_in_all(subjects[norm] for norm in held_out)
     budgets = [budget for _, budget in shown.values()]
     near = {n: tier for n, tier in shown.items() if tier[1] == min(budgets) or tier == (PAPER, max(budgets))}
     name, best = [(n, tier) for n, tier in shown.items() if tier[1] == min(budgets)][-1] if shown else ("", ("", 0))
@@ -281,9 +281,10 @@ def cases(subjects: Mapping[str, Sequence[Subject]]) -> Table:
     """The best and the worst case against the baseline."""
     rows = []
     for case, norm, s, gain in extreme_cases(subjects):
-        least, raced = s.baseline.value if s.baseline else float("nan"), s.straight_aois.get(RACE, {})
+        least, raced = s.baseline.value if s.baseline else float("nan"), s.families.get(RACE)
         exact = s.aoi((GREEDY, max(s.tiers))) - least
-        rows.append((case, norm, s.model, s.split, gain, exact, raced[max(raced)] - least if raced else None))
+        of_race = s.aoi((RACE, max(raced)), straight=True) - least if raced else None
+        rows.append((case, norm, s.model, s.split, gain, exact, of_race))
     columns = (
         Column("case"), Column("norm", "norm"), Column("model"), Column("split"),
         Column("gain in points of AOI", "gain", key="gain"),

@@ -17,7 +17,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.inputs import as_model, as_terms
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.execution import Machine
-from advfrontier.frontier.baseline import baseline_aoi, baseline_radii
+from advfrontier.frontier.optimality import baseline_aoi, baseline_radii
 from advfrontier.jobs import Model, drive, prepare
 from advfrontier.jobs.autoattack import AutoAttackJob, read_points
 from advfrontier.jsonable import jsonable

@@ -9,7 +9,6 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.resources import as_file, files
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool.catalogue import POOLS
+from advfrontier.pool.catalogue import CHECKPOINT, POOLS
 from advfrontier.pool.ensemble import tier_queries
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import NORMS, norm_name
@@ -25,7 +24,7 @@ from advfrontier.toml import TomlTable, read_toml, shown
 
 Split = Literal["train", "held-out"]
 SPLITS: tuple[Split, ...] = ("train", "held-out")
-_SHIPPED = files("advfrontier").joinpath("benchmarks")
+_SHIPPED = Path(__file__).parents[1] / "benchmarks"
 
 
 def _read_by(function: Callable[[Any], Any]) -> BeforeValidator:
@@ -70,7 +69,7 @@ Count = Annotated[int, Field(strict=True, ge=1, lt=2**31)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Norm = Annotated[str, _read_by(norm_name)]
 Norms = Annotated[tuple[Norm, ...], AfterValidator(_distinct)]
-Budget = Annotated[int, _read_by(tier_queries), Field(lt=2**31)]
+Budget = Annotated[int, _read_by(tier_queries), Field(ge=CHECKPOINT, lt=2**31)]
 RunName = Annotated[str, _read_by(_run_or_pool)]
 Runs = Annotated[tuple[RunName, ...], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 Radius = Annotated[float, BeforeValidator(_radius)]
@@ -194,10 +193,9 @@ def _part(content: dict[str, Any]) -> dict[str, Any]:
     of, chosen = content["part_of"], content.get("models", [])
     if of not in benchmark_names():
         raise ValueError(f"part_of = {shown(of)}: expected a benchmark of the package: {', '.join(benchmark_names())}")
-    whole = tomllib.loads(_SHIPPED.joinpath(f"{of}.toml").read_text(encoding="utf-8"))
+    whole = tomllib.loads((_SHIPPED / f"{of}.toml").read_text(encoding="utf-8"))
     models = {model["id"]: model for model in whole["models"]}
-    wrong = [name for name in chosen if name not in models] if isinstance(chosen, list) else [chosen]
-    if wrong or not chosen:
+    if not chosen or not isinstance(chosen, list) or any(name not in list(models) for name in chosen):
         raise ValueError(f"models = {shown(chosen)}: expected some of {of}: {', '.join(models)}")
     kept = [models[name] for name in chosen]
     data = {name: table for name, table in whole["data"].items() if any(model["data"] == name for model in kept)}
@@ -207,17 +205,14 @@ def _part(content: dict[str, Any]) -> dict[str, Any]:
 
 def benchmark_names() -> tuple[str, ...]:
     """The benchmarks that ship with the package."""
-    names = (entry.name for entry in _SHIPPED.iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+    return tuple(sorted(path.stem for path in _SHIPPED.glob("*.toml")))
 
 
 def load_benchmark(place: str | PathLike[str]) -> Benchmark:
     """Read a benchmark by the name of one that ships with the package, or from a TOML file."""
-    if str(place) in benchmark_names():
-        with as_file(_SHIPPED.joinpath(f"{place}.toml")) as path:
-            return read_toml(Benchmark, path)
-    if not Path(place).is_file():
+    path = _SHIPPED / f"{place}.toml" if str(place) in benchmark_names() else Path(place)
+    if not path.is_file():
         raise FrontierError(
             f"no benchmark {str(place)!r}: expected a TOML file, or one of {', '.join(benchmark_names())}"
         )
-    return read_toml(Benchmark, place)
+    return read_toml(Benchmark, path)

@@ -15,15 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from advfrontier import pool
-from advfrontier.attacks.autoattack import NORMS as BASELINE_NORMS
 from advfrontier.bench.benchmark import Benchmark, BenchmarkModel
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.jsonable import read_object
 from advfrontier.record import folder_name, open_folder
+from advfrontier.record.folder import check_empty
 from advfrontier.record.identity import digest, policy_words
-from advfrontier.record.record import check_empty
-from advfrontier.solvers import PUBLISHED, Solver
+from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.sources import Samples, load_data
 
 _MARK = "benchmark.json"  # in a folder that a benchmark has made its own
@@ -50,6 +49,14 @@ class Bench:
     def jobs(self) -> tuple[tuple[BenchmarkModel, str], ...]:
         """Every model in every norm, one model after the other."""
         return tuple((model, norm) for model in self.benchmark.models for norm in self.benchmark.norms)
+
+    def check_pool(self) -> None:
+        """Refuse a pool that names a run which no norm has, or one that no paper has where theirs are asked for."""
+        for run in (pool.Run.parse(name) for name in self.benchmark.pool if name not in pool.POOLS):
+            facts = pool.facts_of(run.solver)
+            pool.check_run(run, facts.norms[0] if facts is not None else self.benchmark.norms[0])
+        if self.benchmark.published:
+            check_published(self.benchmark.pool)
 
     def runs(self, norm: str, classes: int) -> tuple[str, ...]:
         """The runs of the benchmark's pool that a norm and a number of classes have."""
@@ -78,11 +85,6 @@ class Bench:
         """The reference radii of each data set in a norm."""
         return {name: tuple(data.radii.get(norm, ())) for name, data in self.benchmark.data.items()}
 
-    def has_baseline(self, norm: str, model: BenchmarkModel) -> bool:
-        """Whether a baseline is asked for on this model, and exists in this norm."""
-        asked = self.benchmark.baseline is not None and self.benchmark.baseline_split in {None, model.split}
-        return asked and norm in BASELINE_NORMS
-
     def paper(self, norm: str) -> dict[int, pool.Ensemble]:
         """The paper's ensembles at those of the budgets that it has."""
         budgets = [budget for budget in self.benchmark.budgets if budget in pool.TIERS]
@@ -109,6 +111,14 @@ class Bench:
         mark = digest(policy_words(race).encode(), f"{race.total} {samples}".encode())[:8]
         return f"{self.out}/races/{folder_name(model.id)}/{mark}"
 
+    def finished_race(self, model: BenchmarkModel, race: pool.Race) -> Evaluation | None:
+        """A race on a model, if it is finished."""
+        try:
+            found = Evaluation.load(f"{self.race(model, race)}/{race.norm}")
+        except FrontierError:
+            return None
+        return found if found.finished else None
+
     @property
     def ensembles(self) -> str:
         """The folder of ensemble files."""
@@ -129,12 +139,3 @@ def claim(out: str, name: str) -> None:
         folder.write(_MARK, json.dumps({"benchmark": name}).encode() + b"\n")
     elif (other := read_object(held, f"{out}/{_MARK}").get("benchmark")) != name:
         raise FrontierError(f"{out} holds the benchmark {other}, not {name}: name another folder with --out")
-
-
-def finished_race(place: str, norm: str) -> Evaluation | None:
-    """The race in this folder, if it is finished."""
-    try:
-        found = Evaluation.load(f"{place}/{norm}")
-    except FrontierError:
-        return None
-    return found if found.finished else None

@@ -20,12 +20,11 @@ import numpy as np
 
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.subject import ModelGroup, tier_columns
-from advfrontier.frontier.baseline import baseline_radii, known_up_to, straight_accuracies
-from advfrontier.frontier.comparison import lies_below
+from advfrontier.frontier.comparison import RankStability, lies_below, rank_accuracies, rank_stability
 from advfrontier.frontier.confidence import curve_margin
 from advfrontier.frontier.curve import aurec, epsilon_min
+from advfrontier.frontier.optimality import baseline_radii, known_up_to, straight_accuracies
 from advfrontier.frontier.ranking import rank_table
-from advfrontier.frontier.stability import RankStability, rank_accuracies, rank_stability
 from advfrontier.pool import tier_label
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import SYMBOLS

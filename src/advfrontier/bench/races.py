@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from advfrontier.bench.benchmark import BenchmarkModel
-from advfrontier.bench.layout import Bench, finished_race
+from advfrontier.bench.layout import Bench
 from advfrontier.command import current_command, typed
 from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.evaluate import evaluate
@@ -32,15 +33,11 @@ class Races:
     say: Callable[[str], object]
     begun: bool = False  # whether any was: however little time there is, one is done
 
-    def done(self, model: BenchmarkModel) -> Evaluation | None:
-        """The race on this model, if it is finished."""
-        return finished_race(self.bench.race(model, self.race), self.race.norm)
-
     def on(self, model: BenchmarkModel) -> Evaluation:
         """The race on this model, done now if it is not yet."""
         norm = self.race.norm
         self.say(f"the race on {model.id} in {norm}")
-        if (done := self.done(model)) is not None:
+        if (done := self.bench.finished_race(model, self.race)) is not None:
             return done
         if self.machine.late and self.begun:  # a unit of a race cannot stop half-way, so none is begun
             raise Unfinished(f"time is up: the race on {model.id} in {norm} is left; the same command goes on")
@@ -54,7 +51,8 @@ class Races:
         """
         if self.machine.here or self.machine.executor is not None:
             return
-        small = [m for m in models if self.bench.benchmark.data[m.data].samples <= m.batch and self.done(m) is None]
+        bench, data = self.bench, self.bench.benchmark.data
+        small = [m for m in models if data[m.data].samples <= m.batch and bench.finished_race(m, self.race) is None]
         if len(small) < 2:
             return
         alone = replace(self.machine, workers=0, ray=None, keep_state=False, progress=False)
@@ -64,7 +62,8 @@ class Races:
             suppress(FrontierError),
             progress_bar(self.machine.progress, len(small), unit="races", label=self.race.norm) as bar,
         ):
-            for _ in execute(_Racing(current_command(), alone), [self._call(model) for model in small], self.machine):
+            race = partial(_race_elsewhere, command=current_command(), machine=alone)
+            for _ in execute(race, [self._call(model) for model in small], self.machine):
                 self.begun = True
                 bar.advance(1)
 
@@ -82,13 +81,7 @@ class Races:
         }
 
 
-@dataclass(frozen=True)
-class _Racing:
-    """Does whole races in other processes: their records are what comes of them."""
-
-    command: str  # that is being done
-    machine: Machine
-
-    def __call__(self, call: dict[str, Any]) -> None:
-        with typed(self.command):
-            evaluate(**call, machine=self.machine)
+def _race_elsewhere(call: dict[str, Any], *, command: str, machine: Machine) -> None:
+    """Do a whole race in another process, as part of the command that is being done: its record is what comes of it."""
+    with typed(command):
+        evaluate(**call, machine=machine)

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from advfrontier.bench.subject import Allocations
 from advfrontier.frontier.optimality import aoi
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import CHECKPOINT, Run, tier_label
 
 Queries = dict[str, int]  # run → queries
-Allocations = dict[str, dict[int, Queries]]  # how queries are given out → budget → what each run gets
 
 UNIFORM, BEST_ATTACK, BEST_RUN, RANDOM = "uniform", "best attack", "best run", "random"
 SEEDS = 10  # random allocations

@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
 from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench.allocation import allocate_into, learn_into
 from advfrontier.bench.baselines import no_baseline, radii_of, run_autoattack
@@ -20,18 +23,17 @@ from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.layout import Bench, claim
 from advfrontier.bench.races import Races
 from advfrontier.bench.results import NormResults, Results
-from advfrontier.bench.rivals import Allocations, rival_words, rivals
-from advfrontier.bench.subject import PAPER, Subject
+from advfrontier.bench.rivals import rival_words, rivals
+from advfrontier.bench.subject import PAPER, Allocations, Subject
 from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.trace import Traces, read_traces, trace
 from advfrontier.execution import Machine
 from advfrontier.flags import doubts
-from advfrontier.frontier.baseline import baseline_radii
+from advfrontier.frontier.optimality import baseline_radii
 from advfrontier.jobs import Model
 from advfrontier.pool import CHECKPOINT, Ensemble, Race, tier_label
 from advfrontier.record import Record, open_folder
-from advfrontier.solvers import check_published
 from advfrontier.sources import load_model
 
 T = TypeVar("T")
@@ -69,15 +71,17 @@ def run_benchmark(
         only: The parts (model, norm, "trace", "race" or "baseline") to take; notes name the others, which are left out.
         say: Told what begins and what failed.
     """
-    if bench.benchmark.published:
-        check_published(bench.benchmark.pool)
+    bench.check_pool()
     claim(bench.out, bench.benchmark.name)
     return _Running(bench, machine or Machine(threads=1, progress=False), say, only).all(download=download)
 
 
-def read_failures(out: str) -> list[Failure]:
+def read_failures(out: str) -> tuple[Failure, ...]:
     """What failed in the last run."""
-    return [Failure(**entry) for entry in json.loads(open_folder(out).read(FAILURES) or b"[]")]
+    try:
+        return TypeAdapter(tuple[Failure, ...]).validate_json(open_folder(out).read(FAILURES) or b"[]")
+    except ValidationError as error:
+        raise FrontierError(f"{out}/{FAILURES} is damaged, or was not written by advfrontier: remove it") from error
 
 
 @dataclass
@@ -137,6 +141,9 @@ class _Running:
         return done, left
 
     def _write_failures(self) -> None:
+        """For `bench status`. Putting together what is done tries nothing: the failures of the last run stay."""
+        if self.only is not None:
+            return
         content = json.dumps([asdict(failure) for failure in self.failures], indent=2, ensure_ascii=False)
         open_folder(self.bench.out).write(FAILURES, content.encode() + b"\n")
 
@@ -147,9 +154,10 @@ class _Running:
             )
         self.say(f"{model.id} in {norm}")
         bench, place = self.bench, self.bench.trace(model, norm)
-        if download and Record.find(place) is None:
-            load_model(model.source, download=True)  # once, here: workers only read what is on the machine
-        self.models.setdefault(model.id, Model(model.id, source=model.source, load=load_model))
+        if model.id not in self.models:
+            if download:
+                load_model(model.source, download=True)  # once, here: workers only read what is on the machine
+            self.models[model.id] = Model(model.id, source=model.source, load=load_model)
         traces = trace(
             self.models[model.id],
             bench.samples(model, download=download),
@@ -189,7 +197,7 @@ class _Running:
         else:
             if benchmark.baseline_split:
                 notes.append(f"AutoAttack was run on the {benchmark.baseline_split} models alone")
-            compared = [model for model in models if bench.has_baseline(norm, model)]
+            compared = [model for model in models if benchmark.baseline_split in {None, model.split}]
             known, left = self._each(compared, norm, "baseline", lambda model: self._baseline(model, norm))
             notes += [f"AutoAttack on {name} is missing: it is not done yet" for name in left]
         notes += [f"AutoAttack on {name}: {text}" for name, points in known.items() for text in _warnings(points)]
@@ -197,7 +205,8 @@ class _Running:
         if race is not None:
             races = Races(bench, race, self.models, self.machine, self.say)
             if self.only is not None:  # another race than the one that was done may have been learned now
-                self.only = {part for part in self.only if part[1:] != (norm, "race") or races.done(benchmark[part[0]])}
+                raced_now = {model.id for model in models if bench.finished_race(model, race)}
+                self.only = {part for part in self.only if part[1:] != (norm, "race") or part[0] in raced_now}
             races.side_by_side([model for model in models if self._asked(model.id, norm, "race")])
             raced, left = self._each(models, norm, "race", races.on)
             notes += [f"the race on {name} is missing: it is not done yet" for name in left]
@@ -239,15 +248,22 @@ class _Running:
         return ensembles, race, rivals(traces, runs, budgets=budgets, queries=bench.queries)
 
     def _baseline(self, model: BenchmarkModel, norm: str) -> KnownPoints:
-        """AutoAttack at the radii it was begun with, or at percentiles of the frontier, and at the reference radii."""
+        """AutoAttack at the radii it was begun with, or at percentiles of the frontier, and at the reference radii.
+
+        A frontier that breaks nothing has no percentiles: then at the reference radii alone.
+        """
         bench, place = self.bench, self.bench.baseline(model, norm)
-        radii = radii_of(place) or baseline_radii(self._traces(model, norm).frontier()).tolist()
+        references, radii = bench.radii(norm)[model.data], radii_of(place)
+        if radii is None:
+            frontier = self._traces(model, norm).frontier()
+            broken = ((frontier > 0) & (frontier < np.inf)).any()
+            radii = tuple(baseline_radii(frontier).tolist()) if broken or not references else ()
         return run_autoattack(
             place,
             self.models[model.id],
             bench.samples(model),
             norm=norm,
-            radii=sorted({*radii, *bench.radii(norm)[model.data]}),
+            radii=sorted({*radii, *references}),
             seed=bench.benchmark.seed,
             batch_size=model.baseline_batch,
             machine=self.machine,

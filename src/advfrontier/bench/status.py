@@ -11,14 +11,17 @@ import json
 import math
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from advfrontier.bench.allocation import ensemble_file, race_file
 from advfrontier.bench.baselines import no_baseline, radii_of
 from advfrontier.bench.benchmark import BenchmarkModel
-from advfrontier.bench.layout import Bench, claim, finished_race
+from advfrontier.bench.layout import Bench, claim
 from advfrontier.bench.run import Failure, read_failures
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
@@ -59,9 +62,9 @@ class Part:
 
     @classmethod
     def of(cls, model: str, norm: str, stage: str, units: int, left: Sequence[tuple[int, float, int]]) -> Part:
-        """A part of so many units, and of each that is left its queries, seconds and bytes."""
-        queries, seconds, size = (sum(column) for column in zip(*left, strict=True)) if left else (0, 0.0, 0)
-        return cls(model, norm, stage, units, units - len(left), int(queries), seconds, int(size))
+        """A part of so many units, and of each that is left its queries, the seconds of one of them, and its bytes."""
+        queries, seconds = sum(each for each, _, _ in left), sum((each * rate for each, rate, _ in left), 0.0)
+        return cls(model, norm, stage, units, units - len(left), queries, seconds, sum(size for *_, size in left))
 
     @property
     def left(self) -> int:
@@ -104,11 +107,9 @@ class Status:
             Column(f"time with {workers} workers" if workers > 1 else "time", "duration", key="seconds left"),
             Column("disk to come", "bytes", key="bytes left"), Column("on disk", "bytes", key="bytes"),
         )  # fmt: skip
-        groups: dict[tuple[str, str], list[Part]] = {}
-        for part in self.parts:
-            groups.setdefault((part.stage, part.norm), []).append(part)
         rows = []
-        for (stage, norm), parts in groups.items():
+        for stage, norm in dict.fromkeys((part.stage, part.norm) for part in self.parts):
+            parts = [part for part in self.parts if (part.stage, part.norm) == (stage, norm)]
             used = sum(disk_used(str(folder)) for folder in Path(self.out).glob(f"{stage}s/**/{norm}"))
             rows.append((f"{stage} in {SYMBOLS[norm]}", *_left(parts, workers), used))
         rows.append(("in all", *_left(self.parts, workers), disk_used(self.out)))
@@ -137,41 +138,47 @@ def _left(parts: Sequence[Part], workers: int) -> tuple[Any, ...]:
 
 
 def estimated_status(bench: Bench, *, device: str, threads: int, measure: bool = True) -> Status:
-    """The status with what is left in time and disk; how long a query takes here is measured if it is not known."""
-    standing = status(bench, read_calibration(bench.out, device=device, threads=threads))
+    """The status with times: they are measured here if they are not known; notes name the models that cannot be."""
+    known = read_calibration(bench.out, device=device, threads=threads)
+    standing = status(bench, known)
     if not measure or not math.isnan(standing.seconds):
         return standing
     find_device(device)
-    busy = {part.model for part in standing.parts if part.left}
-    models = [model for model in bench.benchmark.models if model.id in busy]
-    return status(bench, calibrate(bench, models, device=device, threads=threads))
+    claim(bench.out, bench.benchmark.name)
+    unknown: dict[str, list[str]] = {}  # why → models
+    for name in dict.fromkeys(part.model for part in standing.parts if part.left):
+        try:
+            known = calibrate(bench, [bench.benchmark[name]], device=device, threads=threads)
+        except FrontierError as error:
+            unknown.setdefault(str(error), []).append(name)
+    standing = status(bench, known)
+    notes = (f"the time of {', '.join(models)} cannot be measured: {error}" for error, models in unknown.items())
+    return replace(standing, notes=(*standing.notes, *notes))
 
 
 def status(bench: Bench, calibration: Calibration | None = None) -> Status:
     """How far a benchmark has come. Reads names of files, and of each record what it is of."""
+    bench.check_pool()
     known = calibration or Calibration()
     notes: dict[str, None] = {}
     parts = [_trace_part(bench, model, norm, known, notes) for model, norm in bench.jobs]
     if bench.raced:
         parts += [_race_part(bench, model, norm, known) for model, norm in bench.jobs]
     absent = {norm: no_baseline(bench, norm) for norm in bench.benchmark.norms}
-    compared = [(model, norm) for model, norm in bench.jobs if bench.has_baseline(norm, model) and not absent[norm]]
     notes |= {f"{SYMBOLS[norm]}: {why}": None for norm, why in absent.items() if why and bench.benchmark.baseline}
-    parts += [_baseline_part(bench, model, norm, known) for model, norm in compared]
+    compared = [job for job in bench.jobs if bench.benchmark.baseline_split in {None, job[0].split}]
+    parts += [_baseline_part(bench, model, norm, known) for model, norm in compared if not absent[norm]]
     files = set(open_folder(bench.out).names("ensembles"))
     wanted = [f"ensembles/{ensemble_file(norm, b)}" for norm in bench.benchmark.norms for b in bench.benchmark.budgets]
     unfinished = {(part.model, part.norm) for part in parts if part.left}
+    failed = read_failures(bench.out)
     return Status(
         name=bench.benchmark.name,
         out=bench.out,
         parts=tuple(parts),
         ensembles=tuple(file for file in wanted if file in files),
         results=open_folder(bench.results).read("results.json") is not None,
-        failures=tuple(
-            each
-            for each in read_failures(bench.out)
-            if (each.model, each.norm) in unfinished or each.stage == "allocation"
-        ),
+        failures=tuple(f for f in failed if (f.model, f.norm) in unfinished or f.stage == "allocation"),
         notes=tuple(notes),
     )
 
@@ -191,8 +198,7 @@ def _trace_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibrati
     for unit, rows in wanted:
         queries = rows * (bench.queries - done.get(unit, 0))
         if queries > 0:
-            seconds = known.seconds(model.id, norm, unit.run) * queries
-            left.append((queries, seconds, _unit_bytes(rows, bench.queries)))
+            left.append((queries, known.seconds(model.id, norm, unit.run), _unit_bytes(rows, bench.queries)))
     return Part.of(model.id, norm, "trace", len(wanted), left)
 
 
@@ -212,10 +218,12 @@ def _classes(bench: Bench, model: BenchmarkModel, notes: dict[str, None]) -> int
 def _race_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibration) -> Part:
     """Before the race is learned nothing of it can be done, but what it will take is known."""
     stored, total = open_folder(bench.ensembles).read(race_file(norm)), bench.benchmark.budgets[-1]
-    done = stored and finished_race(bench.race(model, Race.from_toml(stored)), norm) is not None
+    race = Race.from_toml(stored) if stored else None
+    # A race of another budget is that of an earlier file: it will be learned, and run, anew.
+    done = race is not None and race.total == total and bench.finished_race(model, race) is not None
     rate = known.models.get(model.id, math.nan)
     shards = shards_of(bench.benchmark.data[model.data].samples, model.batch)
-    left = [(rows * total, rate * rows * total, _unit_bytes(rows, total)) for _, rows in shards]
+    left = [(rows * total, rate, _unit_bytes(rows, total)) for _, rows in shards]
     return Part.of(model.id, norm, "race", len(shards), [] if done else left)
 
 
@@ -229,13 +237,17 @@ def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibr
     each = (_PER_ROBUST + _PER_BROKEN) // 2
     rate = known.models.get(model.id, math.nan)
     tasks = missing_radii(open_folder(place), radii, shards)
-    left = [(task.count * each, rate * task.count * each, _HEAD) for task in tasks]
+    left = [(task.count * each, rate, _HEAD) for task in tasks]
     return Part.of(model.id, norm, "baseline", len(radii) * len(shards), left)
 
 
 def disk_used(out: str) -> int:
     """Bytes of all files below a folder on this machine."""
-    return sum(path.stat().st_size for path in Path(out).rglob("*") if path.is_file()) if "://" not in out else 0
+    used = 0
+    for path in Path(out).rglob("*") if "://" not in out else ():
+        with suppress(FileNotFoundError):  # a benchmark that is running renames what it has written
+            used += path.stat().st_size if path.is_file() else 0
+    return used
 
 
 @dataclass
@@ -256,10 +268,11 @@ class Calibration:
 
 def read_calibration(out: str, *, device: str, threads: int) -> Calibration:
     """The one that is stored for this device and number of threads, or an empty one."""
-    empty = Calibration(device, threads)
-    stored = json.loads(open_folder(out).read(_CALIBRATION) or b"{}")
-    fitting = (stored.get("device"), stored.get("threads")) == (device, threads) and stored.keys() == vars(empty).keys()
-    return Calibration(**stored) if fitting else empty
+    with suppress(ValidationError):  # what cannot be read is measured again
+        stored = TypeAdapter(Calibration).validate_json(open_folder(out).read(_CALIBRATION) or b"{}")
+        if (stored.device, stored.threads) == (device, threads):
+            return stored
+    return Calibration(device, threads)
 
 
 def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, threads: int) -> Calibration:
@@ -268,26 +281,22 @@ def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, th
     able = [model for model in models if model.source is not None]
     if not able:
         return known
-    common_norm = bench.benchmark.norms[0]
-    common = _attacks(bench, common_norm)[0]
-    for norm in bench.benchmark.norms:
+    claim(bench.out, bench.benchmark.name)
+    runs = {norm: map(Run.parse, bench.runs(norm, _CLASSES)) for norm in bench.benchmark.norms}
+    attacks = {norm: list(dict.fromkeys(run.attack for run in own)) for norm, own in runs.items()}
+    common_norm, (common, *_) = next(iter(attacks.items()))
+    for norm, asked in attacks.items():
         measured = known.attacks.setdefault(norm, {})
-        unknown = [attack for attack in _attacks(bench, norm) if attack not in measured]
+        unknown = [attack for attack in asked if attack not in measured]
         if unknown:
             measured |= _measured(bench, known, able[0], norm, unknown)
-        if norm == common_norm and common in unknown:
-            known.models[able[0].id] = known.common = measured[common]
+        if norm == common_norm and common in unknown:  # what was measured with another common run does not compare
+            known.models, known.common = {able[0].id: measured[common]}, measured[common]
     for model in able:
         if model.id not in known.models:
             known.models[model.id] = _measured(bench, known, model, common_norm, [common])[common]
-    claim(bench.out, bench.benchmark.name)
     open_folder(bench.out).write(_CALIBRATION, json.dumps(asdict(known), indent=2).encode())
     return known
-
-
-def _attacks(bench: Bench, norm: str) -> list[str]:
-    """Attacks of the pool in a norm; ten classes, because every attack has a base run in any case."""
-    return list(dict.fromkeys(Run.parse(run).attack for run in bench.runs(norm, 10)))
 
 
 def _measured(

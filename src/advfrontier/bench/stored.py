@@ -7,12 +7,13 @@ tier found, and AutoAttack's points. That is a fiftieth of the traces, so it can
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 from torch import Tensor
 
 from advfrontier.attacks.autoattack import KnownPoints
@@ -22,15 +23,14 @@ from advfrontier.bench.subject import Subject
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag
 from advfrontier.pool import Ensemble, Race
+from advfrontier.record import write_file
 from advfrontier.record.tensors import Damaged, pack, unpack
 
-_STRICT = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+_ABOUT = ("model", "data", "split", "samples", "growth", "known", "doubts")  # of a model, as they are
 
 
-class _Model(BaseModel):
+class _Model(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="constants"):
     """What is told of a model beside its distances."""
-
-    model_config = _STRICT
 
     model: str
     data: str
@@ -43,10 +43,8 @@ class _Model(BaseModel):
     doubts: tuple[Flag, ...]
 
 
-class _Norm(BaseModel):
+class _Norm(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="constants"):
     """What is told of a norm."""
-
-    model_config = _STRICT
 
     benchmark: str
     norm: str
@@ -56,6 +54,13 @@ class _Norm(BaseModel):
     radii: dict[str, tuple[float, ...]]
     rivals: dict[str, str]
     notes: tuple[str, ...]
+
+
+def folder_beside(page: str | PathLike[str]) -> Path:
+    """The folder of all that a page links to: `docs/results` for `docs/results.md`."""
+    if not Path(page).suffix:  # the folder would have the page's own name
+        raise FrontierError(f"the page is {page}: expected a file with an ending, such as results.md")
+    return Path(page).with_suffix("")
 
 
 def stored_file(folder: Path, norm: str) -> Path:
@@ -81,7 +86,7 @@ def store(results: Results, folder: Path) -> list[Path]:
         words = {"results": told.model_dump_json()}
         written.append(stored_file(folder, norm))
         if not _holds(written[-1], tensors, words):
-            written[-1].write_bytes(pack(tensors, words))
+            write_file(written[-1], pack(tensors, words))
     return written
 
 
@@ -101,19 +106,17 @@ def _holds(path: Path, tensors: Mapping[str, Tensor], words: Mapping[str, str]) 
 def read_stored(folder: Path, bench: Bench) -> Results:
     """The results of a benchmark in those norms whose files lie in a folder.
 
-    Raises FrontierError if a file is damaged or belongs to another benchmark.
+    Raises FrontierError if a file is damaged or belongs to another benchmark or norm.
     """
     benchmark = bench.benchmark
-    norms = {norm: _read(path, bench) for norm in benchmark.norms if (path := stored_file(folder, norm)).is_file()}
+    found = [norm for norm in benchmark.norms if stored_file(folder, norm).is_file()]
+    norms = {norm: _read(stored_file(folder, norm), bench, norm) for norm in found}
     return Results(benchmark.name, tuple(benchmark.budgets), norms, tuple(benchmark.models))
 
 
 def _told(subject: Subject) -> _Model:
-    about = {
-        name: getattr(subject, name) for name in ("model", "data", "split", "samples", "growth", "known", "doubts")
-    }
     families = {family: tuple(found) for family, found in subject.families.items()}
-    return _Model(runs=tuple(subject.ends), families=families, **about)
+    return _Model(runs=tuple(subject.ends), families=families, **{name: getattr(subject, name) for name in _ABOUT})
 
 
 def _rows(subject: Subject) -> Iterable[tuple[str, np.ndarray[Any, Any]]]:
@@ -124,22 +127,24 @@ def _rows(subject: Subject) -> Iterable[tuple[str, np.ndarray[Any, Any]]]:
         yield f"{subject.model}/{name}", np.array(rows).reshape(len(rows), len(subject.frontier))
 
 
-def _read(path: Path, bench: Bench) -> NormResults:
+def _read(path: Path, bench: Bench, norm: str) -> NormResults:
     try:
         tensors, words = unpack(path.read_bytes())
         told = _Norm.model_validate_json(words["results"])
         rows = {name: tensor.numpy() for name, tensor in tensors.items()}
         subjects = [_subject(model, rows) for model in told.models]
-    except (Damaged, KeyError, ValidationError) as error:
+    except (Damaged, KeyError, ValueError) as error:
         raise FrontierError(f"{path} cannot be read ({error}): remove it, and run that norm again") from error
-    if told.benchmark != bench.benchmark.name:
-        raise FrontierError(f"{path} is of the benchmark {told.benchmark}: expected {bench.benchmark.name}")
+    if (told.benchmark, told.norm) != (bench.benchmark.name, norm):
+        raise FrontierError(
+            f"{path} is of the benchmark {told.benchmark} in {told.norm}: expected {bench.benchmark.name} in {norm}"
+        )
     return NormResults(
-        told.norm,
+        norm,
         subjects,
         {budget: Ensemble.from_toml(text) for budget, text in told.ensembles.items()},
         radii=told.radii,
-        paper=bench.paper(told.norm),
+        paper=bench.paper(norm),
         race=None if told.race is None else Race.from_toml(told.race),
         rivals=told.rivals,
         notes=told.notes,
@@ -147,19 +152,10 @@ def _read(path: Path, bench: Bench) -> NormResults:
 
 
 def _subject(told: _Model, rows: dict[str, np.ndarray[Any, Any]]) -> Subject:
-    found = {
-        family: dict(zip(budgets, rows[f"{told.model}/{family}"], strict=True))
-        for family, budgets in told.families.items()
-    }
+    own = {name: rows[f"{told.model}/{name}"] for name in ("frontier", "ends", *told.families)}
     return Subject(
-        model=told.model,
-        data=told.data,
-        split=told.split,
-        samples=told.samples,
-        frontier=rows[f"{told.model}/frontier"],
-        families=found,
-        growth=told.growth,
-        ends=dict(zip(told.runs, rows[f"{told.model}/ends"], strict=True)),
-        known=told.known,
-        doubts=told.doubts,
+        frontier=own["frontier"],
+        families={name: dict(zip(budgets, own[name], strict=True)) for name, budgets in told.families.items()},
+        ends=dict(zip(told.runs, own["ends"], strict=True)),
+        **{name: getattr(told, name) for name in _ABOUT},
     )

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.bench.benchmark import SPLITS
 from advfrontier.flags import Flag
-from advfrontier.frontier.baseline import BaselineAOI, baseline_aoi
+from advfrontier.frontier.comparison import Reversal, reversals
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.defence import ReferencePool, defence_frontier
 from advfrontier.frontier.measure import Measure, check_same_samples
-from advfrontier.frontier.optimality import aoi, excess
+from advfrontier.frontier.optimality import BaselineAOI, aoi, baseline_aoi, excess
 from advfrontier.frontier.ranking import RankRow, rank_table
-from advfrontier.frontier.stability import Reversal, reversals
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import CHECKPOINT, Ensemble, tier_label
 from advfrontier.table import Column, Doubted, Format, Spread
@@ -120,7 +119,7 @@ class Subject:
     def aoi(self, tier: Tier, *, straight: bool = False) -> float:
         """AOI of one tier by all of its distances, or by straight lines."""
         family, budget = tier
-        return self.straight_aois[family][budget] if straight else self.aois[family][budget].value
+        return self.straight_aoi(self.families[family][budget]) if straight else self.aois[family][budget].value
 
     def above(self, tier: Tier) -> float:
         """By how much the distances of one tier exceed the frontier on average."""
@@ -131,14 +130,6 @@ class Subject:
     def baseline(self) -> BaselineAOI | None:
         """AOI of the baseline, by straight lines between the points that are known."""
         return None if self.known is None else baseline_aoi(self.known.radii, self.known.accuracies, self.frontier)
-
-    @cached_property
-    def straight_aois(self) -> dict[str, dict[int, float]]:
-        """The same AOIs if distances were known at the baseline's radii only; empty where there is no baseline."""
-        if self.known is None:
-            return {}
-        shown = {family: found for family, found in self.families.items() if family in SHOWN}
-        return {family: {tier: self.straight_aoi(d) for tier, d in found.items()} for family, found in shown.items()}
 
     def straight_aoi(self, distances: NDArray[np.float64]) -> float:
         """AOI of distances that are read at the baseline's radii only, with straight lines between."""
@@ -266,14 +257,16 @@ def tier_columns(budgets: Iterable[int], how: Format, name: str = "{}") -> tuple
     return tuple(Column(name.format(tier_label(budget)), how) for budget in budgets)
 
 
+def common_tiers(subjects: Sequence[Subject], family: str) -> list[int]:
+    """The budgets of a family that every model has."""
+    first, *others = [subject.families.get(family, {}) for subject in subjects]
+    return [tier for tier in first if all(tier in found for found in others)]
+
+
 def shown_tiers(subjects: Sequence[Subject]) -> dict[str, Tier]:
     """Name of a column, such as `race-4k` → family and budget, for those that every model has."""
-    return {
-        f"{family}-{tier_label(tier)}": (family, tier)
-        for family in SHOWN
-        for tier in subjects[0].families.get(family, {})
-        if all(tier in subject.families.get(family, {}) for subject in subjects)
-    }
+    tiers = [(family, tier) for family in SHOWN for tier in common_tiers(subjects, family)]
+    return {f"{family}-{tier_label(tier)}": (family, tier) for family, tier in tiers}
 
 
 def by_split(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:

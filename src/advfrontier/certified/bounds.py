@@ -152,12 +152,10 @@ class Bounds:
         self._bound_relus()
         last, samples = len(self.network.steps) - 1, len(labels)
         classes = self.network.steps[last].shape[1]
-        owners = torch.arange(samples).repeat_interleave(classes)
-        others = torch.arange(classes).repeat(samples)
-        rows = owners[others != labels[owners]], others[others != labels[owners]]
-        wanted = torch.zeros(len(rows[0]), classes, dtype=torch.float64)
-        wanted.scatter_(1, labels[rows[0]][:, None], 1.0).scatter_(1, rows[1][:, None], -1.0)
-        return self._least(last, wanted, rows[0]).view(samples, classes - 1).amin(1)
+        owners, others = (torch.arange(classes) != labels[:, None]).nonzero(as_tuple=True)
+        wanted = torch.zeros(len(owners), classes, dtype=torch.float64)
+        wanted.scatter_(1, labels[owners][:, None], 1.0).scatter_(1, others[:, None], -1.0)
+        return self._least(last, wanted, owners).view(samples, classes - 1).amin(1)
 
     def _bound_relus(self) -> None:
         """Bounds of what goes into every ReLU, in order: each needs those before it."""

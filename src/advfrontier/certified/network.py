@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -51,22 +51,13 @@ class Step:
     shape: torch.Size
     apply: Callable[..., Tensor] | None = None  # an affine function; None for the image and for a ReLU
     steepest: Callable[..., Tensor] | None = None  # the same with the absolute values of all constants
-    input_shapes: tuple[torch.Size, ...] = ()
+    zeros: tuple[Tensor, ...] = ()  # of the shapes of its inputs
+    constant: Tensor = torch.zeros(())  # noqa: RUF009  # the value of an affine function there
 
     @property
     def relu(self) -> bool:
         """Whether it is a ReLU."""
         return self.apply is None and bool(self.inputs)
-
-    @cached_property
-    def constant(self) -> Tensor:
-        """Its value where all inputs are zero."""
-        assert self.apply is not None  # noqa: S101  # asked of affine steps only
-        return self.apply(*self._zeros)
-
-    @cached_property
-    def _zeros(self) -> tuple[Tensor, ...]:
-        return tuple(torch.zeros(shape, dtype=torch.float64) for shape in self.input_shapes)
 
     def forward(self, *values: Tensor) -> Tensor:
         """The affine function of many samples."""
@@ -76,16 +67,16 @@ class Step:
     def spread(self, *radii: Tensor) -> Tensor:
         """How far the value can be from that of the centre if each input is within a radius of its own."""
         assert self.steepest is not None  # noqa: S101
-        steepest, base, total = self.steepest, self.steepest(*self._zeros), torch.zeros(())
+        steepest, base, total = self.steepest, self.steepest(*self.zeros), torch.zeros(())
         for k, radius in enumerate(radii):
-            before, after = self._zeros[:k], self._zeros[k + 1 :]
+            before, after = self.zeros[:k], self.zeros[k + 1 :]
             alone = torch.vmap(lambda r, b=before, a=after: steepest(*b, r, *a))(radius)
             total = total + (alone - base).abs_()
         return total
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
         """Coefficients of its value, many of them, as coefficients of each of its inputs."""
-        pull = torch.func.vjp(self.apply, *self._zeros)[1]  # type: ignore[arg-type]
+        pull = torch.func.vjp(self.apply, *self.zeros)[1]  # type: ignore[arg-type]
         out: tuple[Tensor, ...] = torch.vmap(pull)(coefficients)
         return out
 
@@ -157,9 +148,13 @@ class Network:
 def read_network(model: nn.Module, images: Tensor) -> Network:
     """The steps of a model from an image to logits, checked on all of these. Raises if other operations are needed."""
     images = images.to("cpu", torch.float64)
+    shape = max(2, len(images)), *images.shape[1:]  # one alone would not show whether images depend on each other
+    noise = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    parts = *torch.split(images, _AT_ONCE), *torch.split(noise, _AT_ONCE)
     try:
         copied = deepcopy(model).to("cpu", torch.float64).eval().requires_grad_(requires_grad=False)
-        traced = make_fx(torch.func.functionalize(lambda x: logits_of(copied(x))))(images[:1])
+        answers = [logits_of(copied(part.clone())) for part in parts]  # it may change its input in place
+        traced = make_fx(torch.func.functionalize(lambda x: logits_of(copied(x.clone()))))(images[:1])
     except FrontierError:
         raise
     except Exception as error:  # whatever the user's code may raise
@@ -170,9 +165,7 @@ def read_network(model: nn.Module, images: Tensor) -> Network:
         ) from error
     traced.graph.eliminate_dead_code()
     network = Network(_Reader(traced).steps)
-    noise = torch.rand(images.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    for part in (*torch.split(images, _AT_ONCE), *torch.split(noise, _AT_ONCE)):
-        said = logits_of(copied(part))
+    for part, said in zip(parts, answers, strict=True):
         if not torch.allclose(network.answer(part.flatten(1)), said, rtol=1e-6, atol=1e-6 * float(said.abs().max())):
             raise FrontierError(
                 "the model answers otherwise than its operations say: it computes something outside torch, or images "
@@ -201,7 +194,9 @@ class _Reader:
         elif node.op == "output":
             (answer,) = node.all_input_nodes
             if self.places.get(answer) != len(self.steps) - 1 or len(self.steps[-1].shape) != 2:
-                raise FrontierError("the model does not end with its logits: expected one row of them per image")
+                raise FrontierError(
+                    "the model does not end with its logits, or computes them outside torch: expected one row per image"
+                )
         elif not (inputs := [n for n in node.all_input_nodes if n in self.places]):
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
                 raise FrontierError(f"the model draws random numbers ({node.target}): nothing of it can be certified")
@@ -215,11 +210,11 @@ class _Reader:
             self.steps.append(step)
 
     def _step(self, node: Node, inputs: list[Node]) -> Step:
-        name = getattr(getattr(node.target, "overloadpacket", None), "__name__", str(node.target))
+        known = getattr(node.target, "namespace", "") == "aten"  # others may call anything by these names
+        name = node.target.overloadpacket.__name__ if known else str(node.target)  # type: ignore[union-attr]
         places = tuple(self.places[n] for n in inputs)
-        shapes = tuple(self.steps[place].shape for place in places)
         if name == "relu" or (name == "clamp_min" and node.args[1] == 0):
-            return Step(places, shapes[0])
+            return Step(places, self.steps[places[0]].shape)
         moving = [k for k, argument in enumerate(node.args) if argument in inputs]
         affine = name in _JOINT or moving == [_SINGLE.get(name)] or (name == "mul" and moving in ([0], [1]))
         own = name == "native_batch_norm" and bool(node.args[5])  # by the statistics of the image itself: not affine
@@ -228,7 +223,8 @@ class _Reader:
                 f"the model contains {node.target}, for which no linear bounds are known here: expected {_SUPPORTED}"
             )
         fixed = {n: self.constants[n] for n in node.all_input_nodes if n in self.constants}
-        absolute = {n: value.abs() if isinstance(value, Tensor) else value for n, value in fixed.items()}
+        numbers = {n: value for n, value in fixed.items() if isinstance(value, Tensor) and value.dtype != torch.bool}
+        absolute = fixed | {n: value.abs() for n, value in numbers.items()}
 
         def function(constants: Mapping[Node, Any], *values: Tensor) -> Tensor:
             found = self._call(node, {**constants, **dict(zip(inputs, values, strict=True))})
@@ -236,8 +232,9 @@ class _Reader:
             return first
 
         apply, steepest = partial(function, fixed), partial(function, absolute)
-        shape = apply(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes)).shape
-        return Step(places, shape, apply, steepest, shapes)
+        zeros = tuple(torch.zeros(self.steps[place].shape, dtype=torch.float64) for place in places)
+        constant = apply(*zeros)
+        return Step(places, constant.shape, apply, steepest, zeros, constant)
 
     def _call(self, node: Node, values: Mapping[Node, Any]) -> Any:
         return node.target(*map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__))  # type: ignore[operator]

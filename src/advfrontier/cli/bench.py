@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -12,7 +11,7 @@ from cyclopts import App, Parameter
 from advfrontier.bench import Bench, run_benchmark
 from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.bench.status import estimated_status, status
-from advfrontier.bench.stored import read_stored
+from advfrontier.bench.stored import folder_beside, read_stored
 from advfrontier.cli.options import OUT, Device, Json, Machine, Norm, Threads, WorkerCount, norms
 from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
@@ -76,7 +75,7 @@ def run_command(
     """
     target = place.open(benchmark)
     # Read before anything is run: a page of another benchmark is told at once.
-    stored = None if page is None else read_stored(Path(page).with_suffix(""), Bench(load_benchmark(benchmark), ""))
+    stored = None if page is None else read_stored(folder_beside(page), Bench(load_benchmark(benchmark), ""))
     if page is not None and stored is not None:
         check_page(page, {*target.benchmark.norms, *stored.norms})
     done = {(part.model, part.norm, part.stage) for part in status(target).parts if not part.left} if cached else None
@@ -109,7 +108,7 @@ def page_command(benchmark: str, page: str, /) -> None:
         benchmark: The benchmark given to `bench run`.
         page: The page that `bench run --page` wrote, such as docs/results.md; its files lie in docs/results/.
     """
-    stored = read_stored(Path(page).with_suffix(""), Bench(load_benchmark(benchmark), ""))
+    stored = read_stored(folder_beside(page), Bench(load_benchmark(benchmark), ""))
     if not stored.norms:
         raise FrontierError(
             f"no results are stored beside {page}: `advfrontier bench run {benchmark} --page {page}` stores them"

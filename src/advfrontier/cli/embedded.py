@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from cyclopts import App
 
 from advfrontier.pool import pool as pool_of
@@ -64,8 +62,7 @@ def train(model: str, /, *, data: str | None = None, out: str | None = None) -> 
     """
     from advfrontier.zoo import train as train_model  # noqa: PLC0415
 
-    path = train_model(model, data_dir=data, out=Path(out) if out else None, progress=True)
-    print(f"weights: {path}")
+    print(f"weights: {train_model(model, data, out)}")
 
 
 def pool_command(*, norm: str = "Linf", classes: int = 10, pool: str = "paper") -> None:

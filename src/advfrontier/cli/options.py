@@ -18,7 +18,7 @@ from advfrontier.execution import Machine as WorkMachine
 from advfrontier.execution.local import cores
 from advfrontier.record.folder import below, check_writable
 from advfrontier.report.export import parse_formats
-from advfrontier.report.page import MARK
+from advfrontier.report.html import MARK
 from advfrontier.solvers import PUBLISHED, Solver
 from advfrontier.sources import Samples, load_data, load_model
 from advfrontier.threat.names import NORMS, norm_name
@@ -147,8 +147,6 @@ class Source:
 
     def load(self, *models: str) -> Samples:
         """The samples; and where downloads are allowed, models are fetched now, so that workers find them."""
-        if self.sample_seed is not None and not -(2**63) <= self.sample_seed < 2**64:
-            raise FrontierError(f"--sample-seed is {self.sample_seed}: expected one from 0 to 2^64 - 1, such as 42")
         for model in models if self.download else ():
             load_model(model, download=True)
         return load_data(self.data, samples=self.samples, seed=self.sample_seed, download=self.download)
@@ -204,7 +202,10 @@ class Attacks:
         """The runs or the pool, if any was named."""
         if self.runs is not None and self.pool is not None:
             raise FrontierError("--runs and --pool were given together: expected one of them")
-        return self.runs or self.pool
+        named = self.pool if self.runs is None else self.runs
+        if named == "":  # as from --runs "$RUNS"
+            raise FrontierError("--runs or --pool is empty: expected runs such as fmn,ddn, or a pool such as extended")
+        return named
 
     @property
     def solvers(self) -> Mapping[str, Solver] | None:

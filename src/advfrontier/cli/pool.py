@@ -52,7 +52,7 @@ def trace_command(
                 model,
                 samples,
                 norm=each,
-                runs=[run.strip() for run in attacks.runs.split(",")] if attacks.runs else asked,
+                runs=asked if attacks.runs is None else [run.strip() for run in attacks.runs.split(",")],
                 queries=queries,
                 seed=seed,
                 solvers=attacks.solvers,

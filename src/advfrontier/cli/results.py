@@ -13,12 +13,12 @@ from advfrontier.cli.output import end_with, say, show, show_evaluations, show_s
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation import compare
 from advfrontier.evaluation.certify import certify
+from advfrontier.evaluation.claims import only_verified, write_verified
 from advfrontier.evaluation.compare import find_evaluations
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gate import not_worse
 from advfrontier.evaluation.inputs import as_model
 from advfrontier.evaluation.summary import summarise_all
-from advfrontier.evaluation.verified import only_verified, write_verified
 from advfrontier.evaluation.verify import Verification, parse_rerun, verify
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import below, write_file
@@ -119,8 +119,7 @@ def report_command(
     own = find_evaluations(records[:1])
     summaries = summarise_all([*own, *find_evaluations(records[1:])], radii=radii)
     show_summaries(summaries, own, records[0], output)
-    path = report.write_report(out or below(records[0], "report.html"), summaries)
-    say(f"report: {path}", as_json=json)
+    say(f"report: {report.write_report(out or below(records[0], 'report.html'), summaries)}", as_json=json)
     if figures is not None:
         for written in report.write_figures(figures, summaries):
             say(f"figure: {written}", as_json=json)
@@ -150,13 +149,15 @@ def compare_command(
     tables = [compare.of_one_model(folder) for folder in (first, second)]
     shared = [each for each in NORMS if each in norms(norm) and all(each in table for table in tables)]
     if not shared:
-        found = " and ".join(
-            f"{', '.join(table)} in {folder}" for table, folder in zip(tables, (first, second), strict=True)
+        found = f"{', '.join(tables[0])} in {first} and {', '.join(tables[1])} in {second}"
+        raise FrontierError(
+            f"no norm in common: {found}; evaluate one of them in a norm of the other"
+            if norm == "all"
+            else f"not both in {norm}: {found}; evaluate both with --norm {norm}, or leave it out"
         )
-        raise FrontierError(f"no norm in common: {found}; evaluate one of them in a norm of the other")
+    pairs = [(tables[0][each], tables[1][each]) for each in shared]
     compared = []
-    for each in shared:
-        pair = tables[0][each], tables[1][each]
+    for pair in pairs:
         one, other = summarise_all(pair, radii=radii)
         compared.append((compare.compare(*pair), one, other))
     facts = {one.norm: jsonable(result) for result, one, _ in compared}
@@ -164,7 +165,7 @@ def compare_command(
     if out is not None:
         say(f"picture: {report.write_comparison(out, compared)}", as_json=json)
     if fail_if_worse:
-        end_with([not_worse(tables[0][each], tables[1][each]) for each in shared])
+        end_with([not_worse(*pair) for pair in pairs])
 
 
 def rank_command(
@@ -196,10 +197,8 @@ def rank_command(
     ranking = compare.rank(evaluations, reference=pools, radii=radii)
     show(*report.rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
     if csv is not None:
-        say(
-            f"table: {write_file(csv, report.ranking_csv(ranking).encode(), mark=b'norm,model,rank,bracketed')}",
-            as_json=json,
-        )
+        path = write_file(csv, report.ranking_csv(ranking).encode(), mark=b"norm,model,rank,bracketed")
+        say(f"table: {path}", as_json=json)
     if html is not None:
         chosen = None if highlight is None else [name.strip() for name in highlight.split(",") if name.strip()]
         say(f"leaderboard: {report.write_leaderboard(html, ranking, highlight=chosen)}", as_json=json)

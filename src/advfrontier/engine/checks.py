@@ -47,7 +47,7 @@ def check_images(images: Tensor, source: str = "") -> Tensor:
     """Return the images, clamped to [0, 1] where rounding took them outside; a message begins with their source."""
     which = f"{source}: images" if source else "images"
     if not images.is_floating_point():
-        raise FrontierError(f"{which} are {images.dtype}: expected uint8, or floats in [0, 1]; type images / 255")
+        raise FrontierError(f"{which} are {images.dtype}: expected floats in [0, 1]; type images / 255")
     if images.ndim < 2 or not images.numel():
         raise FrontierError(
             f"{which} have shape {tuple(images.shape)}: expected at least one, as (samples, channels, height, width)"
@@ -55,6 +55,8 @@ def check_images(images: Tensor, source: str = "") -> Tensor:
     low, high = float(images.min()), float(images.max())
     if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):
         cure = "if they are 8-bit, divide by 255" if low >= 0 and high > 2 else _NORMALISED
+        if not images.isfinite().all():
+            cure = "leave out those that hold numbers that are not finite"
         raise FrontierError(f"{which} range from {low:g} to {high:g}: expected [0, 1]; {cure}")
     return images.clamp(0, 1) if low < 0 or high > 1 else images
 

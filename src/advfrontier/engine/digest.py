@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
@@ -59,6 +60,10 @@ def _add(found: blake2b, name: str, value: object) -> None:
         for part in _numbers(value.detach().cpu()):
             # As bytes: NumPy knows neither bfloat16 nor the smaller types.
             found.update(part.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    elif isinstance(value, np.ndarray):  # which prints only its ends if it is long
+        _add(found, f"{name} {value.dtype} {value.shape}", value.tolist() if value.dtype.hasobject else value.tobytes())
+    elif isinstance(value, (set, frozenset)):  # in an order of its own in every process
+        _add(found, name, sorted(map(repr, value)))
     elif isinstance(value, Mapping):
         for key in value:
             _add(found, f"{name}.{key}", value[key])

@@ -207,7 +207,8 @@ def classify(oracle: Oracle, unit: Unit | RaceUnit, *, batch_size: int) -> tuple
     And the share of passes that misclassify it: one pass over every kept point, 1000 with EOT, charged to verification.
     """
     oracle.purpose, passes = "verification", 1 if oracle.eot == 1 else LAST_LOOK
-    classes, shares = torch.full((unit.rows,), -1), torch.zeros(unit.rows)
+    classes = torch.full((unit.rows,), -1, device="cpu")  # whatever PyTorch's default device and precision are
+    shares = torch.zeros(unit.rows, dtype=torch.float32, device="cpu")
     kept = (unit.best_distance < torch.inf).nonzero().squeeze(1).to(unit.best_point.device)
     for rows in torch.split(kept, batch_size) if len(kept) else ():  # not every model takes an empty batch
         images = unit.best_point[rows].view(-1, *unit.problem.shape)

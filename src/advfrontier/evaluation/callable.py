@@ -55,10 +55,11 @@ def run_callable(
     """
     Run.parse(name)
     queries, seed, threat = check_queries(queries), whole_number(seed, "seed"), get_norm(norm)
+    batch_size = whole_number(batch_size, "batch_size", least=1)
     images, labels = check_data(images, labels).detach().cpu().float(), labels.detach().cpu()
     distances = np.zeros((queries // CHECKPOINT, len(images)))
     doubts = Counter[tuple[Kind, str]]()
-    with Oracle(model, device=device) as oracle:
+    with torch.enable_grad(), Oracle(model, device=device) as oracle:
         points = images.to(oracle.dtype, copy=True)  # as they were judged
         clean = clean_pass(oracle, images, labels, threat, batch_size=batch_size, gradients=False)
         watched = partial(Watched, oracle, images, clean, norm=threat, queries=queries)

@@ -17,7 +17,7 @@ from advfrontier.jobs import Model
 from advfrontier.progress import progress_bar
 from advfrontier.record import Header
 
-_AGREEMENT = 1e-5  # relative: float32 may put a point this much nearer than exact arithmetic allows
+AGREEMENT = 1e-5  # relative: float32 may put a point this much nearer than exact arithmetic allows
 
 
 def certify(
@@ -65,7 +65,7 @@ def certify(
 def _check_below(evaluation: Evaluation, radii: NDArray[np.float64]) -> None:
     """Refuse radii beyond which a misclassified point was found: the bounds are of another function than the model."""
     distances = evaluation.distances
-    wrong = np.flatnonzero(radii > distances * (1 + _AGREEMENT))
+    wrong = np.flatnonzero(radii > distances * (1 + AGREEMENT))
     if len(wrong):
         row = int(wrong[0])
         raise FrontierError(

@@ -1,9 +1,14 @@
 """What a record claims, tried again: its points, and units that are done once more.
 
-A point proves that it lies in the box, at a distance, and that the model takes it for another class.
+A point proves that it lies in the box, at a distance, and that the model takes it for another class. What holds is put
+on a list, a file that tells which evaluations a leaderboard may take for true.
 """
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,16 +16,22 @@ from torch import Tensor
 
 from advfrontier.engine import LAST_LOOK, Oracle, vote
 from advfrontier.engine.margins import safety
+from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.jobs import UnitJob
-from advfrontier.record import Record, StoredUnit, UnitName
-from advfrontier.record.identity import rounds_alike
+from advfrontier.record import Record, StoredUnit, UnitName, open_folder, write_file
+from advfrontier.record.header import packed
+from advfrontier.record.identity import digest, rounds_alike
 from advfrontier.record.units import DOUBTS
 from advfrontier.threat.losses import margin
 from advfrontier.threat.norms import get_norm
 
+if TYPE_CHECKING:
+    from advfrontier.evaluation.verify import Verification
+
 _AGREEMENT = 1e-9  # relative: what summing in another order changes in float64
 _BATCH = 100
+_LISTED = ("model", "norm", "place", "samples", "points", "units", "again", "same", "close", "seed")
 NEEDED = frozenset({"trajectory", "best_point", "classes", *DOUBTS})
 # By how much the distances of a unit may differ, in the median over its samples, where rounding is not the same:
 # 500 steps amplify rounding on single samples, but not on most of them.
@@ -38,12 +49,10 @@ def false_points(
     if missing := NEEDED - set(tensors):
         raise ValueError(f"its file has no {', '.join(sorted(missing))}")
     claimed, points, classes = tensors["trajectory"], tensors["best_point"], tensors["classes"]
-    shapes = {
-        "trajectory": (len(claimed), len(images)), "best_point": images.flatten(1).shape, "classes": (len(images),)
-    }  # fmt: skip
-    for name, shape in shapes.items():
-        if tuple(tensors[name].shape) != tuple(shape) or not len(claimed):
-            raise ValueError(f"its {name} has the shape {tuple(tensors[name].shape)}: expected {tuple(shape)}")
+    n, pixels = images.flatten(1).shape
+    for name, shape in {"trajectory": (*claimed.shape[:1], n), "best_point": (n, pixels), "classes": (n,)}.items():
+        if tuple(tensors[name].shape) != shape or not len(claimed):
+            raise ValueError(f"its {name} has the shape {tuple(tensors[name].shape)}: expected {shape}")
     broken = (claimed[-1] != torch.inf).nonzero().flatten()  # NaN too, which no point can prove
     wrong: dict[int, str] = {}
     for some in torch.split(broken, _BATCH) if len(broken) else ():
@@ -129,3 +138,46 @@ def _deviation(said: Tensor, found: Tensor) -> float:
     difference = (said - found).abs() / torch.maximum(said, found)
     difference = torch.where(said == found, torch.zeros_like(difference), difference).nan_to_num(nan=1.0)
     return float(np.median(difference.numpy()))
+
+
+def figures_digest(evaluation: Evaluation) -> str:
+    """Of all that tables and ranks are made of: an evaluation that differs in any of it was not verified."""
+    header = evaluation.record.header
+    about = [header.model, header.data, header.terms, packed(evaluation.ensemble)]
+    words = [*(each.model_dump_json() for each in about), *(f"{flag.kind} {flag.text}" for flag in evaluation.flags)]
+    words += [*evaluation.samples, *(winner or "" for winner in evaluation.winners)]
+    tables = [run.encode() + table.tobytes() for run, table in sorted(evaluation.trajectories.items())]
+    return digest("\0".join(words).encode(), evaluation.distances.tobytes(), *tables)
+
+
+def write_verified(path: str, verifications: Iterable[Verification]) -> str:
+    """Add what holds to a list, which is begun if it is not there yet."""
+    entries = _read(path) or {}
+    for each in verifications:
+        if each.holds:
+            entries[each.digest] = {name: getattr(each, name) for name in _LISTED}
+    return write_file(path, json.dumps({"verified": entries}, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def only_verified(evaluations: Iterable[Evaluation], path: str) -> tuple[list[Evaluation], list[Evaluation]]:
+    """Those whose figures stand in a list, and the others."""
+    known = _read(path)
+    if known is None:
+        raise FrontierError(f"no file {path}: expected one that `advfrontier verify … --out {path}` has written")
+    found = [(each, figures_digest(each) in known) for each in evaluations]
+    return [each for each, listed in found if listed], [each for each, listed in found if not listed]
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    """The entries of a list; None if there is no such file."""
+    folder, slash, name = path.replace("\\", "/").rpartition("/")
+    content = open_folder(folder or slash or ".").read(name)
+    if content is None:
+        return None
+    try:
+        entries = json.loads(content)["verified"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        entries = None
+    if not isinstance(entries, dict):
+        raise FrontierError(f"{path} is no list of verified records: expected what `advfrontier verify --out` wrote")
+    return entries

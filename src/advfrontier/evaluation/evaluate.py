@@ -74,6 +74,8 @@ def evaluate(
         out, subject, as_data(images, labels), terms, kind="evaluation", gradients=_gradients(first), store_images=True,
         solvers=solvers,
     )  # fmt: skip
+    if name is not None:  # the record may have been begun under another one
+        record.change(lambda header: {"model": header.model.model_copy(update={"name": name})})
     wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
     return _reach(record, subject, wanted, machine, solvers)
 
@@ -89,12 +91,14 @@ def extend(
     ensemble: Ensemble | Race | str | int | Sequence[str],
     model: Model | Callable[[Tensor], Tensor] | str | None,
     machine: Machine | str | torch.device | None,
+    solvers: Mapping[str, Solver],
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     record, header = evaluation.record, evaluation.record.header
     before, classes = None if header.ensemble is None else unpacked(header.ensemble), record.clean.classes
     wanted = _for_model(find_ensemble(find_larger(ensemble, before, classes), header.terms.norm, classes), record)
-    solvers = solvers_for(wanted, evaluation.solvers)
+    check_solvers(solvers)
+    solvers = solvers_for(wanted, solvers)
     subject, record = recognised(evaluation, model, "extend", solvers)
     return _reach(record, subject, wanted, as_machine(machine), solvers)
 

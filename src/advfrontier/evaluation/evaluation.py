@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from advfrontier.errors import FrontierError
-from advfrontier.evaluation.outcome import Outcome
+from advfrontier.errors import FrontierError, whole_number
+from advfrontier.evaluation.outcome import Outcome, of_a_unit
 from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Curve, Measure, aurec, robust_accuracy
@@ -46,6 +46,7 @@ class Evaluation(ShownEvaluation):
         self.norm = header.terms.norm
         self.seed = header.terms.seed  # of the base runs; restart k has k more
         self.eot = header.terms.eot  # passes through the model that each query is the mean of
+        self._dtype: torch.dtype = getattr(torch, header.terms.dtype)
         self.versions = header.versions.model_dump()  # of what the record was made with
         self.commands = header.commands  # all that was typed to make the record, in order
         self.solver_words = header.solvers  # attack → its solver with its parameters
@@ -90,6 +91,7 @@ class Evaluation(ShownEvaluation):
         *,
         model: Model | Callable[[Tensor], Tensor] | str | None = None,
         machine: Machine | str | torch.device | None = None,
+        solvers: Mapping[str, Solver] | None = None,
     ) -> Evaluation:
         """Go on to a larger ensemble that holds this one, and return the evaluation with it.
 
@@ -99,10 +101,11 @@ class Evaluation(ShownEvaluation):
             ensemble: As `evaluate` takes it; a number of queries alone goes on with the kind of attacks it began with.
             model: The model, where the record does not name a source that can be loaded without running code.
             machine: Workers and the like; device, threads and batches are those the record began with.
+            solvers: Those it was made with, where they are neither the attacks' own nor the published ones.
         """
         from advfrontier.evaluation.evaluate import extend  # noqa: PLC0415  # which makes evaluations
 
-        return extend(self, ensemble, model, machine)
+        return extend(self, ensemble, model, machine, self.solvers if solvers is None else solvers)
 
     @cached_property
     def samples(self) -> tuple[str, ...]:
@@ -147,8 +150,7 @@ class Evaluation(ShownEvaluation):
 
     def points(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """The nearest misclassified points of these samples, or of all; the image itself where there is none."""
-        images = self.images(rows).to(getattr(torch, self.record.header.terms.dtype))
-        return self._filled(images, "best_point", rows)
+        return self._filled(self.images(rows).to(self._dtype), "best_point", rows)
 
     @cached_property
     def adversarials(self) -> Tensor:
@@ -163,16 +165,20 @@ class Evaluation(ShownEvaluation):
     @cached_property
     def shares(self) -> NDArray[np.float64] | None:
         """With EOT, the share of fresh passes that misclassifies each adversarial point; NaN where there is none."""
-        none = torch.full((len(self.labels),), torch.nan)
+        none = torch.full((len(self.labels),), torch.nan, dtype=torch.float32)
         return self._filled(none, "shares").double().numpy() if self.eot > 1 else None
 
     def of_run(self, run: str) -> tuple[Tensor, Tensor]:
         """The nearest points that one run found, and the classes they are taken for; the images where it found none."""
-        points, classes = self.images(), self.clean_logits.argmax(1)
-        for _, rows, stored in self._units(("best_point", "classes"), only=lambda unit, _: unit.run == run):
-            points[rows] = stored.tensors["best_point"].view(-1, *points.shape[1:]).to(points)
-            found = stored.tensors["classes"]
-            classes[rows] = torch.where(found >= 0, found, classes[rows])
+        if run not in self.ensemble.queries:
+            kept = ", ".join(self.ensemble.queries)
+            raise FrontierError(f"{self.place} keeps no points of {run} alone: expected one of {kept}")
+        points, classes = self.images().to(self._dtype), self.clean_logits.argmax(1)
+        for unit, rows, stored in self._units(("best_point", "classes"), only=lambda unit, _: unit.run == run):
+            with of_a_unit(unit):
+                points[rows] = stored.tensors["best_point"].view(-1, *points.shape[1:])
+                found = stored.tensors["classes"]
+                classes[rows] = torch.where(found >= 0, found, classes[rows])
         return points, classes
 
     @property
@@ -192,8 +198,8 @@ class Evaluation(ShownEvaluation):
 
     def distances_at(self, budget: int) -> NDArray[np.float64]:
         """What the first `budget` queries of the ensemble found."""
-        best = np.where(self.record.clean.correct.numpy(), np.inf, 0.0)
-        for run, queries in self.ensemble.at(budget).queries.items():
+        budget, best = whole_number(budget, "budget"), np.where(self.record.clean.correct.numpy(), np.inf, 0.0)
+        for run, queries in self.ensemble.at(budget).queries.items() if budget >= CHECKPOINT else ():
             best = np.minimum(best, self.trajectories[run][queries // CHECKPOINT - 1])
         return best
 
@@ -278,7 +284,8 @@ class Evaluation(ShownEvaluation):
         for unit, attacked, stored in self._units((name,), only=lambda unit, rows: bool(won(unit, rows).any())):
             where = torch.from_numpy(np.flatnonzero(won(unit, attacked)))
             own = torch.searchsorted(attacked, chosen[where])
-            values[where] = stored.tensors[name][own].view(-1, *values.shape[1:])
+            with of_a_unit(unit):
+                values[where] = stored.tensors[name][own].view(-1, *values.shape[1:])
         return values
 
     @cached_property
@@ -288,12 +295,14 @@ class Evaluation(ShownEvaluation):
         return Outcome.of(units, self.ensemble.queries, self.record.clean.correct.numpy(), race)
 
     def _rows(self, rows: Sequence[int] | Tensor | None) -> Tensor:
+        count = len(self.labels)
         if rows is None:
-            return torch.arange(len(self.labels))
-        chosen = torch.as_tensor(rows)
-        chosen = chosen.nonzero().squeeze(1) if chosen.dtype == torch.bool else chosen.long()
-        if len(chosen) and not 0 <= int(chosen.min()) <= int(chosen.max()) < len(self.labels):
-            raise FrontierError(
-                f"rows from {int(chosen.min())} to {int(chosen.max())}: expected some of 0 to {len(self.labels) - 1}"
-            )
-        return chosen
+            return torch.arange(count)
+        chosen = rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
+        if chosen.shape == (count,) and chosen.dtype == np.bool_:
+            chosen = np.flatnonzero(chosen)
+        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+            raise FrontierError(f"rows are {rows!r}: expected numbers of samples, such as [0, 3], or a mask of {count}")
+        if chosen.size and not 0 <= chosen.min() <= chosen.max() < count:
+            raise FrontierError(f"rows from {chosen.min()} to {chosen.max()}: expected some of 0 to {count - 1}")
+        return torch.from_numpy(chosen.astype(np.int64))

@@ -53,18 +53,18 @@ class Demand:
     def rule(self, evaluation: Evaluation) -> Ruling:
         """Whether an evaluation in this norm meets it."""
         if doubtful := doubts(evaluation.flags):
-            return _fails(self, f", because the distances are in doubt: {doubtful[0]}")
+            return Ruling(holds=False, text=f"{self} fails, because the distances are in doubt: {doubtful[0]}")
         n, found = len(evaluation.samples), robust_accuracy_interval(evaluation.distances, self.epsilon)
         estimate, low, high = (f"{100 * share:.1f}" for share in (found.estimate, found.low, found.high))
         figures = f"robust accuracy is {estimate} % ({low}–{high} %, 95 % on other samples) on {n} samples"
         if found.high < self.least:
-            return _fails(self, f": {figures}, and all of the interval lies below")
+            return Ruling(holds=False, text=f"{self} fails: {figures}, and all of the interval lies below")
         if found.low >= self.least:
-            return _holds(self, f": {figures}, and all of the interval lies above")
+            return Ruling(holds=True, text=f"{self} holds: {figures}, and all of the interval lies above")
         if not _notices(n, self.least):
             enough = f"{_enough(n, self.least)} samples are enough to notice a shortfall of 10 points"
-            return _fails(self, f", because {n} samples cannot tell: {figures}; {enough}")
-        return _holds(self, f": {figures}, which does not show the contrary")
+            return Ruling(holds=False, text=f"{self} fails, because {n} samples cannot tell: {figures}; {enough}")
+        return Ruling(holds=True, text=f"{self} holds: {figures}, which does not show the contrary")
 
 
 def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
@@ -93,30 +93,27 @@ def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
     tier = min(reached(each) for each in both)
     a, b = (evaluated(each, queries=tier, name=name) for each, name in zip(both, ("new", "reference"), strict=True))
     if doubtful := doubts(new.flags):
-        return _fails(new.norm, f", because the distances of {new.model} are in doubt: {doubtful[0]}")
+        return Ruling(
+            holds=False, text=f"{new.norm} fails, because the distances of {new.model} are in doubt: {doubtful[0]}"
+        )
     compared = compare(a, b)
     if (a.distances >= b.distances).all():
-        return _holds(new.norm, ": no sample is nearer to an error than before")
+        return Ruling(holds=True, text=f"{new.norm} holds: no sample is nearer to an error than before")
     gap, area, n = compared.difference, compared.aurec[1], len(a.samples)
     if not gap.known:
-        return _fails(new.norm, ": no run broke any sample of one of the two models, but some of the other")
+        return Ruling(
+            holds=False,
+            text=f"{new.norm} fails: no run broke any sample of one of the two models, but some of the other",
+        )
     estimate, low, high = (f"{100 * value / area:+.1f} %" for value in (gap.estimate, gap.low, gap.high))
     change = f"the area changes by {estimate} ({low} to {high}, 95 % on other samples) on {n} samples"
     if gap.high < 0:
-        return _fails(new.norm, f": {change}, and all of the interval is a loss")
+        return Ruling(holds=False, text=f"{new.norm} fails: {change}, and all of the interval is a loss")
     if gap.low < 0 and gap.estimate - gap.low > _SHORTFALL * area:
         why = f"{n} samples cannot tell: {change}; expected so many that the loss of a tenth shows"
-        return _fails(new.norm, f", because {why}")
+        return Ruling(holds=False, text=f"{new.norm} fails, because {why}")
     shown = "which shows no loss" if gap.low < 0 else "and all of the interval is a gain"
-    return _holds(new.norm, f": {change}, {shown}")
-
-
-def _holds(demand: object, why: str) -> Ruling:
-    return Ruling(holds=True, text=f"{demand} holds{why}")
-
-
-def _fails(demand: object, why: str) -> Ruling:
-    return Ruling(holds=False, text=f"{demand} fails{why}")
+    return Ruling(holds=True, text=f"{new.norm} holds: {change}, {shown}")
 
 
 def _notices(samples: int, least: float) -> bool:

@@ -49,11 +49,15 @@ def as_data(images: Images, labels: Labels | None) -> Samples:
 
 
 def check_solvers(solvers: Mapping[str, Solver]) -> None:
-    """Refuse solvers for attacks that do not exist, before anything is computed."""
-    for attack in solvers:
-        run = Run.parse(attack)
+    """Refuse what is no solver, and solvers for attacks that do not exist, before anything is computed."""
+    for name, solver in solvers.items():
+        run = Run.parse(name)
         facts = facts_of(run.solver)
         check_run(run, facts.norms[0] if facts else "")
+        if run != run.base:
+            raise FrontierError(f"a solver for {name}: expected one for all runs of the attack, {run.attack!r}")
+        if isinstance(solver, type) or not callable(getattr(solver, "start", None)):
+            raise FrontierError(f"{solver!r} is no solver of {name}: expected one such as Fmn(alpha=1)")
 
 
 def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, machine: Machine, eot: int = 1) -> Terms:
@@ -94,12 +98,7 @@ def working_record(
 ) -> Record:
     """The record in `out/NORM`, set up as `prepare` says; without `out` one that goes when nobody uses it any more."""
     if out is not None:
-        place = norm_folder(out, terms.norm)
-        known = Record.find(place)
-        record = prepare(place, model, samples, terms, **about)
-        if known is not None and known.header.data.samples < record.header.data.samples:
-            record.change(lambda _: {"finished": None})  # what was finished was so on fewer samples
-        return record
+        return prepare(norm_folder(out, terms.norm), model, samples, terms, **about)
     place = tempfile.mkdtemp(prefix="advfrontier-")
     try:
         record = prepare(norm_folder(place, terms.norm), model, samples, terms, **about)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.engine import beaten
+from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import CHECKPOINT, SLICE, Race, Run, facts_of
 from advfrontier.record import StoredUnit, UnitName
 from advfrontier.record.units import doubtful
+
+
+@contextmanager
+def of_a_unit(unit: UnitName) -> Iterator[None]:
+    """Say so where the tensors of a unit's file, whole and with the right mark, are none of a unit: it was forged."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        raise FrontierError(
+            f"the file of {unit} holds something else than a unit ({error}): expected one that advfrontier has "
+            "written; evaluate again in another folder"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,16 +61,17 @@ class Outcome:
         spent, doubts, seconds = Counter[str](), Counter[tuple["Kind", str]](), 0.0
         for unit, rows, stored in units:
             where, table = rows.numpy(), trajectories[unit.run]
-            table[:, where] = stored.tensors["trajectory"][: len(table)].numpy()
-            better = where[table[-1, where] < distances[where]]
-            distances[where] = np.minimum(distances[where], table[-1, where])
-            if shares is None:
-                winners[better] = unit.run
-            else:
-                winners[where] = shares.add(where, table[:, where], stored.tensors)
-            spent += stored.spent
-            doubts += doubtful(unit.run, stored.queries, stored.tensors)
-            seconds += float(stored.words["seconds"])
+            with of_a_unit(unit):
+                table[:, where] = stored.tensors["trajectory"][: len(table)].numpy()
+                better = where[table[-1, where] < distances[where]]
+                distances[where] = np.minimum(distances[where], table[-1, where])
+                if shares is None:
+                    winners[better] = unit.run
+                else:
+                    winners[where] = shares.add(where, table[:, where], stored.tensors)
+                spent += stored.spent
+                doubts += doubtful(unit.run, stored.queries, stored.tensors)
+                seconds += float(stored.words["seconds"])
         found = {run: np.asarray(table[-1]) for run, table in trajectories.items()}
         given = {run: float(count) for run, count in queries.items()}
         if shares is not None:

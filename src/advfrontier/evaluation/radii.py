@@ -31,7 +31,7 @@ _QUANTILES = (0.25, 0.5, 0.75)
 def parse_radii(text: str, norm: str | None = None) -> tuple[Radius, ...]:
     """Read sizes such as `8/255` or `L2=0.5,1,Linf=8/255`: those of a norm, and those before any norm is named."""
     radii, named = [], None
-    for part in filter(None, map(str.strip, text.split(","))):
+    for part in filter(None, map(str.strip, str(text).split(","))):
         before, equals, size = part.rpartition("=")
         named = norm_name(before) if equals else named
         try:

@@ -15,8 +15,8 @@ from advfrontier.engine import LAST_LOOK
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import as_pool, embedded_pool, reached, unlike
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.gallery import PICTURES, GalleryItem, pictures
 from advfrontier.evaluation.radii import Radius, chosen_radii, reference_radii
+from advfrontier.evaluation.samples import PICTURES, GalleryItem, pictures
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier.confidence import Interval, aurec_interval, curve_margin, robust_accuracy_interval, wilson
 from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min

@@ -108,7 +108,7 @@ def read_traces(
 ) -> Traces:
     """What a traced record tells of these runs, or of all that are finished, as far as all have come."""
     reached = finished_runs(record)
-    wanted = list(reached if runs is None else runs)
+    wanted = [runs] if isinstance(runs, str) else list(runs or reached)
     if unfinished := [run for run in wanted if run not in reached]:
         raise FrontierError(
             f"not finished in {record.place}: {', '.join(unfinished)} ({len(reached)} runs are); type the trace "

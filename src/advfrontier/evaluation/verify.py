@@ -21,12 +21,12 @@ from torch import Tensor
 from advfrontier.engine import find_device
 from advfrontier.engine.data import Samples
 from advfrontier.engine.margins import safety
-from advfrontier.errors import FrontierError
-from advfrontier.evaluation.claims import NEEDED, TOLERANCE, difference, false_points, same_bits
+from advfrontier.errors import FrontierError, whole_number
+from advfrontier.evaluation.certify import AGREEMENT
+from advfrontier.evaluation.claims import NEEDED, TOLERANCE, difference, false_points, figures_digest, same_bits
 from advfrontier.evaluation.evaluate import noise_flag
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model
-from advfrontier.evaluation.verified import figures_digest
+from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, check_solvers
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Kind, doubts
 from advfrontier.jobs import Model, UnitJob, prepare
@@ -103,8 +103,8 @@ def verify(
     if not claimed.finished:
         raise FrontierError(f"{claimed.place} is not finished: expected a whole evaluation to verify")
     parse_rerun(rerun)
-    if seed is not None and seed < 0:
-        raise FrontierError(f"the seed of the draw is {seed}: expected 0 or more, as in --seed 7 (in Python seed=7)")
+    check_solvers(solvers or {})
+    drawn = secrets.randbelow(2**31) if seed is None else whole_number(seed, "the seed of the draw", least=0)
     subject, samples, count = as_model(model), as_data(images, labels), len(claimed.samples)
     if len(samples) < count:
         raise FrontierError(
@@ -115,7 +115,6 @@ def verify(
     with TemporaryDirectory(prefix="advfrontier-") as aside:
         place, gradients = str(Path(aside) / claimed.norm), claimed.record.header.gradients
         fresh = prepare(place, subject, samples, _terms_here(claimed), kind="evaluation", gradients=gradients)
-        drawn = secrets.randbelow(2**31) if seed is None else seed
         used = claimed.solvers if solvers is None else solvers
         return _Verifying(claimed, fresh, subject, samples, used).all(rerun, drawn, progress=progress)
 
@@ -171,6 +170,7 @@ class _Verifying:
             points, proved = self._check_points(units, bar.advance)
             if not (self.false or self.rows):
                 self._check_noise()
+                self._check_certified()
             bar.show(f"{claimed.norm} units done again")
             again, same, close = self._check_units(drawn, bar.advance)
         return Verification(
@@ -208,6 +208,15 @@ class _Verifying:
         flag, _ = noise_flag(self.claimed, self.model, self.fresh.header.terms, self.fresh.images(self.samples))
         if flag is not None and flag.kind not in {told.kind for told in self.claimed.record.header.flags}:
             self.false.append(f"the record does not tell this: {flag}")
+
+    def _check_certified(self) -> None:
+        """Does a certified radius reach beyond a point that was found?"""
+        radii, distances = self.claimed.certified, self.claimed.distances
+        if radii is None:
+            return
+        self.notes.append("certified radii are only compared with the distances: `advfrontier certify` proves them")
+        for row in np.flatnonzero(~(radii <= distances * (1 + AGREEMENT))).tolist():
+            self.rows[row] = f"it is certified up to {radii[row]:.6g}, and broken at {distances[row]:.6g}"
 
     def _check_clean(self) -> None:
         """Are these the images, their labels, and what the model makes of them unperturbed?"""

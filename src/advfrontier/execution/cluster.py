@@ -21,8 +21,7 @@ from typing import Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.execution.local import cores, died
-from advfrontier.execution.machine import Machine
-from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed
+from advfrontier.execution.tasks import Machine, Outcome, R, T, attempt_packed, in_words, packed
 
 _AHEAD = 2  # tasks handed over per slot: one is done while the next travels
 _SECONDS = 5.0  # between two looks at how large the cluster is
@@ -63,7 +62,12 @@ def on_ray(work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retr
             finished = []
             if pending:
                 done, _ = ray.wait(list(pending), num_returns=1, timeout=_SECONDS)
-                finished = [_outcome(ray, pending.pop(future), future, retries) for future in done]
+                for future in done:
+                    try:
+                        found = pickle.loads(ray.get(future))  # noqa: S301
+                    except ray.exceptions.RayError as error:
+                        found = None, f"{died(retries + 1)} ({type(error).__name__})"
+                    finished.append(Outcome(pending.pop(future), *found))
                 room = room if done else _room(ray, each, gpu=gpu)  # nodes come and go
     finally:
         for future in pending:
@@ -113,13 +117,6 @@ def _room(ray: Any, threads: int, *, gpu: bool) -> int:
     there = ray.cluster_resources()
     slots = int(there.get("GPU", 0)) if gpu else int(there.get("CPU", 0)) // threads
     return max(2, _AHEAD * slots)
-
-
-def _outcome(ray: Any, task: T, future: Any, retries: int) -> Outcome[T, Any]:
-    try:
-        return Outcome(task, *pickle.loads(ray.get(future)))  # noqa: S301
-    except ray.exceptions.RayError as error:
-        return Outcome(task, None, f"{died(retries + 1)} ({type(error).__name__})")
 
 
 # What follows runs in the cluster.

@@ -20,8 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.execution.machine import Machine
-from advfrontier.execution.tasks import Outcome, R, T, attempt_packed, in_words, packed
+from advfrontier.execution.tasks import Machine, Outcome, R, T, attempt_packed, in_words, packed
 
 
 def in_processes(

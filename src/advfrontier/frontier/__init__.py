@@ -5,30 +5,35 @@
 | robustness–perturbation curve ρ(ε), AUREC, ε_min | `curve`: `Curve`, `robust_accuracy`, `aurec`, `epsilon_min` |
 | distance against queries, per run and sample | `trajectories`: `Trajectories` |
 | attack frontier, AOI, global AOI | `optimality`: `attack_frontier`, `aoi`, `global_aoi` |
-| AutoAttack's curve from ten radii | `baseline`: `baseline_radii`, `baseline_aoi` |
+| AutoAttack's curve from ten radii | `optimality`: `baseline_radii`, `baseline_aoi` |
 | the budget allocation problem | `problem`: `build_problem` |
 | Algorithm 1, greedy ensemble construction | `allocation`: `greedy`; over the tiers, `allocate` |
 | (not in the paper) | `allocation`: `improve`; `certificate`: how good at least, and exact for small ones |
 | defense frontier, DOI | `defence`: `defence_frontier`, `doi`, `ReferencePool` |
 | ranks by DOI, in one norm and over all | `ranking`: `rank_table`, `rank` |
 | using the ensembles in practice | `comparison`: `compare` |
-| crossings and ranking instability | `stability`: `rank_stability`, `reversals` |
-| (not in the paper) | `confidence`: intervals and bands; `contribution`: what each run adds |
+| crossings and ranking instability | `comparison`: `crossings`, `rank_stability`, `reversals` |
+| (not in the paper) | `confidence`: intervals and bands; `optimality`: `contributions`, what each run adds |
 """
 
 from advfrontier.frontier.allocation import allocate, greedy, improve, staged
-from advfrontier.frontier.baseline import baseline_aoi, baseline_radii
 from advfrontier.frontier.certificate import certify, exact_optimum
-from advfrontier.frontier.comparison import compare, crossings, lies_below
+from advfrontier.frontier.comparison import compare, crossings, lies_below, rank_stability, reversals
 from advfrontier.frontier.confidence import Interval, aoi_interval, aurec_interval, curve_margin, wilson
-from advfrontier.frontier.contribution import contributions
 from advfrontier.frontier.curve import Curve, aurec, distance_quantile, epsilon_min, robust_accuracy
 from advfrontier.frontier.defence import ReferencePool, defence_frontier, doi
 from advfrontier.frontier.measure import Evaluated, Measure
-from advfrontier.frontier.optimality import aoi, attack_frontier, global_aoi, winsorised_aoi
+from advfrontier.frontier.optimality import (
+    aoi,
+    attack_frontier,
+    baseline_aoi,
+    baseline_radii,
+    contributions,
+    global_aoi,
+    winsorised_aoi,
+)
 from advfrontier.frontier.problem import build_problem
 from advfrontier.frontier.ranking import doi_intervals, rank, rank_ranges, rank_table
-from advfrontier.frontier.stability import rank_stability, reversals
 from advfrontier.frontier.trajectories import Trajectories
 
 __all__ = [

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
-from advfrontier.frontier.measure import Measure, as_distances, check_epsilon, never_broken, unbroken_flag
+from advfrontier.frontier.measure import Measure, as_distances, check_epsilon, unbroken_flag
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +98,12 @@ def distance_quantile(distances: ArrayLike, share: float) -> float:
     d = np.sort(as_distances(distances))
     # A hair's breadth below keeps 0.3 × 10 = 3.0000000000000004 from asking for a fourth sample.
     return float(d[int(np.ceil(share * d.size * (1 - 1e-12))) - 1])
+
+
+def never_broken(distances: NDArray[np.float64]) -> bool:
+    """Whether samples were attacked and not one was broken: there is then no area, no index and no order."""
+    attacked = distances[distances > 0]
+    return bool(attacked.size) and bool(np.isinf(attacked).all())
 
 
 def check_limit(E: float) -> float:

@@ -20,17 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind, doubts
-from advfrontier.frontier.curve import aurec, epsilon_min
-from advfrontier.frontier.measure import (
-    Evaluated,
-    Measure,
-    as_distances,
-    as_pair,
-    as_table,
-    check_same_samples,
-    never_broken,
-    unbroken_flag,
-)
+from advfrontier.frontier.curve import aurec, epsilon_min, never_broken
+from advfrontier.frontier.measure import Evaluated, Measure, as_pair, as_table, check_same_samples, unbroken_flag
 from advfrontier.pool import tier_label
 from advfrontier.threat.names import norm_name
 
@@ -81,7 +72,8 @@ class ReferencePool:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
-        _, table = as_table(self.distances)
+        names, table = as_table(self.distances)
+        object.__setattr__(self, "distances", dict(zip(names, table, strict=True)))
         if table.shape[1] != len(self.samples):
             raise FrontierError(
                 f"{table.shape[1]} distances per model for {len(self.samples)} samples: expected one each"
@@ -98,7 +90,7 @@ class ReferencePool:
         if twice := {name for name in names if names.count(name) > 1}:
             raise FrontierError(
                 f"{' and '.join(sorted(twice))} comes more than once in {first.norm}: expected one record per model "
-                "and norm; leave the others out"
+                "and norm; leave the others out, or evaluate another model under another --name (in Python: name=)"
             )
         for model in models[1:]:
             check_same_samples(model.samples, first.samples, names=(model.model, first.model), in_order=False)
@@ -111,10 +103,7 @@ class ReferencePool:
     def flagged(self) -> dict[str, tuple[Flag, ...]]:
         """The models in doubt, and why: their records say so, or samples were never broken at this tier."""
         why = {
-            name: (
-                *doubts(self.flags.get(name, ())),
-                *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(as_distances(d))),
-            )
+            name: (*doubts(self.flags.get(name, ())), *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(d)))
             for name, d in self.distances.items()
         }
         return {name: reasons for name, reasons in why.items() if reasons}
@@ -153,12 +142,8 @@ class ReferencePool:
                 f"{len(missing)} of {len(samples)} samples are not among the {len(self.samples)} of the reference pool "
                 f"({self.dataset}, {self.norm}): expected some of its samples; type --data {self.dataset}"
             )
-        rows = np.array([place[sample] for sample in samples])
-        return replace(
-            self,
-            samples=tuple(samples),
-            distances={model: as_distances(d)[rows] for model, d in self.distances.items()},
-        )
+        rows = [place[sample] for sample in samples]
+        return replace(self, samples=tuple(samples), distances={name: d[rows] for name, d in self.distances.items()})
 
     def add(self, newcomer: Evaluated) -> ReferencePool:
         """The pool on the newcomer's samples, and the newcomer in it: nobody else is run again.

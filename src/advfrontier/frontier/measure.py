@@ -53,8 +53,7 @@ def as_distances(distances: ArrayLike, *, what: str = "distances") -> Distances:
         raise FrontierError(
             f"{what} have shape {array.shape}: expected one distance per sample, such as evaluation.distances"
         )
-    if np.isnan(array).any() or (array < 0).any():
-        wrong = int((np.isnan(array) | (array < 0)).sum())
+    if wrong := int((~(array >= 0)).sum()):  # NaN too
         raise FrontierError(
             f"{wrong} of {array.size} {what} are negative or NaN: expected 0, a positive distance or inf"
         )
@@ -121,12 +120,6 @@ def check_same_settings(
                 f"{names[0]} has {attack} at {had[0]}, {names[1]} at {had[1]}: expected the same solvers in both; make "
                 "one of them again in another folder, with --published or without it as the other was"
             )
-
-
-def never_broken(distances: Distances) -> bool:
-    """Whether samples were attacked and not one was broken: there is then no area, no index and no order."""
-    attacked = distances[distances > 0]
-    return bool(attacked.size) and bool(np.isinf(attacked).all())
 
 
 def unbroken_flag(distances: Distances) -> tuple[str, ...]:

@@ -64,9 +64,8 @@ class Problem:
 
     def gains(self, reached: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each level of each run adds to `reached`, alone: an array (run, level)."""
-        best = np.stack(
-            [np.maximum(rows, reached).sum(axis=1) for rows in self.values]
-        )  # a run at a time: in the cache
+        # A run at a time: what lies between stays in the processor's cache.
+        best = np.stack([np.maximum(rows, reached).sum(axis=1) for rows in self.values])
         return np.asarray(best - reached.sum(), dtype=np.float64)
 
     def raises(self, levels: Levels, run: int, level: int) -> Raises:
@@ -82,9 +81,9 @@ class Problem:
 
 
 def levels_of(queries: int) -> tuple[int, ...]:
-    """Tenths of what was traced: of whole runs 100, 200, … 1000, which is the paper's S."""
+    """Tenths of what was traced: of whole runs 100, 200, … 1000, which is the paper's S; of very few queries all."""
     tenths = (round(k * queries / 10 / CHECKPOINT) * CHECKPOINT for k in range(1, 11))
-    return tuple(sorted({level for level in tenths if level}))
+    return tuple(sorted({level for level in tenths if level})) or (queries,)
 
 
 def build_problem(trajectories: Iterable[Trajectories], *, levels: Sequence[int] | None = None) -> Problem:

@@ -174,14 +174,14 @@ def doi_intervals(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str
     They hold for this pool of models. While every sample was broken, E cuts nothing off and needs no choosing.
     """
     names, own, best, trusted = _columns(pools)
-    measures = {name: [pool.doi(name) for pool in pools] for name in names}
     limits = [(0.0, 1.0 if trust else math.inf) for trust in trusted]
     whole = np.broadcast_to(best[:, None], own.shape)
     found = ratio_intervals(own, whole, limits=limits, resamples=resamples)
     intervals = {}
     for name, interval in zip(names, found, strict=True):
-        notes = [flag for measure in measures[name] for flag in measure.flags]
-        if any(math.isnan(measure.value) for measure in measures[name]):
+        measures = [pool.doi(name) for pool in pools]
+        notes = [flag for measure in measures for flag in measure.flags]
+        if any(math.isnan(measure.value) for measure in measures):
             intervals[name] = Interval.unknown(*dict.fromkeys(notes))
         else:
             intervals[name] = replace(interval, flags=tuple(dict.fromkeys((*notes, *interval.flags))))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from advfrontier.attacks.autoattack import KnownPoints, attack_at, check_norm
+from advfrontier.attacks.autoattack import KnownPoints, attack_at, check_norm, check_radius
 from advfrontier.errors import FrontierError
 from advfrontier.execution.tasks import threads
 from advfrontier.jobs.driver import Job
@@ -50,14 +50,16 @@ class AutoAttackJob(Job[RadiusTask]):
     counted = "units of AutoAttack"
 
     def check(self) -> None:
-        """Refuse norms that AutoAttack does not attack in."""
+        """Refuse norms and radii that AutoAttack does not attack in, before the record keeps them."""
         check_norm(self.work.header.terms.norm)
+        for radius in self.radii:
+            check_radius(radius)
 
     def missing(self) -> list[RadiusTask]:
         """What is still to be done, also at the radii of earlier calls where samples were added or files damaged."""
-        record, radii = self.work, sorted({*self.work.header.radii, *self.radii})
-        tasks = (RadiusTask(radius, *shard) for radius in radii for shard in record.shards)
-        return [task for task in tasks if record.read_file(task.file, task.belongs(record), ()) is None]
+        record = self.work
+        tasks = (RadiusTask(radius, *shard) for radius in self.changes()["radii"] for shard in record.shards)
+        return [task for task in tasks if record.read_file(task.file, task.belongs(record)) is None]
 
     def changes(self) -> Mapping[str, Any]:
         """The radii, with those of earlier calls."""
@@ -65,7 +67,7 @@ class AutoAttackJob(Job[RadiusTask]):
 
     def progress(self) -> str:
         """Radii on shards."""
-        units = len({*self.work.header.radii, *self.radii}) * len(self.work.shards)
+        units = len(self.changes()["radii"]) * len(self.work.shards)
         return f"{units - len(self.missing())} of {units} {self.counted}"
 
     def __call__(self, task: RadiusTask) -> int:
@@ -90,7 +92,7 @@ class AutoAttackJob(Job[RadiusTask]):
 def missing_radii(folder: Folder, radii: Sequence[float], shards: Sequence[tuple[int, int]]) -> list[RadiusTask]:
     """The tasks of these radii that a record's folder lacks."""
     done = set(folder.names("radii"))
-    tasks = (RadiusTask(radius, first, count) for radius in radii for first, count in shards)
+    tasks = (RadiusTask(radius, *shard) for radius in radii for shard in shards)
     return [task for task in tasks if task.file not in done]
 
 
@@ -100,10 +102,8 @@ def read_points(record: Record) -> KnownPoints:
     flags: Counter[str] = Counter()
     for radius in record.header.radii:
         robust, attack = [], 0
-        for first, count in record.shards:
-            task = RadiusTask(radius, first, count)
-            found = record.read_file(task.file, task.belongs(record))
-            if found is None:
+        for task in (RadiusTask(radius, *shard) for shard in record.shards):
+            if (found := record.read_file(task.file, task.belongs(record))) is None:
                 why = record.why(task.file)
                 raise FrontierError(f"{record.place} lacks {task}{why}; {record.header.how_to_go_on}")
             tensors, words = found

@@ -171,10 +171,10 @@ def drive(record: Record, job: J, machine: Machine) -> J:
         first = next(iter(failed))
         where = _LOST if record.temporary else "stored; type the same command to try them again"
         raise FrontierError(
-            f"{len(failed)} of {len(tasks)} units failed, the others are {where}. {first}: {failed[first]}"
+            f"{len(failed)} of {len(tasks)} units failed, and what was done is {where}. {first}: {failed[first]}"
             + (f"; also {', '.join(list(failed)[1:4])}" if len(failed) > 1 else "")
         )
-    if machine.late and job.missing():
+    if machine.until is not None and job.missing():  # by the clock of this machine, or of one in the cluster
         header = record.header
         where = _LOST if record.temporary else f"stored in {record.place}; {header.how_to_go_on}"
         raise Unfinished(

@@ -22,12 +22,12 @@ from advfrontier.execution.tasks import threads
 from advfrontier.flags import Flag, Kind
 from advfrontier.jobs.driver import Model
 from advfrontier.record import Header, Record, Terms
+from advfrontier.record.folder import check_empty
 from advfrontier.record.header import DataIdentity, ModelIdentity, RecordKind
 from advfrontier.record.identity import code_digest, data_digest, solvers_of, versions
 from advfrontier.record.images import IMAGES, VerifiedImages, image_file, keep_images
 from advfrontier.record.images import store_images as store
-from advfrontier.record.record import check_empty
-from advfrontier.record.units import UNITS, shards_of
+from advfrontier.record.units import shards_of
 from advfrontier.solvers import Solver
 from advfrontier.threat.norms import get_norm
 from advfrontier.threat.random import sample_ids
@@ -74,9 +74,17 @@ def prepare(
         known = None
         if record is None:
             found = _try_model(oracle, images, samples.labels, gradients)
+            if Record.find(place) is not None:  # another process has begun it at this moment: go on with that one
+                return prepare(
+                    place, model, samples, terms, kind=kind, gradients=gradients, store_images=store_images,
+                    solvers=solvers,
+                )  # fmt: skip
             record = Record.begin(place, asked.model_copy(update=found))
-        elif (known := record.read_clean()) is not None:
-            check_answers(record, oracle, images, known)
+        elif (known := record.read_clean()) is not None and not answers_alike(record, oracle, images, known):
+            raise FrontierError(
+                f"{record.place} holds a record of another model, which answers differently. Choose another folder, or "
+                "remove this one"
+            )
         _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
     if asked.model.source is not None and record.header.model.source is None:
         # A record that was begun with an object can say where the model comes from, now that it is known.
@@ -105,8 +113,7 @@ def _try_again(record: Record, oracle: Oracle, images: VerifiedImages, labels: T
     """Try the model on some of all samples where there are more than before: a record tells what it would at once."""
     few, told = few_rows(len(labels)), {flag.kind for flag in record.header.flags}
     found = check_model(oracle, images(few), labels[few], gradients=record.header.gradients)
-    more = tuple(flag for flag in found if flag.kind not in told)
-    record.change(lambda header: {"flags": (*header.flags, *more)})
+    record.change(lambda header: {"flags": (*header.flags, *(flag for flag in found if flag.kind not in told))})
 
 
 def _identify(samples: Samples, shard: int) -> NDArray[np.uint64]:
@@ -156,15 +163,6 @@ def _check_same(
         )
 
 
-def check_answers(record: Record, oracle: Oracle, images: VerifiedImages, known: CleanPass) -> None:
-    """Refuse a model that does not answer as the record's did."""
-    if not answers_alike(record, oracle, images, known):
-        raise FrontierError(
-            f"{record.place} holds a record of another model, which answers differently. Choose another folder, or "
-            "remove this one"
-        )
-
-
 def answers_alike(record: Record, oracle: Oracle, images: VerifiedImages, known: CleanPass) -> bool:
     """A model is recognised by its logits too: its numbers, if it has any, do not tell what it does with them."""
     rows = few_rows(len(known.labels))
@@ -192,14 +190,15 @@ def _complete(
             record.check_code()
             parts.append(clean_pass(
                 oracle, images(rows), labels[rows], get_norm(terms.norm), batch_size=terms.shard,
-                gradients=record.header.gradients, ids=images.ids[first : first + count], first=first,
+                gradients=record.header.gradients, ids=images.ids[rows.numpy()], first=first,
             ))  # fmt: skip
         if store_images:
             store(record.folder, first, images(rows))
-    if known is not None and len(known.labels) < len(labels):
+    grown = known is not None and len(known.labels) < len(labels)
+    if grown:
         _try_again(record, oracle, images, labels)
     record.add_counts({"checks": oracle.counts.checks, "setup": oracle.counts.setup})
-    if known is None or len(known.labels) < len(labels):
+    if known is None or grown:
         clean = CleanPass.join(parts)
         record.write_clean(clean)
         record.replace_flag(Kind.CLEAN_ACCURACY, accuracy_flag(clean.correct, clean.classes))
@@ -213,19 +212,19 @@ def few_rows(samples: int) -> Tensor:
 
 def tidy(record: Record) -> None:
     """Remove units that a longer one has replaced, files of shards that have grown, and what kills have left."""
-    longest, layout = record.units(), set(record.shards)
-    grown = [(unit, queries) for unit, queries in record.unit_files() if unit.shard not in layout]
+    files, layout = sorted(record.unit_files()), set(record.shards)
+    longest = dict(files)  # of one listing: others may be writing to the record just now
+    grown = [(unit, queries) for unit, queries in files if unit.shard not in layout]
     if grown:  # their passes were spent: write that down before they go; nothing is known of a damaged one
         found = {unit.file(queries): record.read_unit(unit, queries, ()) for unit, queries in grown}
         spent = {name: dict(stored.spent) if stored else {} for name, stored in found.items()}
         record.change(lambda header: {"replaced": header.replaced | spent})
-    for unit, queries in record.unit_files():
+    for unit, queries in files:
         if unit.shard not in layout or queries < longest[unit]:
             record.folder.remove(unit.file(queries))
     wanted = {image_file(first, count) for first, count in layout}
     for name in record.folder.names(IMAGES):
         if name not in wanted and _IMAGE_FILE.fullmatch(name):
             record.folder.remove(name)
-    runs = {f"{UNITS}/{unit.run.replace(':', '.')}" for unit in longest}
-    for under in ("", IMAGES, *runs):  # others may be writing to the same record just now
+    for under in {"", *(name.rpartition("/")[0] for name in record.folder.names())}:
         record.folder.remove_abandoned(under, time.time() - _ABANDONED)

@@ -12,13 +12,12 @@ from advfrontier.pool.catalogue import (
     facts_of,
     pool,
 )
-from advfrontier.pool.constraints import closure, violations
 from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_queries
 from advfrontier.pool.finding import FAMILIES, find_ensemble, find_larger
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
 from advfrontier.pool.polish import SLICE, Polish
 from advfrontier.pool.race import RACE, Race, RaceFile
-from advfrontier.pool.runs import Run
+from advfrontier.pool.runs import Run, closure, violations
 
 __all__ = [
     "CATALOGUE",

@@ -17,8 +17,7 @@ from pydantic import Field
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
-from advfrontier.pool.constraints import violations
-from advfrontier.pool.runs import Run
+from advfrontier.pool.runs import Run, violations
 from advfrontier.threat.names import norm_name
 from advfrontier.toml import TomlTable, parse_toml, read_toml, shown, toml_text
 from advfrontier.views import Shown
@@ -68,8 +67,8 @@ class Ensemble(Shown):
                 )
             tier = move.tier
             for run, queries in move.raises:
-                if not reached.get(run, 0) < queries <= MAX_QUERIES:
-                    had = reached.get(run, 0)
+                had = reached.get(run, 0)
+                if not had < queries <= MAX_QUERIES:
                     raise FrontierError(
                         f"{run} goes from {had} to {queries} queries: expected a rise, {MAX_QUERIES} at most"
                     )
@@ -140,20 +139,20 @@ class Ensemble(Shown):
 
     def for_classes(self, classes: int) -> Ensemble:
         """Drop the targets a model with so few classes does not have; `total` then says what is left."""
-        moves = []
-        for move in self.moves:
-            kept = tuple((run, q) for run, q in move.raises if not beyond(Run.parse(run), classes))
-            if kept:
-                moves.append(Move(kept, move.tier))
-        if tuple(moves) == self.moves:
+        kept = (
+            (tuple((run, q) for run, q in move.raises if not beyond(Run.parse(run), classes)), move.tier)
+            for move in self.moves
+        )
+        moves = tuple(Move(raises, tier) for raises, tier in kept if raises)
+        if moves == self.moves:
             return self
-        return replace(self, moves=tuple(moves), aoi=None, bound=None, flags=())
+        return replace(self, moves=moves, aoi=None, bound=None, flags=())
 
     def check(self, *, classes: int = TARGETS + 1) -> None:
         """Refuse runs that do not exist in this norm, and raises whose order breaks the rules C on the way."""
         for run, queries in self.queries.items():
             check_run(Run.parse(run), self.norm, classes)
-            if queries % CHECKPOINT or not 0 < queries <= MAX_QUERIES:
+            if queries % CHECKPOINT:
                 raise FrontierError(
                     f"ensemble {self.name} gives {run} {queries} queries: expected a multiple of {CHECKPOINT} up "
                     f"to {MAX_QUERIES}"

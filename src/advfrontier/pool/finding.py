@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advfrontier.errors import FrontierError, whole_number
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, POOLS, check_run, facts_of, pool
@@ -17,9 +17,7 @@ from advfrontier.pool.race import Race
 from advfrontier.pool.runs import Run
 from advfrontier.toml import has_key
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+Asked = Ensemble | Race | str | int | Path | Sequence[str]  # what a user may hand over
 FAMILIES = ("race", "greedy", "paper")  # each has tiers of its own: race-4k, greedy-12k, …
 _TIERS = tuple(map(tier_label, TIERS))
 _DEFAULT = "race"  # what `4k` or a number of queries means
@@ -27,7 +25,7 @@ _NAMED = "runs"  # what an ensemble of runs that were named is called
 _TURN = 100  # queries that a run spends before the next one has its turn
 
 
-def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: str, classes: int) -> Ensemble | Race:
+def find_ensemble(ensemble: Asked, norm: str, classes: int) -> Ensemble | Race:
     """An ensemble or a race by what a user calls it, or the thing itself.
 
     That is a tier (`4k`, or of one family: `race-4k`, `greedy-8k`, `paper-12k`), a number of queries, the path of a
@@ -36,12 +34,13 @@ def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: s
     """
     if isinstance(ensemble, int | Real):
         ensemble = str(whole_number(ensemble, "ensemble"))
+    ensemble = str(ensemble) if isinstance(ensemble, Path) else ensemble
     if isinstance(ensemble, Ensemble | Race):
         found: Ensemble | Race = ensemble
     elif isinstance(ensemble, str) and ensemble.endswith(".toml"):
         if not Path(ensemble).is_file():
             raise FrontierError(f"no ensemble file {ensemble}: `advfrontier allocate` writes such files")
-        found = load_ensemble(ensemble)
+        found = Race.load(ensemble) if has_key(ensemble, "order") else Ensemble.load(ensemble)
     elif isinstance(ensemble, str) and "@" in ensemble:
         name, _, stop = ensemble.rpartition("@")
         found = _stopped(name, stop, norm, classes)
@@ -50,7 +49,7 @@ def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: s
     else:
         found = _in_turns(ensemble, norm, classes)
     if not found.total:
-        raise FrontierError(f"{ensemble} queries are too few to run anything: expected at least {CHECKPOINT}")
+        raise FrontierError(f"ensemble {found.name} has no runs: expected at least one, such as fmn")
     if found.norm != norm:
         raise FrontierError(f"ensemble {found.name} is for {found.norm}, the evaluation in {norm}: expected the same")
     found = found.for_classes(classes)
@@ -58,15 +57,13 @@ def find_ensemble(ensemble: Ensemble | Race | str | int | Sequence[str], norm: s
     return found
 
 
-def find_larger(
-    ensemble: Ensemble | Race | str | int | Sequence[str], before: Ensemble | Race | None, classes: int
-) -> Ensemble | Race | str | int | Sequence[str]:
+def find_larger(ensemble: Asked, before: Ensemble | Race | None, classes: int) -> Asked:
     """What a bare budget means where an evaluation goes on: more of the kind it began with, be it a tier or runs."""
     if isinstance(ensemble, int | Real):
         ensemble = whole_number(ensemble, "ensemble")
-    if before is None or not isinstance(ensemble, str | int) or not str(ensemble).isalnum():
+    if before is None or not isinstance(ensemble, str | int):
         return ensemble
-    if not str(ensemble)[:1].isdecimal():  # a pool, or one run
+    if not (str(ensemble).isalnum() and str(ensemble)[:1].isdecimal()):  # a tier of one family, a pool, or runs
         return ensemble
     budget = tier_queries(ensemble)
     if isinstance(before, Race):
@@ -97,26 +94,21 @@ def _is_shipped(race: Race, classes: int) -> bool:
     return any(way is not None and way.order == race.order for way in ways)
 
 
-def load_ensemble(path: str) -> Ensemble | Race:
-    """Read an ensemble's or a race's file."""
-    return Race.load(path) if has_key(path, "order") else Ensemble.load(path)
-
-
 def _is_tier(name: str) -> bool:
-    family, dash, tier = name.lower().rpartition("-")
+    family, dash, tier = name.strip().lower().rpartition("-")
     return family in (FAMILIES if dash else ("",)) and tier[:1].isdecimal()
 
 
 def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble | Race:
     """What a name stands for, stopped at a budget that it can spend."""
-    whole, budget = find_ensemble(name, norm, classes), tier_queries(stop)
+    whole, budget = find_ensemble(name, norm, classes), _budget(stop)
     if budget > max(whole.total, whole.tiers[-1]):
         raise FrontierError(
             f"{budget} queries per sample are more than the {whole.total} that {name} can spend: expected at most so "
             "many, or more runs"
         )
     found = whole.at(budget)
-    if whole.name == _NAMED and 0 < len(found.runs) < len(whole.runs):  # `extend` could not know the others
+    if whole.name == _NAMED and len(found.runs) < len(whole.runs):  # `extend` could not know the others
         raise FrontierError(
             f"{budget} queries per sample do not reach all of {name}, which take turns: expected at least "
             f"{_TURN * (len(whole.runs) - 1) + CHECKPOINT}, or fewer runs"
@@ -125,17 +117,21 @@ def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble | Race:
 
 
 def _tier(name: str, norm: str, classes: int) -> Ensemble | Race:
-    family, _, tier = name.lower().rpartition("-")
-    whole = _whole(family or _DEFAULT, norm)
-    budget = tier_queries(tier)
-    if budget < CHECKPOINT:
-        raise FrontierError(f"{name} queries are too few to run anything: expected at least {CHECKPOINT}")
+    family, _, tier = name.strip().lower().rpartition("-")
+    whole, budget = _whole(family or _DEFAULT, norm), _budget(tier)
     if budget > max(whole.total, whole.tiers[-1]):  # an allocation may have had no use for all of its tier
         raise FrontierError(
             f"{budget} queries are more than the largest tier: expected at most {whole.tiers[-1]}, "
             f"as in --tier {tier_label(whole.tiers[-1])}"
         )
     return whole.for_classes(classes).at(budget)
+
+
+def _budget(text: str) -> int:
+    budget = tier_queries(text)
+    if budget < CHECKPOINT:
+        raise FrontierError(f"{budget} queries are too few to run anything: expected at least {CHECKPOINT}")
+    return budget
 
 
 @cache
@@ -161,8 +157,13 @@ def _in_turns(asked: str | Sequence[str], norm: str, classes: int) -> Ensemble:
         name = f"{asked}-pool" if asked in FAMILIES else asked  # the paper's pool is not its ensemble
         runs = pool(norm, classes=classes, name=asked)
     else:
+        if not isinstance(asked, Sequence):  # of a dict only the names would be read
+            raise FrontierError(
+                f"{asked!r} is no ensemble: expected a budget such as 4k, runs such as ['fmn', 'fmn:target1'], or an "
+                'Ensemble, as in Ensemble.of("mine", "L2", {"fmn": 200, "ddn": 100})'
+            )
         names = asked.split(",") if isinstance(asked, str) else asked
-        name, runs = _NAMED, tuple(dict.fromkeys(Run.parse(run.strip()) for run in names))
+        name, runs = _NAMED, tuple(dict.fromkeys(Run.parse(str(run).strip()) for run in names))
         if unknown := [str(run) for run in runs if facts_of(run.solver) is None]:
             raise FrontierError(
                 f"{', '.join(unknown)}: no such ensemble or run{_nearest(unknown[0], norm)}: expected a budget such as "

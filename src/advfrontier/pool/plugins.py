@@ -46,7 +46,7 @@ def register(solver: Any) -> dict[str, Any]:
 
     Args:
         solver: A class with `facts`, made without arguments, or with `loss_name=…` where its facts offer several
-            losses; or a solver, with parameters of your choice.
+            losses; or a solver, with parameters of your choice, which is copied with each `loss_name` likewise.
     """
     made = _enter(solver)
     REGISTERED.update(made)
@@ -54,13 +54,12 @@ def register(solver: Any) -> dict[str, Any]:
 
 
 def _enter(solver: Any, name: str | None = None) -> dict[str, Any]:
-    """Enter a solver into the catalogue; return it by attack name, made anew for every loss if it is a class."""
-    facts = solver.facts
-    _check(facts, name)
+    """Enter a solver into the catalogue; return it by attack name, made anew for every loss where it offers several."""
+    facts = _checked(getattr(solver, "facts", None), name)
     made = {}
     for loss in facts.losses:
         options = {"loss_name": loss} if len(facts.losses) > 1 else {}
-        made[Run(facts.name, loss).attack] = solver(**options) if isinstance(solver, type) else solver
+        made[Run(facts.name, loss).attack] = solver(**options) if isinstance(solver, type) else _with(solver, options)
     CATALOGUE[facts.name] = replace(facts, pools=tuple(pool for pool in facts.pools if pool != "paper"))
     return made
 
@@ -76,13 +75,18 @@ def _load(entry: EntryPoint) -> dict[str, Any]:
         ) from error
 
 
-def _check(facts: SolverFacts, name: str | None) -> None:
+def _with(solver: Any, options: dict[str, str]) -> Any:
+    return replace(solver, **options) if options else solver
+
+
+def _checked(facts: Any, name: str | None) -> SolverFacts:
     if not isinstance(facts, SolverFacts) or (name or facts.name) != facts.name:
-        raise FrontierError(f"its facts are {facts}: expected SolverFacts({name!r}, …)")
+        raise FrontierError(f"the solver's facts are {facts}: expected SolverFacts({name or 'NAME'!r}, …)")
     own = name is None and any(Run.parse(attack).solver == facts.name for attack in REGISTERED)
     if facts.name in CATALOGUE and not own:
         raise FrontierError(f"there is a solver {facts.name} already: expected another name")
     if facts.step_queries not in {1, 2} or not facts.norms or any(norm_name(norm) != norm for norm in facts.norms):
-        raise FrontierError(f"its facts are {facts}: expected 1 or 2 queries per step, and norms such as 'L2'")
+        raise FrontierError(f"the solver's facts are {facts}: expected 1 or 2 queries per step, and norms such as 'L2'")
     for loss in facts.losses:
         Run.parse(str(Run(facts.name, loss)))
+    return facts

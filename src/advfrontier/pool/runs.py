@@ -1,12 +1,20 @@
-"""The names of runs: `fmn`, `apgd_min-dlr`, `sigma_zero:restart3`, `alma:target2`; and `fmn:polish` in a race."""
+"""The names of runs: `fmn`, `apgd_min-dlr`, `sigma_zero:restart3`, `alma:target2`; and `fmn:polish` in a race.
+
+And the rules C between the runs of an ensemble: (i) a target gets no more queries than the likelier target before it;
+(ii) a restart gets queries only if its base run does. Both are closed under the component-wise maximum, so raising runs
+never breaks an ensemble that was feasible.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from advfrontier.errors import FrontierError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Variant = Literal["base", "restart", "target", "polish"]
 
@@ -34,13 +42,7 @@ class Run:
                 f"{name!r} does not name a run: "
                 "expected SOLVER[-LOSS][:restartN|:targetN], such as apgd_min-dlr:restart3"
             )
-        variant: Variant = "base"
-        if match["variant"] == "restart":
-            variant = "restart"
-        elif match["variant"] == "target":
-            variant = "target"
-        elif match["polish"]:
-            variant = "polish"
+        variant = cast("Variant", match["variant"] or match["polish"] or "base")
         return cls(match["solver"], match["loss"] or "", variant, int(match["index"] or 0))
 
     @property
@@ -55,3 +57,24 @@ class Run:
 
     def __str__(self) -> str:
         return self.attack if self.variant == "base" else f"{self.attack}:{self.variant}{self.index or ''}"
+
+
+def violations(queries: Mapping[Run, int]) -> list[str]:
+    """Say, one line each, which rules an allocation breaks; an empty list means it is feasible."""
+    found = []
+    for run, level in queries.items():
+        if level <= 0:
+            continue
+        for needed, least in closure(run, level, smallest=1).items():
+            if queries.get(needed, 0) < least:
+                found.append(
+                    f"{run} has {level} queries, so {needed} needs at least {least}, not {queries.get(needed, 0)}"
+                )
+    return found
+
+
+def closure(run: Run, level: int, *, smallest: int) -> dict[Run, int]:
+    """The least queries every other run must have before `run` may have `level`; `smallest` makes a base run active."""
+    if run.variant == "target":
+        return {Run(run.solver, run.loss, "target", k): level for k in range(1, run.index)}
+    return {run.base: smallest} if run.variant == "restart" else {}

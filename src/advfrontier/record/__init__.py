@@ -1,9 +1,8 @@
 """What a record is: a typed header, the clean pass, images, and one file per unit. Nothing here runs anything."""
 
-from advfrontier.record.find import find_records
-from advfrontier.record.folder import below, folder_name, open_folder, write_file, write_files
+from advfrontier.record.folder import below, folder_name, norm_folder, open_folder, write_file, write_files
 from advfrontier.record.header import Header, Terms
-from advfrontier.record.record import Record, norm_folder
+from advfrontier.record.record import Record, find_records
 from advfrontier.record.units import StoredUnit, UnitName
 
 __all__ = [

@@ -10,7 +10,7 @@ import io
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path, PurePosixPath
@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 from advfrontier.errors import FrontierError
 
+FILE = "record.json"
 _WRITTEN = {":": "+", "/": "~"}  # in names of folders; neither of the two is kept as it is
 _ASIDE = re.compile(r"\..+\.advfrontier-\d+-[0-9a-f]{8}")  # what a file is called while it is being written
 
@@ -87,6 +88,8 @@ class LocalFolder(Folder):
             return self._own(name).open("rb")
         except FileNotFoundError:
             return None
+        except NotADirectoryError as error:
+            raise FrontierError(f"{self.place} is a file: expected a folder, or the name of a new one") from error
 
     def write(self, name: str, content: bytes) -> None:
         """Write the file as a whole."""
@@ -118,8 +121,9 @@ class LocalFolder(Folder):
         """Delete files that a killed process was writing directly in a folder, and last touched before that time."""
         folder = self._own(under)
         for path in folder.iterdir() if folder.is_dir() else ():
-            if _ASIDE.fullmatch(path.name) and not path.is_symlink() and path.stat().st_mtime < older_than:
-                path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # its writer may be done with it at this moment
+                if _ASIDE.fullmatch(path.name) and path.lstat().st_mtime < older_than and not path.is_symlink():
+                    path.unlink()
 
     def _own(self, name: str) -> Path:
         """The path of a file in this folder. A link on the way is refused: it would lead out of the folder."""
@@ -155,6 +159,25 @@ def below(folder: str | PathLike[str], *names: str) -> str:
     return (text if text.endswith("/") else f"{text}/") + "/".join(names) if names else text
 
 
+def norm_folder(out: str | PathLike[str], norm: str) -> str:
+    """The folder of a record: `out/NORM`, so that norms lie side by side; `out` itself if it ends so or is a record."""
+    place = open_folder(out)
+    own = PurePosixPath(place.place).name == norm or place.read(FILE) is not None
+    return str(out) if own else below(out, norm)
+
+
+def check_empty(place: str | PathLike[str], *, but_for: Collection[str] = ()) -> Folder:
+    """A folder that a record may be started in: one that is not there, or holds nothing but these."""
+    folder = open_folder(place)
+    if entries := [name for name in folder.entries() if name not in but_for]:
+        others = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
+        raise FrontierError(
+            f"{folder.place} holds {entries[0]}{others}, but no {FILE}: expected an empty folder or a new name, "
+            f"because a record is never started among other files; type another, such as --out {folder.place}/record"
+        )
+    return folder
+
+
 def folder_name(name: str) -> str:
     """A folder for a model of this name, `zoo+F3` for `zoo:F3`; other names have others, and none is `.` or `..`.
 
@@ -172,9 +195,10 @@ def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") 
     """
     text = os.fspath(path)
     if "://" in text:
-        folder, _, name = text.rpartition("/")
-        _check_own(open_folder(folder), name, mark)
-        open_folder(folder).write(name, content)
+        start, slash, name = text.rpartition("/")
+        folder = open_folder(start + slash)  # `memory://` without its last slash would be a folder here
+        _check_own(folder, name, mark)
+        folder.write(name, content)
         return text
     target = Path(text).absolute()
     if target.exists() and not target.is_file():
@@ -201,7 +225,8 @@ def _check_own(folder: Folder, name: str, mark: bytes) -> None:
     if isinstance(folder, LocalFolder):
         check_writable(folder.path / name, mark)
     elif mark and (there := folder.read(name)) is not None and mark not in there:
-        raise FrontierError(f"{folder.place}/{name} was not written by advfrontier: move it away, or name another file")
+        place = below(folder.place, name)
+        raise FrontierError(f"{place} was not written by advfrontier: move it away, or name another file")
 
 
 def write_files(

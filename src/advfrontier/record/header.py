@@ -16,9 +16,9 @@ from advfrontier.command import current_command
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag  # pydantic reads the annotations
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Ensemble, Move, Race, RaceFile
+from advfrontier.record.folder import FILE
 
 SCHEMA = 3
-FILE = "record.json"
 RecordKind = Literal["evaluation", "trace", "baseline"]
 Queries = Annotated[int, Field(gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]  # of one run
 Asked = Annotated[int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)]  # of a run, or of a race, which spends more

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import platform
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
@@ -62,7 +63,9 @@ def mark(header: Header, *more: str) -> str:
 def solver_words(solver: Solver) -> str:
     """A solver with its parameters, in words that are the same in every process."""
     kind = type(solver)
-    return f"{kind.__module__}.{kind.__qualname__}" if kind.__repr__ is object.__repr__ else repr(solver)
+    if kind.__repr__ is object.__repr__:
+        return f"{kind.__module__}.{kind.__qualname__}"
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(solver))  # where a parameter is a function: it lies elsewhere there
 
 
 def policy_words(race: Race) -> str:

@@ -6,12 +6,12 @@ it writes.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property, partial
 from os import PathLike
-from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -24,18 +24,17 @@ from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import Run
-from advfrontier.record.folder import Folder, below, open_folder
-from advfrontier.record.header import FILE, Header, RecordKind
+from advfrontier.record.folder import FILE, Folder, below, check_empty, norm_folder, open_folder
+from advfrontier.record.header import Header, RecordKind
 from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
 from advfrontier.record.images import IMAGES, VerifiedImages, read_stored
 from advfrontier.record.tensors import Damaged, pack, unpack
 from advfrontier.record.units import UNITS, StoredUnit, UnitName, shards_of
 from advfrontier.threat.names import NORMS
 
-_CLEAN = "clean.safetensors"
-_CERTIFIED = "certified.safetensors"
-_ALONE = (_CLEAN, _CERTIFIED)
-COMMANDS = {"evaluation": "evaluate", "trace": "trace", "baseline": "baseline"}
+_CLEAN, _CERTIFIED = "clean.safetensors", "certified.safetensors"
+_DEPTH = 3  # folders below the one named that are searched for records
+_COMMANDS = {"evaluation": "evaluate", "trace": "trace", "baseline": "baseline"}
 
 
 class Record:
@@ -67,7 +66,7 @@ class Record:
         if not records or records[0].header.kind != kind:
             found = f"a record of the kind {records[0].header.kind}" if records else "nothing"
             raise FrontierError(
-                f"{place} holds no {kind}: found {found}, expected a folder that `advfrontier {COMMANDS[kind]} --out` "
+                f"{place} holds no {kind}: found {found}, expected a folder that `advfrontier {_COMMANDS[kind]} --out` "
                 "has written"
             )
         return records[0]
@@ -83,7 +82,9 @@ class Record:
 
     def change(self, changes: Callable[[Header], Mapping[str, Any]]) -> None:
         """Write what the function makes of the header as it is now: others may work on the record too."""
-        content = self.folder.read(FILE) or b""
+        content = self.folder.read(FILE)
+        if content is None:
+            raise FrontierError(f"{self.place}/{FILE} is gone: expected the record that was opened; put it back")
         if content != self.header.to_bytes():
             self.header = Header.from_bytes(content, self.place)
         changed = self.header.model_copy(update=dict(changes(self.header)))
@@ -122,17 +123,19 @@ class Record:
         found = self.read_file(_CLEAN, self._mark("clean"))
         if found is None:
             return None
-        tensors = dict(found[0])
+        tensors, _ = found
         try:
             clean = CleanPass(ids=tensors.pop("ids").numpy().view("uint64"), **tensors)
-        except TypeError:  # tensors of another version of this file
+        except (KeyError, TypeError, ValueError):  # tensors of another version of this file, or of a forged one
             return None
         return clean if data_digest(clean.ids, clean.labels) == self.header.data.digest else None
 
     def write_clean(self, clean: CleanPass) -> None:
         """Store the clean pass of all samples: those of the header, or more after them."""
         data = {"samples": len(clean.labels), "digest": data_digest(clean.ids, clean.labels)}
-        self.change(lambda header: {"data": header.data.model_copy(update=data)})
+        # What was finished was so on fewer samples: said in one step with their number, for a kill may come any moment.
+        more = {} if data["digest"] == self.header.data.digest else {"finished": None}
+        self.change(lambda header: {"data": header.data.model_copy(update=data), **more})
         tensors = {field.name: getattr(clean, field.name) for field in fields(clean) if field.name != "ids"}
         tensors["ids"] = torch.from_numpy(clean.ids.view("int64").copy())
         self.write_file(_CLEAN, tensors, {}, self._mark("clean"))
@@ -184,10 +187,9 @@ class Record:
     def layout(self, runs: Iterable[str]) -> Iterator[tuple[UnitName, Tensor]]:
         """The units of these runs that have anything to attack, and the rows they attack."""
         for run in runs:
-            for first, count in self.shards:
-                unit = UnitName(run, first, count)
-                if len(rows := self.clean.attacked(first, count)):
-                    yield unit, rows
+            for shard in self.shards:
+                if len(rows := self.clean.attacked(*shard)):
+                    yield UnitName(run, *shard), rows
 
     def unit_files(self) -> list[tuple[UnitName, int]]:
         """All of them: also the shorter of two that a kill has left of one unit."""
@@ -195,7 +197,7 @@ class Record:
 
     def units(self) -> dict[UnitName, int]:
         """How far every unit has come, from the names of the files alone."""
-        return dict(sorted(self.unit_files(), key=lambda found: found[1]))  # the longest of a unit comes last
+        return dict(sorted(self.unit_files()))  # the longest of a unit comes last
 
     def finished(self, wanted: Mapping[str, int]) -> tuple[int, int]:
         """How many units of these queries per run are done, and how many there are."""
@@ -235,12 +237,16 @@ class Record:
                 continue
             queries = max(wanted[unit.run], done.get(unit, 0))
             stored = self.read_unit(unit, queries, names)
+            if stored is None and (further := self.units().get(unit, 0)) > queries:  # extended at this moment
+                queries = further
+                stored = self.read_unit(unit, queries, names)
             if stored is None and heal is not None:
                 heal(unit, queries)
                 stored = self.read_unit(unit, queries, names)
             if stored is None:
                 why = self.why(unit.file(queries))
-                raise FrontierError(f"{self.place} lacks {unit}{why}; {self.header.how_to_go_on}")
+                cure = "; remove that file" if why else ""  # by its name it is done, and not all of it is always read
+                raise FrontierError(f"{self.place} lacks {unit}{why}{cure}; {self.header.how_to_go_on}")
             yield unit, rows, stored
 
     def spent(self) -> Counter[str]:
@@ -257,7 +263,8 @@ class Record:
         if self.folder.read(FILE) is None:
             raise FrontierError(f"{self.place} is gone: there is nothing to copy")
         target = check_empty(place)
-        for name in (*self.folder.names(UNITS), *self.folder.names(IMAGES), *self.folder.names("radii"), *_ALONE, FILE):
+        several = (name for under in (UNITS, IMAGES, "radii") for name in self.folder.names(under))
+        for name in (*several, _CLEAN, _CERTIFIED, FILE):
             if (content := self.folder.read(name)) is not None:
                 target.write(name, content)
 
@@ -289,20 +296,24 @@ class Record:
         self.folder.write(name, pack(tensors, {**words, "belongs": belongs}))
 
 
-def norm_folder(out: str | PathLike[str], norm: str) -> str:
-    """The folder of a record: `out/NORM`, so that norms lie side by side; `out` itself if it ends so or is a record."""
-    place = open_folder(out)
-    own = PurePosixPath(place.place).name == norm or place.read(FILE) is not None
-    return str(out) if own else below(out, norm)
+def find_records(path: str, *, kind: RecordKind, needed: bool = True) -> list[Record]:
+    """The records of a kind at or below a folder, sorted, norms in their usual order. Raises if some are needed."""
+    folder = open_folder(path)
+    names = folder.names(depth=_DEPTH)
+    inside = (tuple(name.split("/")[:-1]) for name in names if name == FILE or name.endswith(f"/{FILE}"))
+    ours = [parts for parts in inside if _is_ours(folder.read("/".join((*parts, FILE))))]
+    ours.sort(key=lambda parts: (parts[:-1], NORMS.index(parts[-1])) if {*parts[-1:]} & {*NORMS} else (parts, -1))
+    records = [record for parts in ours if (record := Record.find(below(path, *parts))) is not None]
+    found = [record for record in records if record.header.kind == kind]
+    if not found and needed:
+        lacks = f"{path} holds no record of the kind {kind}" if names else f"no folder {path}, or nothing in it"
+        raise FrontierError(f"{lacks}: type `advfrontier {_COMMANDS[kind]} … --out {path}`")
+    return found
 
 
-def check_empty(place: str | PathLike[str], *, but_for: Collection[str] = ()) -> Folder:
-    """A folder that a record may be started in: one that is not there, or holds nothing but these."""
-    folder = open_folder(place)
-    if entries := [name for name in folder.entries() if name not in but_for]:
-        others = f" and {len(entries) - 1} more" if len(entries) > 1 else ""
-        raise FrontierError(
-            f"{folder.place} holds {entries[0]}{others}, but no {FILE}: expected an empty folder or a new name, "
-            f"because a record is never started among other files; type another, such as --out {folder.place}/record"
-        )
-    return folder
+def _is_ours(content: bytes | None) -> bool:
+    """Whether a file of this name is a record's: a damaged one counts, so that its reader says what is wrong."""
+    try:
+        return "schema" in json.loads(content or b"{}")
+    except (ValueError, TypeError, RecursionError):
+        return True

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from typing import Any, BinaryIO
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -45,8 +46,8 @@ def unpack(content: bytes | BinaryIO, names: Collection[str] | None = None) -> t
         words = {str(key): str(value) for key, value in header.pop("__metadata__").items()}
         checksums, seal = words.pop("checksums"), words.pop("seal")
         ends = {name: (int(entry["data_offsets"][0]), int(entry["data_offsets"][1])) for name, entry in header.items()}
-        known: dict[str, str] = json.loads(checksums)
-    except (ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
+        known = dict(json.loads(checksums))
+    except (ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise Damaged(f"not a whole safetensors file ({type(error).__name__}: {error})") from error
     if seal != _seal(words, checksums) or set(known) != set(ends):
         raise Damaged("its checksum does not match its words")
@@ -76,7 +77,7 @@ def _tensor(name: str, entry: dict[str, Any], content: bytes) -> Tensor:
 
 def _checksum(name: str, tensor: Tensor) -> str:
     digest = blake2b(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), digest_size=16)
-    digest.update(tensor.flatten().numpy().data)
+    digest.update(tensor.flatten().view(torch.uint8).numpy().data)  # NumPy does not know all kinds of numbers
     return digest.hexdigest()
 
 

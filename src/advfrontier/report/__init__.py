@@ -9,13 +9,6 @@ from advfrontier.report.render import print_tables
 from advfrontier.report.summary import rank_tables, ranking_csv, summary_tables
 
 __all__ = [
-    "comparison_table",
-    "print_tables",
-    "rank_tables",
-    "ranking_csv",
-    "summary_tables",
-    "write_comparison",
-    "write_figures",
-    "write_leaderboard",
-    "write_report",
-]
+    "comparison_table", "print_tables", "rank_tables", "ranking_csv", "summary_tables", "write_comparison",
+    "write_figures", "write_leaderboard", "write_report",
+]  # fmt: skip

@@ -11,16 +11,15 @@ from pathlib import Path
 from advfrontier.bench import model_tables
 from advfrontier.bench.attack_tables import mean_aoi
 from advfrontier.bench.results import NormResults, Results
-from advfrontier.bench.stored import store
+from advfrontier.bench.stored import folder_beside, store
 from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
 from advfrontier.errors import FrontierError
 from advfrontier.jsonable import read_object
-from advfrontier.record.folder import check_writable, folder_name, open_folder
+from advfrontier.record.folder import check_writable, folder_name, open_folder, write_file
 from advfrontier.report.benchmark_figures import draw_results
-from advfrontier.report.html import write_leaderboard
-from advfrontier.report.page import environment
+from advfrontier.report.figures import FORMATS, drawable
+from advfrontier.report.html import environment, write_leaderboard
 from advfrontier.report.render import as_json, as_markdown
-from advfrontier.report.style import FORMATS, drawable
 from advfrontier.table import Column, Table, stacked
 from advfrontier.threat.names import SYMBOLS
 
@@ -41,25 +40,20 @@ def write_page(results: Results, page: str | PathLike[str]) -> list[Path]:
 
     That is small figures, and one file per norm from which `bench page` makes all of it again.
     """
-    target = Path(page)
-    beside = target.with_suffix("")
-    beside.mkdir(parents=True, exist_ok=True)
+    target, beside = Path(page), folder_beside(page)
     stored = store(results, beside)
     return [*_write_page(results, target, beside, ("png",), _SMALL_DPI, stored=stored), *stored]
 
 
 def check_page(page: str, known: Collection[str]) -> None:
-    """Refuse a page that somebody else wrote, or that also shows norms of which nothing is known any more.
-
-    One without an ending would have the name of its own folder.
-    """
-    if not Path(page).suffix:
-        raise FrontierError(f"the page is {page}: expected a file with an ending, such as {page}.md")
+    """Refuse a page that somebody else wrote, or that also shows norms of which nothing is known any more."""
     check_writable(page, b"`advfrontier bench run`")
-    beside = Path(page).with_suffix("")
+    beside = folder_beside(page)
     held = open_folder(beside).read("results.json")
-    shown = {} if held is None else read_object(held, f"{beside}/results.json")
-    if lost := [norm for norm in shown.get("norms", ()) if norm not in known]:
+    shown = {} if held is None else read_object(held, f"{beside}/results.json").get("norms", {})
+    if not isinstance(shown, dict):
+        raise FrontierError(f"{beside}/results.json is damaged, or was not written by advfrontier: move it away")
+    if lost := [norm for norm in shown if norm not in known]:
         raise FrontierError(
             f"{page} shows {', '.join(lost)} too, of which nothing is stored beside it, so it would be lost: name "
             "another page"
@@ -70,13 +64,11 @@ def _write_page(
     results: Results, page: Path, beside: Path, formats: Sequence[str], dpi: int, *, stored: Sequence[Path] = ()
 ) -> list[Path]:
     """The page, and what it links to in a folder: tables as JSON, what was learned, figures; returns the files."""
-    beside.mkdir(parents=True, exist_ok=True)
     content = beside / "results.json"
-    content.write_text(json.dumps(results_json(results), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     learned = {beside / "ensembles" / name: text for name, text in learned_files(results).items()}
-    (beside / "ensembles").mkdir(exist_ok=True)
-    for path, text in learned.items():
-        path.write_text(text, encoding="utf-8")
+    told = json.dumps(results_json(results), indent=1, ensure_ascii=False) + "\n"
+    for path, text in {content: told, **learned}.items():
+        write_file(path, text.encode())
     figures = draw_results(results, beside / "figures", formats=formats, dpi=dpi) if drawable() else None
 
     def link(path: Path) -> str:
@@ -90,7 +82,7 @@ def _write_page(
         content=link(content),
         stored=[link(path) for path in stored],
     )
-    page.write_text(text, encoding="utf-8")
+    write_file(page, text.encode())
     return [page, content, *learned, *(path for paths in (figures or {}).values() for path in paths)]
 
 

@@ -13,10 +13,10 @@ from advfrontier.bench.baseline_tables import extreme_cases
 from advfrontier.bench.model_tables import rankings, rejection
 from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.subject import RACE, ModelGroup, Subject, by_split, shown_tiers
+from advfrontier.frontier.comparison import RankStability
 from advfrontier.frontier.curve import Curve
-from advfrontier.frontier.stability import RankStability
 from advfrontier.pool import tier_label
-from advfrontier.report import style
+from advfrontier.report import figures
 from advfrontier.report.numbers import size
 from advfrontier.threat.names import SYMBOLS
 
@@ -34,11 +34,11 @@ _NAMED = 12  # models that a legend names
 def draw_results(results: Results, folder: Path, *, formats: Sequence[str], dpi: int) -> dict[str, list[Path]]:
     """Draw every figure that has something to show; returns the files by name, the PNG last."""
     written = {}
-    with style.styled():
+    with figures.styled():
         for name, figure in _figures(results):
-            style.common_legend(figure, columns=min(8, 2 * len(figure.axes)), last=(_OTHERS, _REFERENCE))
+            figures.common_legend(figure, columns=min(8, 2 * len(figure.axes)), last=(_OTHERS, _REFERENCE))
             # The folder is the benchmark's own: whatever is there was drawn before.
-            paths = style.save(figure, folder, name, formats=formats, dpi=dpi, mark=b"")
+            paths = figures.save(figure, str(folder / name), formats=formats, dpi=dpi, mark=b"")
             written[name] = list(map(Path, paths))
     return written
 
@@ -63,7 +63,7 @@ def _drawn(
 ) -> Iterator[tuple[str, Figure]]:
     """One figure with a panel for each entry: its title, and what is drawn in it."""
     if entries:
-        figure = style.panels(len(entries), wide=_WIDE)
+        figure = figures.panels(len(entries), wide=_WIDE)
         for axes, (title, content) in zip(figure.axes, entries, strict=True):
             axes.set_title(title)
             draw(axes, content)
@@ -73,7 +73,7 @@ def _drawn(
 def _draw_growth(axes: Axes, part: NormResults) -> None:
     growth = mean_growth(part.subjects)
     budgets = list(part.subjects[0].tiers)
-    for colour, (split, series) in zip(style.COLOURS, growth.items(), strict=False):
+    for colour, (split, series) in zip(figures.COLOURS, growth.items(), strict=False):
         shares = [100 * value for value in series.values()]
         axes.plot(list(series), shares, color=colour, label=_SPLITS[split])
         axes.plot(budgets, [100 * series[budget] for budget in budgets], color=colour, linestyle="", marker="o", ms=3)
@@ -94,29 +94,29 @@ def _draw_case(axes: Axes, content: tuple[str, Subject]) -> None:
     norm, subject = content
     curves = {tier_label(budget): Curve.of(distances) for budget, distances in subject.tiers.items()}
     frontier = Curve.of(subject.frontier)
-    for colour, (label, curve) in zip(style.COLOURS, curves.items(), strict=False):
-        style.draw_steps(axes, curve, color=colour, label=label)
-    style.draw_steps(axes, frontier, color=style.INK, linewidth=0.7, linestyle="--", label="frontier of the pool")
+    for colour, (label, curve) in zip(figures.COLOURS, curves.items(), strict=False):
+        figures.draw_steps(axes, curve, color=colour, label=label)
+    figures.draw_steps(axes, frontier, color=figures.INK, linewidth=0.7, linestyle="--", label="frontier of the pool")
     if subject.known is not None:
         axes.plot(
-            subject.known.radii, subject.known.accuracies, "x", color=style.RED, ms=4, label="AutoAttack", zorder=5
+            subject.known.radii, subject.known.accuracies, "x", color=figures.RED, ms=4, label="AutoAttack", zorder=5
         )
-    style.curve_axes(axes, norm, [frontier, *curves.values()])
+    figures.curve_axes(axes, norm, [frontier, *curves.values()])
 
 
 def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """The pair that changes places most beyond the reference radius."""
     crossed = [(title, group) for title, group in groups if group.reversals]
     widest = [group.reversals[0] for _, group in crossed]
-    lines = style.lines_of(model for pair in widest for model in (pair.leader, pair.overtaken_by))
+    lines = figures.lines_of(model for pair in widest for model in (pair.leader, pair.overtaken_by))
 
     def draw(axes: Axes, group: ModelGroup) -> None:
         pair, reference = group.reversals[0], group.reference or 0.0
         curves = {model: Curve.of(group.distances[model]) for model in (pair.leader, pair.overtaken_by)}
         for model, curve in curves.items():
-            style.draw_steps(axes, curve, color=lines[model]["color"], label=model)
-        axes.axvline(reference, color=style.INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
-        style.curve_axes(axes, group.norm, curves.values(), least=1.3 * reference)
+            figures.draw_steps(axes, curve, color=lines[model]["color"], label=model)
+        axes.axvline(reference, color=figures.INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
+        figures.curve_axes(axes, group.norm, curves.values(), least=1.3 * reference)
 
     yield from _drawn("crossings", crossed, draw)
 
@@ -128,7 +128,7 @@ def _instability(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str
     most: dict[str, int] = {}
     for _, _, _, ranking in drawn:
         most |= {model: max(moved, most.get(model, 0)) for model, moved in ranking.moved.items()}
-    lines = style.lines_of(sorted(most, key=lambda model: -most[model])[:_MOVING])
+    lines = figures.lines_of(sorted(most, key=lambda model: -most[model])[:_MOVING])
 
     def draw(axes: Axes, content: tuple[ModelGroup, RankStability]) -> None:
         group, ranking = content
@@ -137,10 +137,10 @@ def _instability(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str
             if model in lines:
                 axes.plot(positions, ranks, color=lines[model]["color"], marker="o", ms=2, label=model, zorder=3)
             else:
-                axes.plot(positions, ranks, color=style.GREY, linewidth=0.7, label=_OTHERS)
+                axes.plot(positions, ranks, color=figures.GREY, linewidth=0.7, label=_OTHERS)
         if group.reference is not None:
             for at in np.flatnonzero(np.isclose(ranking.epsilons, group.reference, rtol=1e-9, atol=0)):
-                axes.axvline(float(at), color=style.INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
+                axes.axvline(float(at), color=figures.INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
         axes.set_xticks(positions, [size(ε) if ε == int(ε) else f"{ε:.3g}" for ε in ranking.epsilons], rotation=60)
         axes.set_ylim(len(ranking.models) + 0.5, 0.5)
         axes.set_yticks(range(1, len(ranking.models) + 1, 1 + len(ranking.models) // 10))
@@ -167,13 +167,13 @@ def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Itera
         trusted = [model for model in scores if model in group.distances]
         for model in trusted:
             line = {"color": colours(scale(scores[model])), "label": model if named else None}
-            style.draw_steps(axes, Curve.of(group.distances[model]), linewidth=0.9, **line)
+            figures.draw_steps(axes, Curve.of(group.distances[model]), linewidth=0.9, **line)
         for subject in (each for each in group.subjects if each.model not in trusted):
-            line = {"color": style.GREY, "label": f"{subject.model} (in doubt)" if named else "in doubt"}
-            style.draw_steps(axes, Curve.of(subject.last), linewidth=0.9, linestyle=":", **line)
+            line = {"color": figures.GREY, "label": f"{subject.model} (in doubt)" if named else "in doubt"}
+            figures.draw_steps(axes, Curve.of(subject.last), linewidth=0.9, linestyle=":", **line)
         frontier = Curve.of(group.frontier)
-        style.draw_steps(axes, frontier, color=style.RED, linestyle="--", label="defence frontier")
-        style.curve_axes(axes, group.norm, [frontier])
+        figures.draw_steps(axes, frontier, color=figures.RED, linestyle="--", label="defence frontier")
+        figures.curve_axes(axes, group.norm, [frontier])
 
     for name, figure in _drawn("curves", groups, draw):
         if scores:
@@ -185,7 +185,7 @@ def _curves(results: Results, groups: Sequence[tuple[str, ModelGroup]]) -> Itera
 def _rejections(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
     """A model that the smallest tier rejects, and the one it is rejected against."""
     decisions = {title: pair for title, group in groups if (pair := rejection(group))}
-    lines = style.lines_of(model for reference, rejected in decisions.values() for model in (reference, rejected[0]))
+    lines = figures.lines_of(model for reference, rejected in decisions.values() for model in (reference, rejected[0]))
 
     def draw(axes: Axes, content: tuple[ModelGroup, str, str]) -> None:
         group, reference, candidate = content
@@ -193,8 +193,8 @@ def _rejections(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str,
         curves = Curve.of(group.distances[reference]), Curve.of(group.early[candidate])
         for curve, model, tier, dash in zip(curves, (reference, candidate), (last, first), ("-", "--"), strict=True):
             label = f"{model} at {tier_label(tier)}"
-            style.draw_steps(axes, curve, color=lines[model]["color"], linestyle=dash, label=label)
-        style.curve_axes(axes, group.norm, curves)
+            figures.draw_steps(axes, curve, color=lines[model]["color"], linestyle=dash, label=label)
+        figures.curve_axes(axes, group.norm, curves)
 
     entries = [(title, (g, decisions[title][0], decisions[title][1][0])) for title, g in groups if title in decisions]
     yield from _drawn("early-rejection", entries, draw)

@@ -8,7 +8,7 @@ from typing import Any
 
 from advfrontier.evaluation.summary import NormSummary
 from advfrontier.frontier.curve import Curve
-from advfrontier.report.style import COLOURS, PAGE_DASHES, line_number
+from advfrontier.report.figures import COLOURS, PAGE_DASHES, line_number
 from advfrontier.threat.names import SYMBOLS
 
 _OWN_POINTS, _POOL_POINTS = 2000, 250  # steps drawn of a curve; more would not be seen
@@ -140,7 +140,7 @@ def _labels(curves: Mapping[str, Curve], end: float) -> dict[str, dict[str, Any]
 def _path(curve: Curve, end: float) -> str:
     """Steps: along to the next ε, then down to the next accuracy; on to the end of the picture unless that is 0."""
     drawn = points(curve, _POOL_POINTS)
-    steps = [(x, y) for x, y in zip(drawn["x"], drawn["y"], strict=True) if 0 < x <= end]
+    steps = [(x, y) for x, y in zip(drawn["x"], drawn["y"], strict=True) if 0 < x <= short(end)]  # x is short too
     down = "".join(f"H{_x(x, end):.1f}V{_y(y):.1f}" for x, y in steps)
     last = steps[-1][1] if steps else drawn["y"][0]
     return f"M{_x(0, end):.1f} {_y(drawn['y'][0]):.1f}{down}{f'H{_x(end, end):.1f}' if last else ''}"

@@ -16,15 +16,14 @@ import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.gallery import as_bytes
 from advfrontier.evaluation.radii import Radius, chosen_radii
+from advfrontier.evaluation.samples import as_bytes, class_table, sample_table
 from advfrontier.evaluation.summary import NormSummary, summarise
-from advfrontier.evaluation.tables import class_table, sample_table
 from advfrontier.flags import doubts
 from advfrontier.jsonable import jsonable
-from advfrontier.record.folder import Folder, open_folder, write_files
-from advfrontier.report.page import PNG_MARK, png
-from advfrontier.report.render import as_csv, as_latex
+from advfrontier.record.folder import Folder, below, open_folder, write_files
+from advfrontier.report.html import PNG_MARK, png
+from advfrontier.report.render import as_csv, as_latex, printable
 from advfrontier.report.summary import summary_tables
 from advfrontier.report.words import CITATION, quoted, sentence
 from advfrontier.table import Column
@@ -71,7 +70,7 @@ def export_all(
 
     Files of one evaluation are named after its record, if that is below the folder: there may be several models.
     """
-    root = f"{open_folder(folder).place}/"
+    root = below(open_folder(folder).place, "")  # an address may end with a slash
 
     def write(kind: str, ending: str, aside: Path) -> Iterator[Path]:
         if kind in _ALL:
@@ -129,7 +128,7 @@ def latex(summaries: Sequence[NormSummary]) -> str:
     parts = ["% written by advfrontier; needs \\usepackage{booktabs}"]
     for table in summary_tables(summaries):
         spelt = replace(table, columns=(Column("norm", "norm"), *table.columns[1:]))
-        parts += [f"% {table.title}", as_latex(spelt)]
+        parts += [f"% {printable(table.title)}", as_latex(spelt)]
     return "\n".join(parts) + "\n"
 
 

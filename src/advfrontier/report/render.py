@@ -18,8 +18,8 @@ from rich.rule import Rule
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from advfrontier.frontier.baseline import BaselineAOI
 from advfrontier.frontier.confidence import Interval
+from advfrontier.frontier.optimality import BaselineAOI
 from advfrontier.jsonable import jsonable
 from advfrontier.report import numbers
 from advfrontier.report.numbers import NONE
@@ -63,8 +63,7 @@ def print_tables(*tables: Table, stream: TextIO | None = None) -> None:
     console = Console(file=target, highlight=False, markup=False)
     for table in tables:
         console.print(printable(table.title), style="bold")
-        fitting = (layout for layout in _layouts(table) if _width(table, layout, folded=_FOLDED) <= console.width)
-        layout = next(fitting, None)
+        layout = next((each for each in _layouts(table) if _width(table, each, folded=_FOLDED) <= console.width), None)
         console.print(_listing(table) if layout is None else _drawn(table, layout, rule="─"))
         console.print()
         for note in table.notes:
@@ -111,7 +110,7 @@ def as_latex(table: Table) -> str:
     lines = [[column.name.translate(escapes) for column in table.columns], *_marked(table, r"\textbf{{{}}}", escapes)]
     head, *body = (" & ".join(line) + r" \\" for line in lines)
     drawn = "\n".join([f"\\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule",
-                       r"\end{tabular}", *(f"% {note}" for note in table.notes)])  # fmt: skip
+                       r"\end{tabular}", *(f"% {printable(note)}" for note in table.notes)])  # fmt: skip
     return re.sub(r"\$\\ell\$(?:(\d)|\$(\\infty)\$)", lambda norm: rf"$\ell_{{{norm[1] or norm[2]}}}$", drawn)
 
 
@@ -183,10 +182,8 @@ def _formatter(column: Column, cells: Sequence[Any]) -> Callable[[Any], str]:
     """How the cells of a column are printed; a text among figures stands as it is."""
     show = _FORMATTERS[column.format]
     if column.format == "sizes":
-        figures = [_middle(_bare(cell)) for cell in cells]
-        show = partial(
-            numbers.size, decimals=numbers.column_decimals(f for f in figures if isinstance(f, (int, float)))
-        )
+        figures = [figure for cell in cells if isinstance(figure := _middle(_bare(cell)), (int, float))]
+        show = partial(numbers.size, decimals=numbers.column_decimals(figures))
     return lambda value: value if isinstance(value, str) and column.format != "norm" else show(value)
 
 

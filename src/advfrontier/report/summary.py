@@ -89,7 +89,7 @@ def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...
         notes.append(NO_RADII)
     notes += _doi_notes(summaries)
     notes += [
-        f"certified in {s.norm}: median radius {size(s.certified.median)}, of a median distance of {size(s.median)}"
+        f"certified in {place(s)}: median radius {size(s.certified.median)}, of a median distance of {size(s.median)}"
         for s in summaries
         if s.certified
     ]

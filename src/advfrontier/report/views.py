@@ -13,18 +13,16 @@ from markupsafe import Markup
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import chosen_radii
+from advfrontier.evaluation.samples import sample_table
 from advfrontier.evaluation.summary import summarise_all
-from advfrontier.evaluation.tables import sample_table
 from advfrontier.evaluation.trace import Traces
 from advfrontier.frontier.confidence import curve_margin
 from advfrontier.pool import Ensemble, Race
 from advfrontier.report.charts import svg_chart
-from advfrontier.report.figures import draw_marks, draw_model
-from advfrontier.report.html import write_report
+from advfrontier.report.figures import curve_axes, draw_marks, draw_model, line_of, need_matplotlib, styled
+from advfrontier.report.html import as_html, environment, write_report
 from advfrontier.report.numbers import percent
-from advfrontier.report.page import as_html, environment
 from advfrontier.report.render import as_text
-from advfrontier.report.style import curve_axes, lines_of, need_matplotlib, styled
 from advfrontier.report.summary import summary_tables
 from advfrontier.table import Column, Table
 
@@ -106,8 +104,7 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
             _, ax = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
     known = ax.get_legend_handles_labels()[1]  # what is drawn already has its colour
     curve = evaluation.curve()
-    line = lines_of([*known, evaluation.model])[evaluation.model]
-    draw_model(ax, evaluation.model, curve, curve_margin(len(evaluation.distances)), line)
+    draw_model(ax, evaluation.model, curve, curve_margin(len(evaluation.distances)), line_of(len(known)))
     marks = chosen_radii(evaluation, radii)
     least = max([1.2 * size for _, size in marks] + ([ax.get_xlim()[1]] if known else []), default=0.0)
     curve_axes(ax, evaluation.norm, [curve], least=least)

@@ -13,7 +13,7 @@ from advfrontier.solvers.fmn import Fmn
 from advfrontier.solvers.pdgd import Pdgd
 from advfrontier.solvers.pdpgd import Pdpgd
 from advfrontier.solvers.protocol import Answer, Problem, Solver
-from advfrontier.solvers.published import DEPARTURES, PUBLISHED, Departure, check_published
+from advfrontier.solvers.published import DEPARTURES, OWN, PUBLISHED, Departure, check_published
 from advfrontier.solvers.sigma_zero import SigmaZero
 from advfrontier.solvers.sparse_min import SparseMin
 from advfrontier.solvers.square_min import SquareMin
@@ -42,14 +42,8 @@ __all__ = [
     "solver_of",
 ]
 
-_BY_NAME: dict[str, Solver] = {
-    solver.facts.name: solver
-    for solver in (Alma(), Ddn(), FabMin(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SparseMin(), SquareMin())
-}
-_BY_NAME |= {f"apgd_min-{loss}": ApgdMin(loss_name=loss) for loss in ApgdMin.facts.losses}
-
 
 def solver_of(run: Run) -> Solver:
     """The solver of a run, with its default hyper-parameters; also one that was registered."""
-    solver = _BY_NAME.get(run.attack) or REGISTERED.get(run.attack) or discover()[run.attack]
+    solver = OWN.get(run.attack) or REGISTERED.get(run.attack) or discover()[run.attack]
     return cast("Solver", solver)

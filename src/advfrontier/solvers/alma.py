@@ -68,16 +68,8 @@ class Alma:
         point = problem.starts.clone()
         one = torch.ones_like(problem.boundary)
         never = torch.full_like(one, problem.steps + 1)
-        return AlmaState(
-            point,
-            torch.ones_like(point),
-            torch.zeros_like(point),
-            one * self.rate,
-            one,
-            one.clone(),
-            one.clone(),
-            never,
-        )
+        square, momentum = torch.ones_like(point), torch.zeros_like(point)
+        return AlmaState(point, square, momentum, one * self.rate, one, one.clone(), one.clone(), never)
 
     def loss(self, i: int) -> str:  # noqa: ARG002
         """Always the difference of logits ratio with ALMA's tolerance."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Adam, Answer, Problem, length
+from advfrontier.solvers.protocol import Answer, Problem, adam, length
 from advfrontier.threat.norms import TINY
 
 
@@ -45,9 +45,8 @@ class PrimalDual:
     def start(self, problem: Problem) -> PrimalDualState:
         """Almost all weight on the margin."""
         point = problem.starts.clone()
-        moments = Adam.like(point)
         logit = torch.full_like(problem.boundary, -math.log(self.dual_ratio))
-        return PrimalDualState(point, moments.first, moments.second, logit, logit.sigmoid())
+        return PrimalDualState(point, torch.zeros_like(point), torch.zeros_like(point), logit, logit.sigmoid())
 
     def loss(self, i: int) -> str:  # noqa: ARG002
         """Always the margin."""
@@ -89,7 +88,7 @@ class Pdgd(PrimalDual):
         δ = state.point - problem.inputs
         g = answer.gradient.mul_((λ * self._slope(problem, answer.loss))[:, None])
         g.addcmul_(δ, ((1 - λ) / length(δ))[:, None])  # the gradient of ‖δ‖, and 0 at δ = 0
-        scale, factor = Adam(state.first, state.second).take(g, i)
+        scale, factor = adam(state.first, state.second, g, i)
         rate = factor * self._rate(problem, i)
         state.point = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1)
         self._dual_step(problem, state, i, answer.loss)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
 from advfrontier.solvers.pdgd import PrimalDual, PrimalDualState
-from advfrontier.solvers.protocol import Adam, Answer, Problem, length
+from advfrontier.solvers.protocol import Answer, Problem, adam, length
 from advfrontier.threat.thresholds import wide
 
 
@@ -31,7 +31,7 @@ class Pdpgd(PrimalDual):
     def step(self, problem: Problem, state: PrimalDualState, i: int, answer: Answer) -> None:
         """One Adam step on the margin, the proximal step of the norm, one sign step on the dual."""
         g = answer.gradient.mul_(self._slope(problem, answer.loss)[:, None])
-        scale, factor = Adam(state.first, state.second).take(g, i)
+        scale, factor = adam(state.first, state.second, g, i)
         rate = factor * self._rate(problem, i)
         δ = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1).sub_(problem.inputs)
         largest = scale.amax(1)

@@ -8,7 +8,7 @@ of tensors with one row per sample; schedules are computed from the step's index
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -52,22 +52,23 @@ class Problem:
 
     def select(self, rows: Tensor) -> Problem:
         """The problem of some samples."""
+        on_host = rows.cpu().numpy()
         own: dict[str, Any] = {}
-        for each in fields(self):
-            if isinstance(value := getattr(self, each.name), Tensor):
-                own[each.name] = value.index_select(0, rows)
-            elif isinstance(value, np.ndarray):
-                own[each.name] = value[rows.cpu().numpy()]
+        for name, value in self._columns().items():
+            own[name] = value.index_select(0, rows) if isinstance(value, Tensor) else value[on_host]
         return replace(self, **own)
 
     def join(self, others: Sequence[Problem]) -> Problem:
         """The rows of this problem and of others of its kind (norm, steps, with a target or without), in this order."""
         own: dict[str, Any] = {}
-        for each in fields(self):
-            if isinstance(value := getattr(self, each.name), Tensor | np.ndarray):
-                parts = [value, *(getattr(other, each.name) for other in others)]
-                own[each.name] = torch.cat(parts) if isinstance(value, Tensor) else np.concatenate(parts)
+        for name, value in self._columns().items():
+            parts = [value, *(getattr(other, name) for other in others)]
+            own[name] = torch.cat(parts) if isinstance(value, Tensor) else np.concatenate(parts)
         return replace(self, **own)
+
+    def _columns(self) -> dict[str, Any]:
+        """What has one row per sample."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor | np.ndarray)}
 
 
 @dataclass(frozen=True)
@@ -91,20 +92,13 @@ class Answer:
         return self.best_distance < math.inf
 
 
-class State(Protocol):
-    """A dataclass of tensors, one row per sample."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-    point: Tensor  # what to evaluate next, always inside the box
-
-
 class Solver(Protocol):
     """The contract. Hyper-parameters are the fields of a frozen dataclass."""
 
     facts: ClassVar[SolverFacts]
 
     def start(self, problem: Problem) -> Any:
-        """The state before step 0."""
+        """The state before step 0: a dataclass of tensors, among them `point`, always inside the box."""
 
     def loss(self, i: int) -> str | None:
         """The loss to differentiate at step i, by its name in `threat.losses`; None for a black-box solver."""
@@ -150,24 +144,13 @@ def margin_found(answer: Answer) -> Tensor:
     return torch.where(answer.logits.isfinite().all(1), answer.margin, torch.inf)
 
 
-@dataclass
-class Adam:
-    """Adam as part of a state: torch.optim would keep its moments elsewhere, and could not be cut by row."""
+def adam(first: Tensor, second: Tensor, gradient: Tensor, i: int) -> tuple[Tensor, float]:
+    """Take the gradient of step i into Adam's moments; return a denominator D and a factor: the step is factor·first/D.
 
-    first: Tensor
-    second: Tensor
-
-    @classmethod
-    def like(cls, point: Tensor) -> Adam:
-        """Moments of zero."""
-        return cls(torch.zeros_like(point), torch.zeros_like(point))
-
-    def take(self, gradient: Tensor, i: int) -> tuple[Tensor, float]:
-        """Take in the gradient of step i; return the denominator D and a factor: Adam's step is factor·first/D.
-
-        D is √v̂ + 1e-8 up to the factor 1/(1 − 0.999^{i+1})^{½}, which is left to `factor` to save passes over the data.
-        """
-        self.first.lerp_(gradient, 0.1)
-        self.second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-        bias = math.sqrt(1 - 0.999 ** (i + 1))
-        return self.second.sqrt().add_(1e-8 * bias), bias / (1 - 0.9 ** (i + 1))
+    D is √v̂ + 1e-8 up to the factor 1/(1 − 0.999^{i+1})^{½}, which is left to `factor` to save passes over the data. The
+    moments are part of a solver's state: torch.optim would keep them elsewhere, and could not be cut by row.
+    """
+    first.lerp_(gradient, 0.1)
+    second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+    bias = math.sqrt(1 - 0.999 ** (i + 1))
+    return second.sqrt().add_(1e-8 * bias), bias / (1 - 0.9 ** (i + 1))

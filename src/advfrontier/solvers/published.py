@@ -10,10 +10,13 @@ from advfrontier.pool.runs import Run
 from advfrontier.solvers.alma import Alma
 from advfrontier.solvers.apgd_min import ApgdMin
 from advfrontier.solvers.ddn import Ddn
+from advfrontier.solvers.fab_min import FabMin
 from advfrontier.solvers.fmn import Fmn
 from advfrontier.solvers.pdgd import Pdgd
 from advfrontier.solvers.pdpgd import Pdpgd
 from advfrontier.solvers.sigma_zero import SigmaZero
+from advfrontier.solvers.sparse_min import SparseMin
+from advfrontier.solvers.square_min import SquareMin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,24 +38,18 @@ class Departure:
     @property
     def switch(self) -> str:
         """What to type in Python."""
-        return f"{type(_OWN[self.attack]).__name__}({self.parameter}={self.value!r})"
+        return f"{type(OWN[self.attack]).__name__}({self.parameter}={self.value!r})"
 
     def taken_back(self) -> Solver:
         """The attack's own solver without this one departure."""
-        solver: Solver = _without(self.attack, self)
+        solver: Solver = replace(OWN[self.attack], **{self.parameter: self.value})
         return solver
 
 
-_OWN: dict[str, Any] = {
-    "alma": Alma(),
-    "apgd_min-ce": ApgdMin(loss_name="ce"),
-    "apgd_min-dlr": ApgdMin(loss_name="dlr"),
-    "ddn": Ddn(),
-    "fmn": Fmn(),
-    "pdgd": Pdgd(),
-    "pdpgd": Pdpgd(),
-    "sigma_zero": SigmaZero(),
-}
+OWN: dict[str, Any] = {f"apgd_min-{loss}": ApgdMin(loss_name=loss) for loss in ApgdMin.facts.losses} | {
+    solver.facts.name: solver
+    for solver in (Alma(), Ddn(), FabMin(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SparseMin(), SquareMin())
+}  # every attack of this package, with its default hyper-parameters
 _STRETCHED = "margins are stretched so that the input's is {} at least"
 _CE = ("log-odds of logits stretched so that the input's margin is 3 at least", "cross-entropy of the logits")
 
@@ -90,13 +87,10 @@ DEPARTURES: tuple[Departure, ...] = (
 )  # fmt: skip
 
 
-def _without(attack: str, *departures: Departure) -> Any:
-    """The attack's own solver with these departures taken back."""
-    return replace(_OWN[attack], **{each.parameter: each.value for each in departures})
-
-
 PUBLISHED: Mapping[str, Solver] = {
-    attack: _without(attack, *(each for each in DEPARTURES if each.attack == attack)) for attack in _OWN
+    attack: replace(OWN[attack], **{each.parameter: each.value for each in DEPARTURES if each.attack == attack})
+    for attack in sorted(OWN)
+    if "paper" in OWN[attack].facts.pools
 }
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Adam, Answer, Problem, cosine
+from advfrontier.solvers.protocol import Answer, Problem, adam, cosine
 from advfrontier.threat.norms import TINY
 
 
@@ -41,8 +41,8 @@ class SigmaZero:
     def start(self, problem: Problem) -> SigmaZeroState:
         """Moments of zero, the threshold high."""
         point = problem.starts.clone()
-        moments = Adam.like(point)
-        return SigmaZeroState(point, moments.first, moments.second, torch.full_like(problem.boundary, self.tau))
+        threshold = torch.full_like(problem.boundary, self.tau)
+        return SigmaZeroState(point, torch.zeros_like(point), torch.zeros_like(point), threshold)
 
     def loss(self, i: int) -> str:  # noqa: ARG002
         """Always the margin."""
@@ -55,7 +55,7 @@ class SigmaZero:
         surrogate = δ.mul_(2 * self.sigma / δ.shape[1]).div_(width.square_())  # ∇ of (1/d)·Σ δ²/(δ² + σ)
         g = answer.gradient.mul_((answer.loss >= 0).to(δ.dtype)[:, None]).add_(surrogate)
         g.div_(g.abs().amax(1, keepdim=True).clamp_(min=TINY))
-        scale, factor = Adam(state.first, state.second).take(g, i)
+        scale, factor = adam(state.first, state.second, g, i)
         rate = factor * self._rate(problem, i)
         point = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1)
         move = self.t * self._rate(problem, i + 1)

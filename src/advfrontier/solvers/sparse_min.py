@@ -101,4 +101,5 @@ def _lowest(keys: Tensor, count: Tensor) -> Tensor:
     place = (count.long() - 1).clamp_(max=keys.shape[1] - 1)[:, None]
     most = max(int(place.amax()), 0) + 1 if len(keys) else 1
     last = -largest(-keys, most).gather(1, place.clamp(min=0))
-    return (keys <= last) & (place >= 0) & keys.isfinite()
+    # One comparison of all entries: nothing is as low as -inf, and infinite entries are above the largest number.
+    return keys <= last.clamp_(max=torch.finfo(keys.dtype).max).masked_fill_(place < 0, -torch.inf)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine, margin_found
+from advfrontier.solvers.protocol import Answer, Problem, cosine, keep_rows, margin_found
 from advfrontier.solvers.windows import DRAWS, corner, move, pour, tiles
 from advfrontier.threat.norms import TINY
 from advfrontier.threat.random import uniform
@@ -89,8 +89,7 @@ class SquareMin:
             size = torch.where(success, answer.distance, state.radius).clamp_(min=TINY)
             tried = (state.point - problem.inputs).div_(size[:, None])
         margin = margin_found(answer)
-        rows = (margin < state.margin).nonzero().squeeze(1)
-        state.kept.index_copy_(0, rows, tried.index_select(0, rows))
+        keep_rows(margin < state.margin, (state.kept, tried))
         γ = self._gamma(problem, i)
         # Without any success yet the radius grows; after one, failing at this radius only means to go on searching.
         grown = torch.where(answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest))

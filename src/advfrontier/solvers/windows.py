@@ -24,10 +24,7 @@ _TILES = 5  # in a row and a column of the first perturbation
 def tiles(shape: Shape, draws: Tensor) -> Tensor:
     """The first perturbation: a grid of windows, each with a sign of its own in every channel.
 
-    Args:
-        shape: of an image.
-        draws: (samples, features) in (0, 1); the signs come from one per tile.
-
+    `draws` are (samples, features) in (0, 1), and the signs come from one per tile.
     """
     height, width = shape[1:]
     rows, columns = max(height // _TILES, 1), max(width // _TILES, 1)

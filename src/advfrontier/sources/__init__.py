@@ -58,7 +58,7 @@ def load_data(spec: str, *, samples: int | None = None, seed: int | None = None,
     Images are read when they are asked for. Without `download`, only what is already on this machine is used.
     """
     read = read_spec(spec, {kind: options for kind, (_, options) in _DATA.items()}, download=download)
-    if read is None or not (read.place or read.kind == "fashion-mnist"):
+    if read is None or bool(read.place) == (read.kind == "fashion-mnist"):
         raise FrontierError(
             f"{spec!r} is not a data set: expected fashion-mnist, cifar10:DIR, cifar100:DIR, imagefolder:DIR, "
             "npz:FILE or hf:NAME"

@@ -26,7 +26,6 @@ from advfrontier.sources.samples import Rows, as_labels, check_unit
 
 _log = logging.getLogger(__name__)
 
-
 _FOLDERS = {"cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
 _FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "cifar10": {"test": ("test_batch",), "train": tuple(f"data_batch_{i}" for i in range(1, 6))},
@@ -54,7 +53,7 @@ def load(spec: Spec) -> Samples:
     """Read the batches of one split. CIFAR is not fetched: its site says how to cite it."""
     folder = existing(spec.place, spec.text, folder=True)
     folder = inside if (inside := folder / _FOLDERS[spec.kind]).is_dir() else folder
-    split = spec.option("split", choices=("test", "train"), default="test")
+    split = spec.option("split", choices=("test", "train")) or "test"
     files = tuple(existing(folder / name, spec.text).absolute() for name in _FILES[spec.kind][split])
     batches = [read_batch(file) for file in files]
     with explaining(f"{spec.text}: not CIFAR batches", ": get the published files"):

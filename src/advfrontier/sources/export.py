@@ -26,7 +26,6 @@ from torch._ops import OpOverload
 from advfrontier.sources.reading import Spec, existing, explaining, loading, try_batches
 
 _PROGRAM = "models/model.json"
-_SAMPLE_INPUTS = "data/sample_inputs/model.pt"
 # The tables of tensors, with the only names that their entries may have: other prefixes mean pickled objects.
 _TABLES = {
     "data/weights/model_weights_config.json": re.compile(r"weight_\d+"),
@@ -109,7 +108,7 @@ def _entries(spec: Spec, path: Path) -> dict[str, bytes]:
 
         if read("archive_format") != b"pt2" or read("byteorder") != sys.byteorder.encode():
             raise spec.error("is of another format or byte order: export it on this machine")
-        entries = {_PROGRAM: _clean_json(spec, read(_PROGRAM)), _SAMPLE_INPUTS: b""}
+        entries = {_PROGRAM: _clean_json(spec, read(_PROGRAM)), "data/sample_inputs/model.pt": b""}
         for table, pattern in _TABLES.items():
             entries[table] = _clean_json(spec, read(table))
             for file in _tensor_files(spec, entries[table], pattern):

@@ -51,7 +51,6 @@ class Logits(nn.Module):
 def load_timm(spec: Spec) -> nn.Module:
     """`timm:NAME`, normalised as its data configuration says. `?checkpoint=FILE` loads weights from a file."""
     timm = need("timm", extra="timm", source=spec.text)
-    need("timm.data", extra="timm", source=spec.text)
     if not spec.place.startswith(("hf-hub:", "hf_hub:")) and not timm.is_model(spec.place):
         near = timm.list_models(f"*{spec.place.partition('.')[0]}*")[:5]
         hint = f"near it: {', '.join(near)}" if near else "timm.list_models() has them all"
@@ -119,16 +118,22 @@ def _check_folder(spec: Spec, folder: Path) -> None:
 
 
 def _as_processed(spec: Spec, net: nn.Module, processor: Any) -> nn.Module:
-    """A processor computes (255 x · rescale - mean) / std, each part only if it is switched on."""
-    rescales, normalises, flips = (
-        bool(getattr(processor, switch, False)) for switch in ("do_rescale", "do_normalize", "do_flip_channel_order")
+    """A processor computes (255 x · rescale - mean) / std, each part only if it is switched on.
+
+    EfficientNet's may subtract 1 after it has rescaled, and divide by std once more.
+    """
+    rescales, normalises, shifts, again, flips = (
+        bool(getattr(processor, switch, False))
+        for switch in ("do_rescale", "do_normalize", "rescale_offset", "include_top", "do_flip_channel_order")
     )
     scale = 255 * float(getattr(processor, "rescale_factor", 1 / 255)) if rescales else 255.0
     mean, std = [0.0], [1.0]
-    if normalises:
+    if normalises or again:
         mean, std = (list(getattr(processor, f"image_{name}", None) or []) for name in ("mean", "std"))
         if not mean or not std:
             raise spec.error("its image processor normalises, but names no image_mean and image_std")
+        mean, std = mean if normalises else [0.0], [value ** (normalises + again) for value in std]
+    mean = [value + (rescales and shifts) for value in mean]
     return Normalised(Logits(net, flip=flips), [value / scale for value in mean], [value / scale for value in std])
 
 
@@ -201,14 +206,13 @@ def _checkpoints(utils: Any, folder: Path, dataset: str, threat: str, name: str)
 def load_onnx(spec: Spec) -> nn.Module:
     """`onnx:FILE`: an ONNX graph and the weights beside it, turned into PyTorch by onnx2torch to have gradients."""
     onnx = need("onnx", extra="onnx", source=spec.text)
-    helper = need("onnx.external_data_helper", extra="onnx", source=spec.text)
     convert = need("onnx2torch", extra="onnx", source=spec.text).convert
     path = existing(spec.place, spec.text)
     with explaining(f"{spec.text}: not an ONNX file", ": expected what torch.onnx.export writes"):
         graph = onnx.load(str(path), load_external_data=False)
         for location in _external(graph):
             _check_inside(spec, path.parent, location)
-        helper.load_external_data_for_model(graph, str(path.parent))
+        onnx.external_data_helper.load_external_data_for_model(graph, str(path.parent))
     if not graph.graph.node:
         raise spec.error("not an ONNX file: it holds no graph")
     weights = {tensor.name for tensor in graph.graph.initializer}

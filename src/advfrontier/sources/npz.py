@@ -42,7 +42,7 @@ def load(spec: Spec) -> Samples:
         listed = _read(spec, path, "class_names", check=True) if "class_names" in found else None
         if listed is not None and (listed.ndim != 1 or listed.size > _CLASSES):
             raise spec.error(f"class_names have shape {listed.shape}: expected one name per class")
-        classes = None if listed is None else tuple(map(str, listed.tolist()))
+        classes = None if listed is None else tuple(listed.astype(str).tolist())
     layout = _layout(spec, pixels.shape)
     if numbers.dtype.kind not in "iu":
         raise spec.error(f"labels are {numbers.dtype}: expected class numbers as integers")
@@ -116,19 +116,17 @@ def _data_start(path: Path, entry: zipfile.ZipInfo) -> int:
 
 def _layout(spec: Spec, shape: tuple[int, ...]) -> str:
     """Where the channels are: as the user says, else the axis with 1 or 3 entries. (n, h, w) counts as NHW."""
-    asked = spec.option("layout", choices=("NHWC", "NCHW"), default="NHWC")
+    asked = spec.option("layout", choices=("NHWC", "NCHW"))
     if len(shape) == 3:
         return "NHW"
     if len(shape) != 4:
         raise spec.error(f"images have shape {shape}: expected (n, h, w, channels) or (n, channels, h, w)")
     first, last = shape[1] in CHANNELS, shape[3] in CHANNELS
-    if "layout" in spec.options:
-        return asked
-    if first == last:
+    if first == last and not asked:
         raise spec.error(
             f"images have shape {shape}: cannot tell where the channels are; add ?layout=NHWC or ?layout=NCHW"
         )
-    return "NCHW" if first else "NHWC"
+    return asked or ("NCHW" if first else "NHWC")
 
 
 def _to_unit(rows: NDArray[np.generic], layout: str, name: str) -> Tensor:

@@ -12,14 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
 from advfrontier.sources.reading import Spec, connections, existing, explaining, need
-from advfrontier.sources.samples import as_labels, stack_images
+from advfrontier.sources.samples import as_labels, as_pixels, as_rgb, as_tensor, stack_images
 
 _ENDINGS = frozenset((".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"))
 _SPLITS = ("test", "validation", "valid", "val")
@@ -53,7 +52,7 @@ class Preprocessing:
 
     def __call__(self, picture: Any) -> Tensor:
         """Return the picture as uint8 CHW."""
-        picture = picture.convert("RGB")
+        picture = as_rgb(picture)
         if self.size is not None:
             resampling = need("PIL.Image", extra="images", source="preprocessing").Resampling
             short = min(picture.size)
@@ -64,7 +63,7 @@ class Preprocessing:
             lack = [self.crop - side for side in picture.size]
             left, top = (-(part // 2) if part > 0 else round(-part / 2) for part in lack)
             picture = picture.crop((left, top, left + self.crop, top + self.crop))
-        return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+        return as_pixels(picture)
 
 
 def load_folder(spec: Spec) -> Samples:
@@ -114,7 +113,7 @@ def _list_file(spec: Spec) -> Path:
 
 def _listed(spec: Spec, folder: Path, line: str) -> Path:
     path = Path(line)
-    if path.is_absolute() or ".." in path.parts or len(path.parts) < 2:
+    if path.is_absolute() or ".." in path.parts or len(path.parts) < 2 or path.parts[0].startswith("."):
         raise spec.error(f"the list names {line!r}: expected paths like CLASS/NAME.jpg below {folder}")
     if not (folder / path).is_file():
         raise spec.error(f"the list names {line!r}, which is not in {folder}")
@@ -142,6 +141,8 @@ def load_huggingface(spec: Spec) -> Samples:
         if (split := spec.options.get("split", default)) not in names:
             raise spec.error(f"has the splits {', '.join(names)}: name one of them with ?split=")
         table = table[split]
+    elif (split := spec.options.get("split")) not in (None, str(table.split)):
+        raise spec.error(f"holds one split, and that is not {split}: leave out ?split=")
     image = _column(spec, table, "image", datasets.Image)
     label = _column(spec, table, "label", datasets.ClassLabel)
     labels = as_labels(torch.tensor(table[label][:]), len(table), spec.text)
@@ -157,14 +158,8 @@ def _read_table(table: Any, column: str, preprocessing: Preprocessing | None, na
     images = []
     for row in rows.tolist():
         with explaining(f"{name}: row {row} cannot be read as a picture"):
-            images.append((preprocessing or _pixels)(table[row][column]))
+            images.append((preprocessing or as_tensor)(table[row][column]))
     return stack_images(images, name)
-
-
-def _pixels(picture: Any) -> Tensor:
-    """A picture as it is, with one channel or three."""
-    image = picture if picture.mode in ("L", "RGB") else picture.convert("RGB")
-    return torch.from_numpy(np.atleast_3d(image).copy()).permute(2, 0, 1)
 
 
 def _column(spec: Spec, table: Any, what: str, kind: Any) -> str:

@@ -50,10 +50,10 @@ class Spec:
         allow = "if it is not on this machine, allow the download with --download (download=True)"
         return "" if self.download else f"; {allow}"
 
-    def option(self, name: str, *, choices: tuple[str, ...], default: str) -> str:
-        """An option that has a few possible values."""
-        value = self.options.get(name, default)
-        if value not in choices:
+    def option(self, name: str, *, choices: tuple[str, ...]) -> str:
+        """An option that has a few possible values; empty if it is left out."""
+        value = self.options.get(name, "")
+        if value and value not in choices:
             raise self.error(f"{name}={value}: expected one of {', '.join(choices)}")
         return value
 
@@ -67,7 +67,9 @@ def read_spec(text: str, options: Mapping[str, tuple[str, ...]], *, download: bo
     kind, _, rest = text.partition(":")
     if kind not in options:
         return None
-    place, _, query = rest.partition("?") if "=" in rest.rpartition("?")[2] else (rest, "", "")
+    place, mark, query = rest.rpartition("?")
+    if not mark or "=" not in query:  # a question mark in the name of a file
+        place, query = rest, ""
     found: dict[str, str] = {}
     for part in filter(None, query.split("&")):
         key, equals, value = part.partition("=")

@@ -56,10 +56,16 @@ def choose(source: Samples, samples: int | None, seed: int | None) -> Samples:
         raise FrontierError(f"{source.name}: samples={samples}, but it has {len(source)}: expected 1 to {len(source)}")
     if seed is None and count == len(source):
         return source
-    order = torch.arange(len(source))
-    if seed is not None:
+    if seed is None:
+        chosen = torch.arange(count)
+    elif -(2**63) <= seed < 2**64:
         order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
-    chosen = order[:count].clone()  # a slice would be pickled whole
+        chosen = order[:count].clone()  # a slice would be pickled whole
+    else:
+        raise FrontierError(
+            f"{source.name}: the seed of the samples is {seed}: expected one from 0 to 2^64 - 1, as in "
+            "--sample-seed 42 (in Python seed=42)"
+        )
     return Samples(source.name, source.labels[chosen], partial(_read_chosen, source.read, chosen), source.class_names)
 
 
@@ -70,9 +76,9 @@ def _read_chosen(read: Callable[[Tensor], Tensor], chosen: Tensor, rows: Tensor)
 def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samples:
     """Make samples of tensors, arrays or lists with labels; of a Dataset, a DataLoader, or batches of (images, labels).
 
-    A Dataset is read on demand, and so is a DataLoader over one, in the order its sampler gives now; anything else is
-    read once and kept in memory. Samples are returned as they are. 8-bit images are divided by 255, and channels that
-    can only be the last axis are put first.
+    A Dataset is read on demand, and so is a DataLoader over one, in the order its sampler gives now; anything else, and
+    a DataLoader with batches of the user's own, is read once and kept in memory. Samples are returned as they are.
+    8-bit images are divided by 255, and channels that can only be the last axis are put first.
     """
     if isinstance(images, Samples) and labels is None:
         return images
@@ -104,9 +110,25 @@ def as_tensor(values: Any) -> Tensor:
     """A tensor on the CPU of a tensor, an array, a picture, or a list of any of them."""
     if isinstance(values, Tensor):
         return values.detach().cpu()
-    if isinstance(values, (list, tuple)) and any(isinstance(value, Tensor) for value in values):
+    if hasattr(values, "getbands"):  # of Pillow
+        return as_pixels(values if values.mode == "L" else as_rgb(values))
+    if isinstance(values, (list, tuple)) and any(
+        hasattr(value, "getbands") or isinstance(value, Tensor) for value in values
+    ):
         return torch.stack([as_tensor(value) for value in values])
     return torch.from_numpy(np.require(values, requirements=("C", "W")))
+
+
+def as_rgb(picture: Any) -> Any:
+    """A picture of any mode in colours. Pillow would cut off what has more than 8 bits: it is refused."""
+    if picture.mode[0] in "IF":
+        raise ValueError(f"its pixels are of mode {picture.mode}: expected 8 bits per channel; convert it")
+    return picture.convert("RGB")
+
+
+def as_pixels(picture: Any) -> Tensor:
+    """A picture with one channel or three as uint8 CHW."""
+    return torch.from_numpy(np.atleast_3d(picture).copy()).permute(2, 0, 1)
 
 
 def _dataset_name(dataset: Any) -> str:
@@ -117,11 +139,13 @@ def _dataset_name(dataset: Any) -> str:
 
 
 def _can_be_indexed(loader: DataLoader[Any]) -> bool:
-    plain = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
-    usual = loader.collate_fn in {default_collate, default_convert}
-    return (
-        plain and usual and not isinstance(loader.dataset, IterableDataset) and not getattr(loader, "drop_last", False)
-    )
+    """Whether its batches are the items of its dataset in the order of its sampler, and no item is left out."""
+    batches, usual = loader.batch_sampler, loader.collate_fn in {default_collate, default_convert}
+    if isinstance(loader.dataset, IterableDataset) or isinstance(loader.sampler, BatchSampler) or not usual:
+        return False
+    # One that the user has made draws from a sampler of its own, of which the loader does not know.
+    own = type(batches) is BatchSampler and batches.sampler is loader.sampler and not batches.drop_last
+    return batches is None or own
 
 
 def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:

@@ -98,13 +98,5 @@ def _spread(logits: Tensor, input_margin: Tensor | None, *, targeted: bool, leas
     return ranked[:, 0] - lower + least
 
 
-LOSSES: dict[str, Loss] = {
-    "margin": margin,
-    "difference": difference,
-    "ce": ce,
-    "plain_ce": plain_ce,
-    "dlr": dlr,
-    "plain_dlr": plain_dlr,
-    "dlr_plus": dlr_plus,
-    "plain_dlr_plus": plain_dlr_plus,
-}
+_ALL: tuple[Loss, ...] = (margin, difference, ce, plain_ce, dlr, plain_dlr, dlr_plus, plain_dlr_plus)
+LOSSES: dict[str, Loss] = {loss.__name__: loss for loss in _ALL}

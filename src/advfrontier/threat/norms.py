@@ -20,6 +20,9 @@ from advfrontier.threat.thresholds import boxed_water_level, largest, water_leve
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Radii = NDArray[np.float64]
+    Ids = NDArray[np.uint64]
+
 TINY = 1e-12  # below this a gradient has no direction
 _LONG = 100_000  # features
 
@@ -53,9 +56,7 @@ class Norm(ABC):
         """argmin ½‖u − v‖² + weight·‖u‖ over u."""
 
     @abstractmethod
-    def random_in_ball(
-        self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]
-    ) -> Tensor:
+    def random_in_ball(self, radius: Radii, *, features: int, seed: int, ids: Ids) -> Tensor:
         """A point drawn uniformly from the ball, one row per sample id, in float64 on the CPU."""
 
     def distance(self, points: Tensor, inputs: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ class Norm(ABC):
         """First-order estimate of the distance at which the margin vanishes, never more than the box allows."""
         return torch.minimum(margin.abs() / self.dual_size(gradient).clamp(min=TINY), self.largest(inputs))
 
-    def random_start(self, inputs: Tensor, radius: Tensor, *, seed: int, ids: NDArray[np.uint64]) -> Tensor:
+    def random_start(self, inputs: Tensor, radius: Tensor, *, seed: int, ids: Ids) -> Tensor:
         """A random point of the ball around each input, clipped to the box."""
         reach = radius.cpu().double().numpy()
         noise = self.random_in_ball(reach, features=inputs.shape[1], seed=seed, ids=ids)
@@ -119,15 +120,13 @@ class L0(Norm):
         short = (gains < margin.abs()[:, None]).to(gains.dtype).sum(1)
         return torch.minimum(short + 1, self.largest(inputs).clamp(min=1))
 
-    def random_in_ball(
-        self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]
-    ) -> Tensor:
+    def random_in_ball(self, radius: Radii, *, features: int, seed: int, ids: Ids) -> Tensor:
         """⌈radius⌉ distinct features, uniformly chosen, each with a displacement uniform in (−1, 1)."""
         rank = uniform(seed, ids, "features", features).argsort(axis=1).argsort(axis=1)
         chosen = rank < np.ceil(radius)[:, None]
         return torch.from_numpy(chosen * (2 * uniform(seed, ids, "values", features) - 1))
 
-    def random_start(self, inputs: Tensor, radius: Tensor, *, seed: int, ids: NDArray[np.uint64]) -> Tensor:
+    def random_start(self, inputs: Tensor, radius: Tensor, *, seed: int, ids: Ids) -> Tensor:
         """⌈radius⌉ distinct features, uniformly chosen, each set to a value uniform in (0, 1)."""
         reach = radius.cpu().double().numpy()
         noise = self.random_in_ball(reach, features=inputs.shape[1], seed=seed, ids=ids).to(inputs)
@@ -160,9 +159,7 @@ class L1(Norm):
         """Soft thresholding."""
         return soft_threshold(v, weight)
 
-    def random_in_ball(
-        self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]
-    ) -> Tensor:
+    def random_in_ball(self, radius: Radii, *, features: int, seed: int, ids: Ids) -> Tensor:
         """Signed exponential spacings over one more than there are features."""
         spacings = -np.log(uniform(seed, ids, "spacings", features + 1))
         signs = np.sign(uniform(seed, ids, "signs", features) - 0.5)
@@ -190,9 +187,7 @@ class L2(Norm):
         """Shorten every row by the weight."""
         return v * (1 - weight / self.size(v).clamp_(min=TINY)).clamp_(min=0)[:, None]
 
-    def random_in_ball(
-        self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]
-    ) -> Tensor:
+    def random_in_ball(self, radius: Radii, *, features: int, seed: int, ids: Ids) -> Tensor:
         """A normal direction, and a length with the density of the ball's shells."""
         direction = normal(seed, ids, "direction", features)
         length = radius * uniform(seed, ids, "length", 1)[:, 0] ** (1 / features)
@@ -220,9 +215,7 @@ class Linf(Norm):
         """Clip at the level above which exactly `weight` lies (Moreau: v minus the projection onto the ℓ1 ball)."""
         return self.project(v, water_level(v.abs(), weight))
 
-    def random_in_ball(
-        self, radius: NDArray[np.float64], *, features: int, seed: int, ids: NDArray[np.uint64]
-    ) -> Tensor:
+    def random_in_ball(self, radius: Radii, *, features: int, seed: int, ids: Ids) -> Tensor:
         """Independent uniform entries."""
         return torch.from_numpy(radius[:, None] * (2 * uniform(seed, ids, "box", features) - 1))
 
@@ -250,8 +243,8 @@ def prox_two_thirds(v: Tensor, weight: Tensor) -> Tensor:
     magnitude = v.abs()
     # Only entries above the cut survive, few of them in a sparse perturbation: the rest is spared the arithmetic.
     place = (magnitude > (2 / 3) * 24**0.25 * weight[:, None] ** 0.75).flatten().nonzero().squeeze(1)
-    a = magnitude.flatten()[place]
-    constant = (2 / 3) * weight[place // v.shape[1]]
+    a = magnitude.flatten().index_select(0, place)
+    constant = ((2 / 3) * weight).index_select(0, place // v.shape[1])
     root = a.log().div_(3).exp_()
     # In units of |v|^{1/3} the quartic is y⁴ − y + c with c ≤ 0.397: a cubic fit of its root, and Newton does the rest.
     c = constant / (root * root).square_()
@@ -259,9 +252,8 @@ def prox_two_thirds(v: Tensor, weight: Tensor) -> Tensor:
     for _ in range(3):
         cube = (y * y).mul_(y)
         y = (cube * y).mul_(3).sub_(c).div_(cube.mul_(4).sub_(1))
-    result = torch.zeros_like(v)
-    result.view(-1)[place] = (a - constant / (root * y)).copysign_(v.flatten()[place])
-    return result
+    kept = a.sub_(constant.div_(root.mul_(y))).copysign_(v.flatten().index_select(0, place))
+    return v.new_zeros(v.numel()).index_copy_(0, place, kept).view(v.shape)
 
 
 NORMS: dict[str, Norm] = {norm.name: norm for norm in (L0(), L1(), L2(), Linf())}

@@ -35,7 +35,11 @@ def uniform(
     key = _mix(ids ^ np.frombuffer(tags, np.uint64)[places])
     counter = np.arange(1, count + 1, dtype=np.uint64) * _STEP
     bits = _mix(_mix(key[:, None] + counter[None, :]))
-    return ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    bits >>= np.uint64(11)
+    numbers = bits.astype(np.float64)
+    numbers += 0.5
+    numbers *= 2.0**-53
+    return numbers
 
 
 def normal(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 import zlib
 from importlib.resources import files
 from pathlib import Path
@@ -71,9 +72,10 @@ def read_set(part: str, folder: str | Path | None = None) -> tuple[Tensor, Tenso
     root = DEBIAN_FOLDER if folder is None else Path(folder)
     found = [_find(root, name) for name in _FILES[part]]
     images, labels = _read_idx(found[0], 3), _read_idx(found[1], 1)
-    if images.shape[1:] != (28, 28) or len(images) != len(labels) or len(images) == 0:
+    if images.shape[1:] != (28, 28) or len(images) != len(labels) or len(images) == 0 or int(labels.max()) > 9:
         raise FrontierError(
-            f"{root} holds images of shape {tuple(images.shape)} and {len(labels)} labels: expected (n, 28, 28) and n"
+            f"{root} holds images of shape {tuple(images.shape)} and {len(labels)} labels: expected (n, 28, 28) and n, "
+            "labels from 0 to 9"
         )
     return images, labels
 
@@ -97,8 +99,8 @@ def _read_idx(path: Path, dimensions: int) -> Tensor:
     except (OSError, EOFError, zlib.error) as error:
         raise FrontierError(f"{path} cannot be unpacked ({error}): expected a gzip file; fetch it again") from error
     start = 4 + 4 * dimensions
-    shape = np.frombuffer(content[4:start].ljust(4 * dimensions, b"\0"), ">i4").tolist()
-    if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) - start != int(np.prod(shape)):
+    shape = np.frombuffer(content[4:start].ljust(4 * dimensions, b"\0"), ">u4").tolist()
+    if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) - start != math.prod(shape):
         raise FrontierError(
             f"{path} is not an IDX file of bytes in {dimensions} dimensions, or is cut short; fetch it again"
         )

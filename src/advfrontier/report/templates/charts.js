@@ -12,7 +12,7 @@
   const dashes = ["solid", "7px,3px", "2px,3px", "8px,3px,2px,3px", "14px,4px"];
 
   // Beyond its last step a curve stays where it is.
-  const endless = ({ x, y }) => ({ x: [...x, 100 * x[x.length - 1] || 1], y: [...y, y[y.length - 1]] });
+  const endless = ({ x, y }) => ({ x: [...x, 1e9], y: [...y, y[y.length - 1]] });
 
   const step = (curve, name, line, more) => ({
     type: "scatter",
@@ -150,7 +150,8 @@
   };
 
   const difference = (norm) => {
-    const { x, y, first, second } = norm.difference;
+    const { first, second } = norm.difference;
+    const { x, y } = endless(norm.difference);
     const most = 1.1 * Math.max(0.02, ...y.map(Math.abs));
     // Where a model leads, its own colour is below the line.
     const part = (k, sign) => ({

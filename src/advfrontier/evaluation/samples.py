@@ -1,8 +1,11 @@
-"""Pictures of single samples: the original, the nearest adversarial point, and what was changed."""
+"""Single samples: as tables, one by one and by class, with raw values under short names; and as pictures."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,15 +14,63 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, max_pool2d
 
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.tables import class_name
+from advfrontier.evaluation.radii import Radius
+from advfrontier.frontier.curve import distance_quantile, robust_accuracy
+from advfrontier.table import Column, Table
 
 PICTURES = ("original", "adversarial", "difference")  # fields of an item that JSON leaves out
 _SIDE = 112  # pixels: images are reduced to fit, so that a report stays a few megabytes
 
 
+def sample_table(evaluation: Evaluation) -> Table:
+    """One row per sample, in the order of the data."""
+    columns: dict[str, Sequence[Any]] = {
+        "row": range(len(evaluation.samples)),
+        "sample": evaluation.samples,
+        "label": evaluation.labels.tolist(),
+        "prediction": evaluation.clean_logits.argmax(1).tolist(),
+        "distance": evaluation.distances.tolist(),
+        "adversarial_class": evaluation.predictions.tolist(),
+        "winner": [winner or "" for winner in evaluation.winners],
+        "queries": evaluation.queries.tolist(),
+    }
+    title = f"Samples of {evaluation.model} in {evaluation.norm}"
+    return Table(title, tuple(map(Column, columns)), tuple(zip(*columns.values(), strict=True)))
+
+
+def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
+    """One row per class that has samples: how far they are from an error, and what they are taken for then."""
+    labels, d, seen = evaluation.labels.numpy(), evaluation.distances, evaluation.predictions.numpy()
+    rows = []
+    for number in np.unique(labels).tolist():
+        own = labels == number
+        wrong = Counter(seen[own & (seen != labels)].tolist()).most_common(1)
+        taken_for = wrong[0][0] if wrong else None
+        robust = [robust_accuracy(d[own], size) for size in (0.0, *(size for _, size in radii))]
+        names = class_name(evaluation, number), class_name(evaluation, taken_for)
+        rows.append((number, names[0], int(own.sum()), *robust, distance_quantile(d[own], 0.5), taken_for, names[1]))
+    columns = (
+        Column("class", "integer"),
+        Column("name"),
+        Column("samples", "integer"),
+        Column("clean_accuracy", "percent"),
+        *(Column(f"robust_accuracy_at_{label}", "percent") for label, _ in radii),
+        Column("median_distance", "size"),
+        Column("taken_for", "integer"),
+        Column("taken_for_name"),
+    )
+    return Table(f"Classes of {evaluation.model} in {evaluation.norm}", columns, tuple(rows))
+
+
+def class_name(evaluation: Evaluation, number: int | None) -> str | None:
+    """What a class is called, where the data source knows it."""
+    names = evaluation.class_names or ()
+    return names[number] if number is not None and number < len(names) else None
+
+
 @dataclass(frozen=True, eq=False)
 class GalleryItem:
-    """One sample as pictures: uint8 arrays (height, width, channels)."""
+    """One sample as pictures, uint8 arrays (height, width, channels): the image, the nearest point, the change."""
 
     sample: str
     row: int
