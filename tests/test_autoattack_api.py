@@ -43,7 +43,7 @@ def test_the_precision_of_the_images_is_kept(tmp_path):
     [
         ({"log_path": "nowhere/log.txt"}, "cannot write log_path=nowhere/log.txt"),
         ({"is_tf_model": True}, "PyTorch"),
-        ({"eps": "8/255"}, "eps is '8/255': expected a positive radius"),
+        ({"eps": "8 of 255"}, "'8 of 255' is not a radius: expected a number such as 0.5 or 8/255"),
         ({"norm": "L7"}, "unknown norm 'L7'"),
     ],
 )
@@ -147,12 +147,14 @@ def test_where_gradients_fail_black_box_runs_are_run_too_and_all_flags_are_told(
     assert {path.name for path in (tmp_path / "state").iterdir()} == {"standard", "black-box"}
 
 
-def test_an_honest_model_is_not_run_twice_and_warns_of_nothing(capsys, recwarn):
+def test_an_honest_model_is_not_run_twice_and_warns_of_nothing(capsys, monkeypatch, recwarn):
+    assert autoattack_api.VERSIONS["standard"] == "4k"
+    monkeypatch.setitem(autoattack_api.VERSIONS, "standard", "600")
     net = conv_net()
     images, labels = samples(net, 6, (1, 8, 8))
     adversary = AutoAttack(net, norm="Linf", eps=0.05)
     adversary.run_standard_evaluation(images, labels)
-    assert adversary.evaluation.ensemble.total == 4000
+    assert adversary.evaluation.ensemble.total == 600
     assert adversary.black_box is None
     assert "note" not in capsys.readouterr().out
     assert not recwarn.list

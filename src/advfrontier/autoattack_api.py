@@ -27,6 +27,7 @@ from advfrontier.engine import LAST_LOOK, Oracle, check_data, vote
 from advfrontier.errors import FrontierError, whole_number
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.evaluation.radii import as_radius
 from advfrontier.execution import Machine
 from advfrontier.flags import Kind, doubts
 from advfrontier.record import below
@@ -45,7 +46,7 @@ class AutoAttack:
         self,
         model: Callable[[Tensor], Tensor],
         norm: str = "Linf",
-        eps: float = 0.3,
+        eps: float | str = 0.3,
         seed: int | None = None,
         verbose: bool = True,  # noqa: FBT001, FBT002
         attacks_to_run: list[str] | None = None,
@@ -62,9 +63,9 @@ class AutoAttack:
             )
         if is_tf_model:
             raise FrontierError("is_tf_model is True: expected a model in PyTorch")
-        if isinstance(eps, str) or eps is None or not eps > 0:
+        if eps is None or not as_radius(eps) > 0:
             raise FrontierError(f"eps is {eps!r}: expected a positive radius such as 8 / 255")
-        self.model, self.norm, self.eps, self.device = model, norm_name(norm), float(eps), device
+        self.model, self.norm, self.eps, self.device = model, norm_name(norm), float(as_radius(eps)), device
         self.seed = 42 if seed is None else seed
         self.version, self.verbose, self.log_path = version, verbose, log_path
         self.eot = 20 if version == "rand" else 1  # passes per query, as AutoAttack has them

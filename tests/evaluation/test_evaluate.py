@@ -37,6 +37,9 @@ def test_what_comes_back(problem, evaluation):
         assert torch.equal(model(points).argmax(1), evaluation.predictions)
     assert (evaluation.predictions != labels).all()
     assert evaluation.robust_accuracy(0) == 10 / 11
+    assert evaluation.robust_accuracy("8/255") == evaluation.robust_accuracy(8 / 255)
+    with pytest.raises(FrontierError, match="'1,2' is not one radius: expected a number"):
+        evaluation.robust_accuracy("1,2")
     assert evaluation.curve().at(evaluation.distances.max()) == 0
     assert evaluation.aurec().value == pytest.approx(evaluation.distances.mean())
     assert evaluation.flags == ()

@@ -44,6 +44,7 @@ def private_folders():
     return [path.stat().st_mode & 0o777 for path in Path("/tmp").glob("ray-????????")]  # noqa: S108
 
 
+@pytest.mark.slow  # the lost node below has tasks, errors and a dead worker too
 def test_tasks_errors_and_dead_workers(tmp_path, capfd):
     work, found, modes = Nasty(tmp_path), {}, []
     for outcome in execute(work, (0, 2, 3), Machine(ray="local", workers=2), retries=1):

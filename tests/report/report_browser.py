@@ -41,4 +41,4 @@ def wait(condition, seconds=5):
     return done
 
 
-SIZES = [(1280, "light", ""), (390, "light", ""), (390, "dark", ""), (720, "light", "print")]
+SIZES = [(1280, "light", ""), (390, "dark", ""), (720, "light", "print")]

@@ -140,7 +140,9 @@ KNOWN = dict(zip(NAMES, [0.702, 0.664, 0.693, 0.630, 0.611, 0.915, 0.994, 0.982,
 
 
 @needs_nets
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name.startswith("mnist") else pytest.mark.slow) for name in NAMES]
+)
 def test_real_nets_score_their_known_accuracy(name):
     samples = load_data(f"npz:{FOLDER}/{'cifar10' if name.startswith('cifar') else 'mnist'}_test_1000.npz")
     model = load_model(f"{FOLDER}/nets.py:{name}")

@@ -53,7 +53,12 @@ def data(tmp_path_factory):
     return folder, *write_set(folder, 500)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+LONGER = {"l1", "l0", "union"}  # an architecture that others learn with too, and attacks that have tests of their own
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONGER else []) for name in RECIPES]
+)
 def test_every_method_and_architecture_learns(name, data, tmp_path):
     _, images, labels = data
     model = training.fit(RECIPES[name], images, labels, tmp_path / "c", Silent())

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from advfrontier.errors import FrontierError, whole_number
 from advfrontier.evaluation.outcome import Outcome, of_a_unit
+from advfrontier.evaluation.radii import as_radius
 from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Curve, Measure, aurec, robust_accuracy
@@ -203,9 +204,12 @@ class Evaluation(ShownEvaluation):
             best = np.minimum(best, self.trajectories[run][queries // CHECKPOINT - 1])
         return best
 
-    def robust_accuracy(self, epsilon: float) -> float:
-        """The share of samples that no perturbation of size ≤ ε was found for; `curve().at` takes many ε."""
-        return robust_accuracy(self.distances, epsilon)
+    def robust_accuracy(self, epsilon: float | str) -> float:
+        """The share of samples that no perturbation of size ≤ ε, such as 0.5 or "8/255", was found for.
+
+        `curve().at` takes many ε.
+        """
+        return robust_accuracy(self.distances, as_radius(epsilon))
 
     def __repr__(self) -> str:
         spent = f"{tier_label(self.ensemble.total)} queries{'' if self.finished else ', unfinished'}"

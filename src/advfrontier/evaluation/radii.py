@@ -46,6 +46,16 @@ def parse_radii(text: str, norm: str | None = None) -> tuple[Radius, ...]:
     return tuple(radii)
 
 
+def as_radius(radius: float | str) -> float:
+    """One radius as a number: itself, or read from a text such as `8/255`."""
+    if not isinstance(radius, str):
+        return radius
+    found = parse_radii(radius)
+    if len(found) != 1 or "=" in radius:
+        raise FrontierError(f"{radius!r} is not one radius: expected a number such as 0.5 or 8/255")
+    return found[0][1]
+
+
 def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
     """The radii usually quoted for data of this name; none where there is no custom."""
     name = data.lower().replace("-", "").replace("_", "")
