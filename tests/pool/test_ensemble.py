@@ -233,6 +233,7 @@ def test_tiers_by_name():
         ("fmn@5", "^5 queries are too few to run anything: expected at least 10"),
         ("race-4k@5", "^5 queries are too few to run anything: expected at least 10"),
         (["fmn", None], "'None' does not name a run"),
+        ("-5", "^'-5' is not a budget: expected a number of queries such as 4k"),
     ],
 )
 def test_what_cannot_be_run_is_named(asked, message):

@@ -95,8 +95,8 @@ def _is_shipped(race: Race, classes: int) -> bool:
 
 
 def _is_tier(name: str) -> bool:
-    family, dash, tier = name.strip().lower().rpartition("-")
-    return family in (FAMILIES if dash else ("",)) and tier[:1].isdecimal()
+    family, _, tier = name.strip().lower().rpartition("-")
+    return family in ("", *FAMILIES) and tier[:1].isdecimal()
 
 
 def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble | Race:
@@ -118,7 +118,7 @@ def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble | Race:
 
 def _tier(name: str, norm: str, classes: int) -> Ensemble | Race:
     family, _, tier = name.strip().lower().rpartition("-")
-    whole, budget = _whole(family or _DEFAULT, norm), _budget(tier)
+    whole, budget = _whole(family or _DEFAULT, norm), _budget(tier if family else name)  # not 5 for -5
     if budget > max(whole.total, whole.tiers[-1]):  # an allocation may have had no use for all of its tier
         raise FrontierError(
             f"{budget} queries are more than the largest tier: expected at most {whole.tiers[-1]}, "
