@@ -1,4 +1,4 @@
-"""Make the shipped reference distances: every embedded model, four norms, the paper's largest tier, 200 samples.
+"""Make the shipped reference distances: every embedded model, four norms, the largest race, 100 samples.
 
     python scripts/zoo_reference.py build/reference            # all, resumable
     python scripts/zoo_reference.py build/reference F3 F7      # these models only
@@ -23,9 +23,8 @@ from advfrontier.sources import load_data
 from advfrontier.threat.names import NORMS
 
 MODELS = [name for name, card in zoo.MODELS.items() if card.split != "exact"]
-SAMPLES = 200
-ENSEMBLE = "paper-12k"  # `_ATTACKED_WITH` in evaluation/compare.py names its family
-WORKERS = 2
+SAMPLES = 100
+ENSEMBLE = "race-12k"  # `_ATTACKED_WITH` in evaluation/compare.py names its family
 
 
 def main() -> None:
@@ -36,7 +35,7 @@ def main() -> None:
         for norm in NORMS:
             done = evaluate(
                 f"zoo:{name}", samples, norm=norm, ensemble=ENSEMBLE, out=folder / name / norm, name=name,
-                batch_size=SAMPLES // WORKERS, machine=Machine(workers=WORKERS, threads=1, progress=True),
+                batch_size=SAMPLES, machine=Machine(threads=1, progress=True),
             )  # fmt: skip
             print(f"{name} {norm}: AUREC {done.aurec().value:.4g}, flags {list(done.flags)}", flush=True)
     for norm in NORMS:

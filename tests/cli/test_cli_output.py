@@ -39,7 +39,7 @@ def test_the_shipped_flags_have_kinds():
     for norm in ("L0", "L1", "L2", "Linf"):
         flags = reference_pool(norm, 12000).flags
         assert list(flags) == ["F16"]
-        assert all(isinstance(flag, Flag) and flag.kind == "zero-gradients" for flag in flags["F16"])
+        assert all(isinstance(flag, Flag) and flag.kind == "no-gradients" for flag in flags["F16"])
 
 
 @pytest.mark.parametrize(("queries", "tier"), [(4000, 4000), (4100, 4000), (9000, 8000), (12000, 12000)])
@@ -53,7 +53,7 @@ def test_a_record_stands_at_the_largest_tier_it_went_through(queries, tier):
 @pytest.mark.parametrize(
     ("evaluation", "why"),
     [
-        (evaluated(4000, shared=200, others=800), r"first 200 samples .* 800 of the 1000 of mine .* --samples 200"),
+        (evaluated(4000, shared=100, others=900), r"first 100 samples .* 900 of the 1000 of mine .* --samples 100"),
         (evaluated(3000), "with 4k, 8k, 12k queries per sample, mine with 3k: expected tiers in common"),
         (
             evaluated(200, ensemble=Ensemble.of("own", "Linf", {"fmn": 200})),

@@ -103,3 +103,10 @@ def test_stacked_tables_say_which_row_is_from_which():
 def test_a_row_of_another_length_is_refused():
     with pytest.raises(ValueError, match="1 cells under 2 columns"):
         Table("x", (Column("a"), Column("b")), (("only",),))
+
+
+def test_a_column_of_nothing_takes_no_letter_from_others():
+    table = Table(
+        "", (Column(""), Column("model", folds=True), Column("DOI", "score")), (("", "F1", 0.5), ("", "F2", 0.7))
+    )
+    assert as_text(table).splitlines()[0] == "   model    DOI"

@@ -33,7 +33,7 @@ from advfrontier.threat.names import NORMS, norm_name
 from advfrontier.zoo import images_and_labels
 
 REFERENCES = ("fashion-mnist",)
-_ATTACKED_WITH = "paper"  # the kind of ensemble that the shipped distances were made with
+_ATTACKED_WITH = "race"  # what the shipped distances were made with
 _TIERS = ", ".join(map(tier_label, TIERS))
 
 
@@ -237,9 +237,9 @@ def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str
 def unlike(evaluation: Evaluation) -> list[str]:
     """A note where a model was attacked otherwise than the reference models."""
     note = (
-        f"the reference models were attacked with {_ATTACKED_WITH} ensembles, {evaluation.model} with "
-        f"{evaluation.ensemble.name}: the DOI is too low where that finds smaller distances, too high where it finds "
-        f"larger ones; --ensemble {_ATTACKED_WITH}-4k in a new folder gives one that compares like with like"
+        f"the reference models were attacked with a {_ATTACKED_WITH}, {evaluation.model} with "
+        f"{evaluation.ensemble.name}: the DOI is too high where that finds larger distances; --tier 4k in a new folder "
+        "gives one that compares like with like"
     )
     return [] if evaluation.ensemble.name.rpartition("-")[0] == _ATTACKED_WITH else [note]
 

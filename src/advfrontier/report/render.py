@@ -217,7 +217,7 @@ def _wide(text: str) -> int:
 def _width(table: Table, layout: Layout, *, folded: int | None = None) -> int:
     """Columns that a table takes, or the least it takes where names that may fold have only so many."""
     headings, rows = layout
-    widths = [max(map(_wide, cells)) for cells in zip(headings, *rows, strict=True)]
+    widths = [max(1, *map(_wide, cells)) for cells in zip(headings, *rows, strict=True)]  # a rule takes one at least
     if folded is not None:
         widths = [min(w, folded) if column.folds else w for w, column in zip(widths, table.columns, strict=True)]
     return sum(widths) + 2 * (len(widths) - 1)
