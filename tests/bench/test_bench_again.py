@@ -89,6 +89,7 @@ def races_of(bench):
     return [Evaluation.load(f"{bench.race(model, race)}/L2") for model in bench.benchmark.models]
 
 
+@pytest.mark.slow  # two processes of its own
 def test_races_side_by_side_find_what_they_find_one_after_the_other(raced):
     whole, traced = raced
     said = []

@@ -11,7 +11,7 @@ RUNS = pytest.mark.parametrize(("norm", "run"), catalogue("restart1", "target1")
 @pytest.mark.parametrize("horizon", [SHORT, pytest.param(1000, marks=pytest.mark.slow)])
 @RUNS
 def test_stop_save_restore_and_go_on(norm, run, horizon, tmp_path):
-    """Base runs to their end, the others to 150 queries, with a stop in the middle of a stretch of both."""
+    """Base runs to their end, the others to 100 queries, with a stop in the middle of a stretch of both."""
     bench, whole, stop = small(norm), complete(norm, run, horizon), 130 if ":" not in run else 70
     first = bench.finished(run, stop, horizon=horizon)
     save_file(first.tensors(), tmp_path / "unit.safetensors")
@@ -35,10 +35,10 @@ def test_a_budget_is_a_prefix_of_the_full_run(norm, run):
 
 
 def test_the_horizon_and_not_the_budget_shapes_the_schedule():
-    """A run configured for 300 queries is another run than the first 300 queries of 1000."""
+    """A run configured for 200 queries is another run than the first 200 queries of 1000."""
     short = complete("L2", "fmn")
-    assert len(short.trajectory) == 30
-    assert not torch.equal(short.distances(), small("L2").finished("fmn", 300).distances())
+    assert len(short.trajectory) == 20
+    assert not torch.equal(short.distances(), small("L2").finished("fmn", 200).distances())
 
 
 @pytest.mark.parametrize(("norm", "run"), catalogue())
@@ -59,7 +59,7 @@ def test_what_is_saved_and_what_goes_on_share_no_memory(norm, run):
 def test_state_can_be_handed_to_a_unit_that_was_already_used():
     bench = small("L1")
     saved = bench.finished("apgd_min-ce", 100, horizon=SHORT).tensors()
-    used = bench.finished("apgd_min-ce", 200, horizon=SHORT)
+    used = bench.finished("apgd_min-ce", 150, horizon=SHORT)
     used.restore(saved)
     bench.go(used, SHORT)
     assert same(used.tensors(), complete("L1", "apgd_min-ce").tensors())

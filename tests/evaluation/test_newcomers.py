@@ -244,7 +244,7 @@ def test_what_cannot_work_says_what_to_type(arguments, message):
     ("given", "message"),
     [
         ({"ensemble": 400.0}, r"ensemble is 400\.0: expected a whole number"),
-        ({"ensemble": -4000}, "'-4000' does not name a run"),
+        ({"ensemble": -4000}, "'-4000' is not a budget"),
         ({"seed": None}, "seed is None: expected a whole number"),
         ({"batch_size": "x"}, "batch_size is 'x': expected a whole number"),
         ({"ensemble": {"fmn": 200}}, r"\{'fmn': 200\} is no ensemble: .* as in Ensemble\.of"),

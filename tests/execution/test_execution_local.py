@@ -116,7 +116,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see whether processes are alive")
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("stop", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_workers_end_with_their_parent(tmp_path, stop):
     script = tmp_path / "sleepy.py"
     script.write_text(SLEEPY.format(here=str(HERE)))

@@ -100,12 +100,12 @@ def small(norm, dtype=torch.float32) -> Bench:
     return Bench.of(model.to(dtype), images, labels, norm, dtype=dtype)
 
 
-SHORT = 300  # a horizon: whole schedules that take a third of the time
+SHORT = 200  # a horizon: whole schedules that take a fifth of the time
 
 
 def length(run, horizon=SHORT) -> int:
     """Queries that a run is tried with: base runs to their end, restarts and targets not so far."""
-    return horizon if ":" not in str(run) else 150
+    return horizon if ":" not in str(run) else 100
 
 
 @cache
