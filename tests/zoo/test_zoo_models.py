@@ -58,7 +58,7 @@ def bars(name, count):
     return {norm: tuple(standing(n, norm, radius, count) for n in (name, "F1")) for norm, radius in radii.items()}
 
 
-@pytest.mark.parametrize("name", ADVERSARIAL)
+@pytest.mark.parametrize("name", ADVERSARIAL[::3])
 def test_robust_where_the_plain_model_is_not(name):
     """A few images, and so a wide margin; how many of all stand is the card's, which the long test below looks at."""
     for norm, (robust, plain) in bars(name, 50).items():

@@ -131,6 +131,7 @@ zoo.train("F5", sys.argv[1], sys.argv[2], progress=False)
 """
 
 
+@pytest.mark.slow  # the same as above, with a process of its own
 def test_a_killed_process_goes_on_where_it_was(data, tmp_path):
     """The public function, a real SIGKILL at any moment, and the same file of weights in the end."""
     folder, *_ = data
