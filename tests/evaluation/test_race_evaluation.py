@@ -117,10 +117,10 @@ def test_where_a_model_has_no_gradient_all_queries_go_to_black_box_runs(problem,
         with torch.no_grad():
             return model(x)
 
-    def rounded(x):
-        return model((16 * x).round() / 16)
+    def through_numpy(x):
+        return model(torch.from_numpy(np.round(16 * x.detach().numpy()) / 16))
 
-    for answers in (closed, rounded):
+    for answers in (closed, through_numpy):
         place = tmp_path / answers.__name__
         found = evaluate(answers, images, labels, norm=norm, ensemble=100, out=place, name="m")
         assert {run.partition(":")[0] for run in found.queries_by_run} <= {"square_min", "sparse_min"}
@@ -160,7 +160,7 @@ BLACK_BOX = {"L0": "sparse_min"} | dict.fromkeys(("L1", "L2", "Linf"), "square_m
 @pytest.mark.parametrize(("norm", "most"), [("L0", 0.98), ("L1", 0.85), ("L2", 0.75), ("Linf", 0.95)])
 def test_without_gradients_one_search_ends_nearer_than_restarts(norm, most):
     images, labels = zoo.images_and_labels()
-    images, labels, model = images[:48], labels[:48], zoo.load("F16")
+    images, labels, model = images[:48], labels[:48], torch.no_grad()(zoo.load("F16"))
     base = BLACK_BOX[norm]
     restarts = evaluate(model, images, labels, norm=norm, ensemble=[base, *(f"{base}:restart{k}" for k in (1, 2, 3))])
     found = evaluate(model, images, labels, norm=norm, ensemble="4k")
@@ -171,4 +171,4 @@ def test_without_gradients_one_search_ends_nearer_than_restarts(norm, most):
 def test_an_ensemble_with_gradients_is_refused_without_them(problem):
     model, images, labels = problem
     with pytest.raises(FrontierError, match="no gradient with respect to the images"):
-        evaluate(lambda x: model(x.detach()).detach(), images, labels, norm="L2", ensemble="paper-4k")
+        evaluate(torch.no_grad()(model), images, labels, norm="L2", ensemble="paper-4k")

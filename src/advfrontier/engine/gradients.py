@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.engine.margins import safety, spread
+from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.threat.losses import margin
 from advfrontier.threat.norms import TINY
@@ -61,6 +62,22 @@ def check_gradients(oracle: Oracle, x: Tensor, y: Tensor, *, steady: bool = True
             )
             flags.append(Flag(Kind.MISLEADING_GRADIENTS, text.format(_share(misled))))
     return flags
+
+
+def has_surrogate(oracle: Oracle, images: Tensor, labels: Tensor) -> bool:
+    """Whether surrogate gradients lead anywhere on most of these samples: 2 queries each."""
+    x, y = oracle.images(images).detach().requires_grad_(), oracle.labels(labels)
+    oracle.surrogate = True
+    try:
+        logits = oracle.logits(x)
+        with torch.enable_grad():
+            gap = margin(logits, y)
+        size = torch.linalg.vector_norm(oracle.gradient(gap, x).flatten(1), 2, dim=1)
+    except FrontierError:  # compiled models do not take it, and what leaves PyTorch cannot be followed
+        return False
+    finally:
+        oracle.surrogate = False
+    return _share(size.isfinite() & (size >= TINY)) > 1 / 2
 
 
 def agreement(oracle: Oracle, x: Tensor, y: Tensor, logits: Tensor, gradient: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Self
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from advfrontier.engine.digest import check_parameters
+from advfrontier.engine.surrogate import surrogate_gradients
 from advfrontier.errors import FrontierError, NoGradientError
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ class Oracle(AbstractContextManager["Oracle"]):
 
     Afterwards it is where and as it was. Device and precision are the model's own if none are named. Inference mode and
     autocast of the caller are switched off inside the block: attacks need gradients, and margins need the precision
-    that autocast takes away. `purpose` names the counter that passes are charged to, and `eot` is how many passes one
-    query of an attack takes: see `expectation`.
+    that autocast takes away. `purpose` names the counter that passes are charged to, `eot` is how many passes one query
+    of an attack takes (see `expectation`), and with `surrogate` gradients are those that the module of this name makes.
     """
 
     def __init__(
@@ -93,11 +94,12 @@ class Oracle(AbstractContextManager["Oracle"]):
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         eot: int = 1,
+        surrogate: bool = False,
     ) -> None:
         dtype = own_dtype(model) if dtype is None else dtype
         if dtype not in (torch.float32, torch.float64):
             raise FrontierError(f"cannot attack in {dtype}: expected torch.float32 or torch.float64")
-        self.model, self.dtype, self.eot = model, dtype, eot
+        self.model, self.dtype, self.eot, self.surrogate = model, dtype, eot, surrogate
         self.device = find_device(own_device(model) if device is None else device)
         self.counts = Counts()
         self.purpose = "checks"
@@ -158,9 +160,11 @@ class Oracle(AbstractContextManager["Oracle"]):
         Without a copy, a model that normalises its input in place would move the point that is being attacked. Half
         precision is widened, so that margins and losses are not rounded once more.
         """
+        followed = self.surrogate and images.requires_grad
         with torch.set_grad_enabled(images.requires_grad):
             try:
-                answer = self.model(images.clone())
+                with surrogate_gradients() if followed else nullcontext():
+                    answer = self.model(images.clone())
             except FrontierError:
                 raise
             except (Exception, SystemExit) as error:
@@ -189,6 +193,8 @@ class Oracle(AbstractContextManager["Oracle"]):
         except FrontierError:
             raise
         except (Exception, SystemExit) as error:
+            if "derivative for" in str(error):  # PyTorch knows none of some function, such as floor_divide
+                raise NoGradientError(f"{_named(error)}: {_NO_GRADIENT}") from error
             raise FrontierError(
                 f"the model's backward pass failed ({_named(error)}): expected logits that can be differentiated with "
                 f"respect to the images{_advice(self.model, images, error) or _INSTEAD}"

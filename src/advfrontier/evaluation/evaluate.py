@@ -104,10 +104,11 @@ def extend(
 
 
 def _for_model(wanted: Ensemble | Race, record: Record) -> Ensemble | Race:
-    """What is asked for, or of a race only the runs that need no gradient, where the model has none."""
-    if record.header.gradients or not isinstance(wanted, Race):
+    """What is asked for; of a race, what it is on a model without gradients of its own."""
+    gradients = record.header.gradients
+    if gradients == "own" or not isinstance(wanted, Race):
         return wanted
-    return wanted.without_gradients() or wanted
+    return wanted.with_surrogates() if gradients == "surrogate" else wanted.without_gradients() or wanted
 
 
 def recognised(
@@ -139,8 +140,8 @@ def recognised(
     if subject.given is not None:  # it may have been trained further since: look at its numbers again
         subject = Model(subject.name, subject.given)
     opened = prepare(
-        record.place, subject, record.samples(), header.terms, kind="evaluation", gradients=header.gradients,
-        solvers=solvers,
+        record.place, subject, record.samples(), header.terms, kind="evaluation",
+        gradients=header.gradients != "none", solvers=solvers,
     )  # fmt: skip
     opened.folder, opened.temporary = record.folder, record.temporary  # a temporary folder stays as long as this one
     return subject, opened

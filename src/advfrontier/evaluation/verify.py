@@ -113,7 +113,7 @@ def verify(
         )
     samples = replace(samples, labels=samples.labels[:count])
     with TemporaryDirectory(prefix="advfrontier-") as aside:
-        place, gradients = str(Path(aside) / claimed.norm), claimed.record.header.gradients
+        place, gradients = str(Path(aside) / claimed.norm), claimed.record.header.gradients != "none"
         fresh = prepare(place, subject, samples, _terms_here(claimed), kind="evaluation", gradients=gradients)
         used = claimed.solvers if solvers is None else solvers
         return _Verifying(claimed, fresh, subject, samples, used).all(rerun, drawn, progress=progress)

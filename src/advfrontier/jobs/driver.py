@@ -56,14 +56,14 @@ class Model:
         """What tells it from others."""
         return model_digest(self.function)
 
-    def oracle(self, terms: Terms) -> Oracle:
+    def oracle(self, terms: Terms, *, surrogate: bool = False) -> Oracle:
         """The model, ready to be asked. One that was loaded here is put where it is to run."""
         precision: torch.dtype = getattr(torch, terms.dtype)
         if self.given is None and self.placed != (terms.device, terms.dtype) and isinstance(self.function, nn.Module):
             _ = self.digest  # of its numbers as they were loaded
             self.function.to(find_device(terms.device), precision)
             self.placed = terms.device, terms.dtype
-        return Oracle(self.function, device=terms.device, dtype=precision, eot=terms.eot)
+        return Oracle(self.function, device=terms.device, dtype=precision, eot=terms.eot, surrogate=surrogate)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

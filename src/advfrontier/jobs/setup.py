@@ -17,6 +17,7 @@ from torch import Tensor
 
 from advfrontier.engine import CleanPass, Oracle, accuracy_flag, check_data, check_model, clean_pass
 from advfrontier.engine.data import Samples
+from advfrontier.engine.gradients import has_surrogate
 from advfrontier.errors import FrontierError, NoGradientError
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Flag, Kind
@@ -40,6 +41,11 @@ _NO_GRADIENTS = Flag(
     Kind.NO_GRADIENTS,
     "the model has no gradient with respect to its images: all queries went to runs without gradients, and distances "
     "may be far too large",
+)
+_SURROGATE = Flag(
+    Kind.NO_GRADIENTS,
+    "the model has no gradient of its own with respect to its images: attacks used surrogate ones, in which rounding, "
+    "thresholds and saturation count as slopes, and distances may be too large",
 )
 
 
@@ -85,6 +91,7 @@ def prepare(
                 f"{record.place} holds a record of another model, which answers differently. Choose another folder, or "
                 "remove this one"
             )
+        oracle.surrogate = record.header.gradients == "surrogate"
         _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
     if asked.model.source is not None and record.header.model.source is None:
         # A record that was begun with an object can say where the model comes from, now that it is known.
@@ -94,25 +101,29 @@ def prepare(
 
 
 def _try_model(oracle: Oracle, images: VerifiedImages, labels: Tensor, gradients: bool | None) -> dict[str, Any]:  # noqa: FBT001
-    """What a new record says of a model: its flags, and whether its gradients will be used."""
+    """What a new record says of a model: its flags, and which gradients will be used."""
     few = few_rows(len(labels))
     sample = images(few), labels[few]
+    flags, failure = [], None
     try:
         flags = check_model(oracle, *sample, gradients=gradients is not False)
-        missing = any(flag.kind is Kind.NO_GRADIENTS for flag in flags)
-    except NoGradientError:
-        if gradients is not None:
-            raise
-        missing = True
-    if gradients is None and missing:
-        flags = [*check_model(oracle, *sample, gradients=False), _NO_GRADIENTS]
-    return {"flags": tuple(flags), "gradients": gradients is True or (gradients is None and not missing)}
+    except NoGradientError as error:
+        failure = error
+    used = "own" if gradients is not False else "none"
+    if failure is not None or any(flag.kind is Kind.NO_GRADIENTS for flag in flags):
+        surrogate = has_surrogate(oracle, *sample)
+        if surrogate or gradients is None:  # a race can do without any
+            used, flag = ("surrogate", _SURROGATE) if surrogate else ("none", _NO_GRADIENTS)
+            flags = [*check_model(oracle, *sample, gradients=False), flag]
+        elif failure is not None:
+            raise failure
+    return {"flags": tuple(flags), "gradients": used}
 
 
 def _try_again(record: Record, oracle: Oracle, images: VerifiedImages, labels: Tensor) -> None:
     """Try the model on some of all samples where there are more than before: a record tells what it would at once."""
     few, told = few_rows(len(labels)), {flag.kind for flag in record.header.flags}
-    found = check_model(oracle, images(few), labels[few], gradients=record.header.gradients)
+    found = check_model(oracle, images(few), labels[few], gradients=record.header.gradients == "own")
     record.change(lambda header: {"flags": (*header.flags, *(flag for flag in found if flag.kind not in told))})
 
 
@@ -140,7 +151,7 @@ def _header(model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Term
             class_names=tuple(samples.class_names or ()),
         ),
         terms=terms,
-        gradients=True,  # until the model has been tried
+        gradients="own",  # until the model has been tried
         code=code_digest(),
         versions=versions(),
     )
@@ -190,7 +201,7 @@ def _complete(
             record.check_code()
             parts.append(clean_pass(
                 oracle, images(rows), labels[rows], get_norm(terms.norm), batch_size=terms.shard,
-                gradients=record.header.gradients, ids=images.ids[rows.numpy()], first=first,
+                gradients=record.header.gradients != "none", ids=images.ids[rows.numpy()], first=first,
             ))  # fmt: skip
         if store_images:
             store(record.folder, first, images(rows))

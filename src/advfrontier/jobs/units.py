@@ -86,7 +86,7 @@ class UnitJob(Job[UnitTask]):
                 )
         for run in self.wanted if race is None else ():
             check_run(Run.parse(run), header.terms.norm, record.clean.classes)
-        if not header.gradients and needs_gradients(self.runs, header.terms.norm):
+        if header.gradients == "none" and needs_gradients(self.runs, header.terms.norm):
             raise FrontierError(
                 f"{record.place} was begun for black-box runs alone, without a gradient of any sample: choose another "
                 "folder for runs that use gradients"
@@ -165,7 +165,8 @@ class UnitJob(Job[UnitTask]):
         """
         began, record = time.perf_counter(), self.work
         rows = record.clean.attacked(*task.parts[0].unit.shard)
-        with threads(record.header.terms.threads), self.model.oracle(record.header.terms) as oracle:
+        terms, surrogate = record.header.terms, record.header.gradients == "surrogate"
+        with threads(terms.threads), self.model.oracle(terms, surrogate=surrogate) as oracle:
             if self.__dict__.get("sent"):
                 self.recognise(lambda: answers_alike(record, oracle, self.images, record.clean))
                 self.__dict__["sent"] = False

@@ -88,7 +88,7 @@ def find_larger(ensemble: Asked, before: Ensemble | Race | None, classes: int) -
 
 
 def _is_shipped(race: Race, classes: int) -> bool:
-    """Whether it is the race that a bare budget means anyway, with gradients or without."""
+    """Whether it is the race that a bare budget means anyway, with gradients (also surrogate ones) or without."""
     shipped = find_ensemble(_TIERS[-1], race.norm, classes)
     ways = (shipped, shipped.without_gradients()) if isinstance(shipped, Race) else ()
     return any(way is not None and way.order == race.order for way in ways)

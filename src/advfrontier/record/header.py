@@ -18,7 +18,7 @@ from advfrontier.flags import Flag  # pydantic reads the annotations
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Ensemble, Move, Race, RaceFile
 from advfrontier.record.folder import FILE
 
-SCHEMA = 3
+SCHEMA = 4
 RecordKind = Literal["evaluation", "trace", "baseline"]
 Queries = Annotated[int, Field(gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]  # of one run
 Asked = Annotated[int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)]  # of a run, or of a race, which spends more
@@ -57,6 +57,11 @@ class Terms(_Frozen):
     eot: int = Field(default=1, ge=1, le=1000)  # passes that one query is the mean of
 
 
+# Whose the clean pass took, and attacks use: the model's own, those of `engine.surrogate` where it has none, or none at
+# all, and then only black-box runs are possible.
+Gradients = Literal["own", "surrogate", "none"]
+
+
 class Versions(_Frozen):
     """What computed a record: install these to see the same bits."""
 
@@ -93,7 +98,7 @@ class Header(_Frozen):
     model: ModelIdentity
     data: DataIdentity
     terms: Terms
-    gradients: bool  # whether the clean pass took them: without, only black-box runs are possible
+    gradients: Gradients
     code: str  # digest of the code that decides distances
     versions: Versions
     later: tuple[Versions, ...] = ()  # other versions that have worked on it since

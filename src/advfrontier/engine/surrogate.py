@@ -1,0 +1,179 @@
+"""Surrogate gradients: those of a model whose own are zero because it rounds, thresholds or saturates.
+
+Such layers hide a model's gradient without making it more robust (Athalye et al., 2018). Inside `surrogate_gradients`
+every value stays what it is, bit for bit; only on the way back a jump is taken for a slope. To cross a jump that is u
+away, an input must move by u, so what is gained per distance is the jump over u, and pixels near a jump are moved
+first. Saturated functions are jumps that are rounded off. What was converted to bool or integer numbers and back, or
+detached, is followed through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_NEAR = 0.01  # added to the distance of a jump: below this, all are as near
+
+Slope = Callable[[Tensor, Tensor], Tensor]  # of a function's argument and value
+
+
+def _to_zero(u: Tensor, _: Tensor) -> Tensor:
+    return 1 / (u.abs() + _NEAR)
+
+
+def _saturating(u: Tensor, _: Tensor) -> Tensor:
+    return 1 / (1 + u.abs())
+
+
+def _clamped(u: Tensor, value: Tensor) -> Tensor:
+    return 1 / (1 + (u - value).abs())
+
+
+def _to_half(u: Tensor, _: Tensor) -> Tensor:
+    return _STAIR / ((u - u.floor() - 0.5).abs() + _NEAR)
+
+
+def _to_integer(u: Tensor, _: Tensor) -> Tensor:
+    return _STAIR / ((u - u.round()).abs() + _NEAR)
+
+
+def _even(u: Tensor, _: Tensor) -> Tensor:
+    return torch.ones_like(u)
+
+
+_STAIR = 0.127  # so that the mean slope of a staircase is 1, as that of the line through it
+
+_BY_NAME: dict[str, Slope] = {
+    "tanh": _saturating,
+    "sigmoid": _saturating,
+    "clamp": _clamped,
+    "clip": _clamped,
+    "sign": _to_zero,
+    "sgn": _to_zero,
+    "round": _to_half,
+    "floor": _to_integer,
+    "ceil": _to_integer,
+    "trunc": _to_integer,
+    "fix": _to_integer,
+}
+_SLOPES: dict[Any, Slope] = {
+    getattr(where, name): slope for name, slope in _BY_NAME.items() for where in (torch, Tensor) if hasattr(where, name)
+} | {
+    torch.special.expit: _saturating,
+    functional.hardsigmoid: _saturating,
+    functional.hardtanh: _clamped,
+    functional.relu6: _clamped,
+    torch.heaviside: _to_zero,
+    torch.floor_divide: _even,
+    Tensor.__floordiv__: _even,
+}
+_IN_PLACE: dict[Any, str] = {getattr(Tensor, f"{name}_"): name for name in _BY_NAME if hasattr(Tensor, f"{name}_")}
+_COMPARED: dict[Any, int] = {
+    getattr(where, name): sign
+    for names, sign in ((("gt", "ge", "greater", "greater_equal"), 1), (("lt", "le", "less", "less_equal"), -1))
+    for name in names
+    for where in (torch, Tensor)
+}
+_CONVERTED = {
+    getattr(Tensor, name)
+    for name in ("to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char")
+}
+_WHERE = {torch.where, Tensor.where}
+_TIMES = {getattr(where, name) for name in ("mul", "multiply", "div", "divide") for where in (torch, Tensor)}
+_DETACHED = {torch.detach, Tensor.detach}
+_CUTTING = {*_SLOPES, *_IN_PLACE, *_COMPARED, *_CONVERTED, *_DETACHED}
+_LEADING_ON = _CONVERTED | _WHERE | _TIMES
+
+
+class _Through(torch.autograd.Function):
+    """A value on the way there; on the way back the gradient goes to what it was made of, times a slope."""
+
+    @staticmethod
+    def forward(ctx: Any, _u: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+        ctx.save_for_backward(slope)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return gradients[0] * slope, None, None
+
+
+def _through(u: Tensor, value: Tensor, slope: Slope) -> Tensor:
+    with torch.no_grad():
+        slopes = slope(u, value)
+    passed: Tensor = _Through.apply(u, value.detach(), slopes)  # type: ignore[no-untyped-call]
+    return passed
+
+
+class surrogate_gradients(TorchFunctionMode):  # noqa: N801  # a context manager, like torch.no_grad
+    """Inside, backward passes get a slope where a function of PyTorch has none. Compiled models are out of reach."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call the function as it is, and see to the way back where it cuts it off."""
+        kwargs = kwargs or {}
+        if func in _CUTTING and any(map(_tracked, args[:2] if func in _COMPARED else args[:1])):
+            return _passed(func, args, kwargs)
+        if func in _LEADING_ON and any(map(_carries, args)):
+            return _led_on(func, args, kwargs)
+        return func(*args, **kwargs)
+
+
+def _passed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a function that cuts gradients off makes of numbers that have one."""
+    u = args[0]
+    if func in _DETACHED:
+        return u.view_as(u)
+    if func in _IN_PLACE:
+        name = _IN_PLACE[func]
+        return u.copy_(_through(u.clone(), getattr(u, name)(*args[1:], **kwargs), _BY_NAME[name]))
+    out = func(*args, **kwargs)
+    if func in _SLOPES:
+        return _through(u, out, _SLOPES[func])
+    if func in _COMPARED:
+        return _carrying(out, _COMPARED[func] * (u - args[1]), _to_zero)
+    return out if out.is_floating_point() else _carrying(out, u, _even)
+
+
+def _led_on(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a function makes of bool or integer numbers that remember what they were made of."""
+    out = func(*args, **kwargs)
+    if func in _TIMES and out.is_floating_point():
+        return func(*(_followed(a, a.to(out.dtype)) if _carries(a) else a for a in args), **kwargs)
+    if func in _CONVERTED:
+        return _followed(args[0], out) if out.is_floating_point() else _carrying(out, *args[0].carried)
+    if len(args) < 3 or not out.is_floating_point():
+        return out
+    cond, yes, no = args if func is torch.where else (args[1], args[0], args[2])
+    if not _carries(cond):
+        return out
+    with torch.no_grad():  # crossing the condition's jump changes the answer by the difference of both
+        difference = torch.zeros_like(out) + yes - no
+    u, slope = cond.carried
+    return out + _through(u, torch.zeros_like(u), slope) * difference
+
+
+def _tracked(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _carries(value: Any) -> bool:
+    return isinstance(value, Tensor) and hasattr(value, "carried")
+
+
+def _carrying(out: Tensor, u: Tensor, slope: Slope) -> Tensor:
+    """Bool and integer numbers that remember what they were made of."""
+    out.carried = (u, slope)  # type: ignore[attr-defined]
+    return out
+
+
+def _followed(carrier: Tensor, out: Tensor) -> Tensor:
+    u, slope = carrier.carried  # type: ignore[attr-defined]
+    return _through(u, out, slope)
