@@ -32,7 +32,7 @@ def test_black_box_runs_alone_need_no_gradient(folder, evaluate):
     assert evaluate("nets.py:net", "--pool", "black-box", "-o", "a", "--no-report") == 0
     done = Evaluation.load("a")
     assert done.ensemble.queries == {"square_min": 100}
-    assert not done.record.header.gradients
+    assert done.record.header.gradients == "none"
 
 
 def test_passes_per_query_are_kept_and_told(folder, evaluate, run, capsys):

@@ -252,7 +252,11 @@ FLAGGED = {
         answering(lambda net, x: net((x - x.mean(0)) / (x.std(0, correction=0) + 0.1))),
         flagged="other images of the batch",
     ),
-    "rounds its input": Odd(answering(lambda net, x: net((x * 8).round() / 8)), flagged="no gradient on 100%"),
+    "rounds its input": Odd(answering(lambda net, x: net((x * 8).round() / 8)), flagged="used surrogate ones"),
+    "detaches its input": Odd(answering(lambda net, x: net(x.detach())), flagged="used surrogate ones"),
+    "detaches its input, trainable": Odd(
+        lambda: Made(lambda net, x: net(x.detach()), trainable()).forward, flagged="used surrogate ones"
+    ),
     "vanishing logits": Odd(answering(lambda net, x: 1e-16 * net(x)), flagged="no gradient on 100%"),
     "gradients that are not finite": Odd(
         answering(lambda net, x: net(x) + (0 * x).sqrt().flatten(1)[:, :1]), flagged="gradient is not finite on 100%"
@@ -274,10 +278,6 @@ FLAGGED = {
 }
 
 REFUSED = {
-    "detaches its input": Odd(answering(lambda net, x: net(x.detach())), refused="no gradient with respect"),
-    "detaches its input, trainable": Odd(
-        lambda: Made(lambda net, x: net(x.detach()), trainable()).forward, refused="no gradient with respect"
-    ),
     "without gradients": Odd(answering(torch.no_grad()(lambda net, x: net(x))), refused="no gradient with respect"),
     "inference mode inside": Odd(answering(inference_inside), refused="no gradient with respect"),
     "int8 layers": Odd(int8, refused="no gradient with respect"),

@@ -94,12 +94,12 @@ def test_a_record_can_be_copied_to_a_new_folder_only(record, tmp_path):
 
 def test_the_header_is_json_with_a_schema_and_a_checksum(record):
     content = json.loads(record.folder.read("record.json"))
-    assert content["schema"] == 3
+    assert content["schema"] == 4
     assert content["model"]["name"] == "Sequential"
     assert Header.from_bytes(record.folder.read("record.json"), "here") == record.header
     for change in ({"schema": 99}, {"schema": None}):
         record.folder.write("record.json", json.dumps(content | change).encode())
-        with pytest.raises(FrontierError, match=r"a record of schema (99|None): expected 3"):
+        with pytest.raises(FrontierError, match=r"a record of schema (99|None): expected 4"):
             Record.find(record.place)
     for change in ({"flags": []}, {"runs": {}}, {"checksum": "0"}, {"keep_state": False}):
         record.folder.write("record.json", json.dumps(content | change).encode())
