@@ -1,4 +1,4 @@
-"""Surrogate gradients: values stay as they are, and there is a way back where a model rounds, thresholds or saturates."""
+"""Surrogate gradients: no value changes, and there is a way back where a model rounds, thresholds or saturates."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_scripted_model_is_left_to_searches_without_gradients():
 
     labels = torch.zeros(len(IMAGES), dtype=torch.long)
     assert has_surrogate(Oracle(Rounded()), IMAGES, labels)
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="torch.jit.script"):
         scripted = torch.jit.script(Rounded())
     assert not has_surrogate(Oracle(scripted), IMAGES, labels)
 

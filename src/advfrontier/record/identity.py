@@ -55,9 +55,8 @@ def code_digest() -> str:
 
 def mark(header: Header, *more: str) -> str:
     """What a file of a record carries: a digest of all that decides its content, `more` of its own included."""
-    usual = {"eot"} if header.terms.eot == 1 else set()  # records from before there was EOT stay readable
-    terms = json.dumps(header.terms.model_dump(exclude=usual), sort_keys=True)
-    return digest("\0".join((header.model.digest, header.code, terms, *more)).encode())
+    terms = json.dumps(header.terms.model_dump(), sort_keys=True)
+    return digest("\0".join((header.model.digest, header.code, header.gradients, terms, *more)).encode())
 
 
 def solver_words(solver: Solver) -> str:
