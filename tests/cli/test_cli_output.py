@@ -39,7 +39,9 @@ def test_the_shipped_flags_have_kinds():
     for norm in ("L0", "L1", "L2", "Linf"):
         flags = reference_pool(norm, 12000).flags
         assert list(flags) == ["F16"]
-        assert all(isinstance(flag, Flag) and flag.kind == "no-gradients" for flag in flags["F16"])
+        assert all(isinstance(flag, Flag) for flag in flags["F16"])
+        # In ℓ0 a search without gradients is nearer than surrogate ones on most samples.
+        assert [flag.kind for flag in flags["F16"]] == ["no-gradients", "beaten"][: 2 if norm == "L0" else 1]
 
 
 @pytest.mark.parametrize(("queries", "tier"), [(4000, 4000), (4100, 4000), (9000, 8000), (12000, 12000)])
