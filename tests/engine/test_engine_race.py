@@ -68,28 +68,34 @@ def test_between_two_times_of_polishing_it_is_what_the_traces_say(norm):
     found = unit.trajectory[SLICE // 10 - 1 :: SLICE // 10].numpy()
     assert np.array_equal(unit.plan.numpy(), expected.plan)
     assert np.array_equal(found[:2], expected.distances[:2])  # before the first time
-    assert np.array_equal(unit.nearest.numpy(), expected.distances[-1])
+    assert np.array_equal(unit.found[:, : len(race.runs)].min(1), expected.distances[-1])  # of the runs alone
     assert (found <= expected.distances).all()
     assert (found[-1] < expected.distances[-1]).any()
 
 
-def test_it_polishes_the_nearest_point_and_one_point_only_once():
+def test_turns_start_beyond_the_nearest_point_or_at_it():
     own = bench("L2")
-    race = replace(small_race("L2", classes=4, polish=True), order=(("ddn", 100), ("fmn", 1000), ("ddn", 1000)))
-    unit = raced(own, race, 200)
-    before = unit.nearest_point.clone()
+    race = small_race("L2", classes=4, polish=True)
+    unit, place = raced(own, race, 200), len(race.runs)
+    before, x = unit.best_point.clone(), unit.problem.inputs
     with own.oracle as oracle:
         advance_race(oracle, unit, 210)
-        polishing = unit.runs[len(race.runs)]
-        assert torch.equal(polishing.problem.starts, before)
-        assert polishing.problem.steps == 100
-        advance_race(oracle, unit, 600)
-        unchanged, nearest, best = unit.nearest == unit.polished, unit.nearest_point.clone(), unit.best_point.clone()
-        advance_race(oracle, unit, 610)
-    assert unchanged.any()
-    assert not unchanged.all()
-    starts = unit.runs[len(race.runs)].problem.starts
-    assert torch.equal(starts, torch.where(unchanged[:, None], best, nearest))
+        beyond = unit.runs[place].problem
+        advance_race(oracle, unit, 300)
+        after = unit.best_point.clone()
+        assert place not in unit.runs  # its turn is over
+        advance_race(oracle, unit, 310)
+        at = unit.runs[place].problem
+    assert torch.equal(at.starts, after)
+    assert (at.polishes, beyond.polishes) == (True, False)
+    assert at.steps == beyond.steps == 50
+    free = (beyond.starts > 0) & (beyond.starts < 1) & (before != x)
+    ratio = torch.where(free, (beyond.starts - x) / (before - x), torch.nan)
+    least, most = ratio.nan_to_num(9).amin(1), ratio.nan_to_num(0).amax(1)
+    assert torch.allclose(least, most, rtol=1e-3)
+    assert (least > 1).all()
+    assert (most < 2).all()
+    assert len(set(most.tolist())) > 1  # every sample draws its own
 
 
 def test_with_black_box_runs_it_differs_by_rounding_at_most():
@@ -139,6 +145,7 @@ def test_a_search_that_draws_numbers_is_polished_with_the_same_ones_after_it_was
     again = start_race(race, bench(norm).unit)
     again.restore(part.tensors())
     assert torch.equal(again.runs[1].problem.starts, part.runs[1].problem.starts)
+    assert torch.equal(again.nearest_point, part.nearest_point)
     with bench(norm).oracle as oracle:
         advance_race(oracle, again, race.total)
     assert same(whole.tensors(), again.tensors())

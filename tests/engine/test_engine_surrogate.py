@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from advfrontier.engine.surrogate import surrogate_gradients
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.verify import verify
 from advfrontier.flags import Kind
+from advfrontier.pool import Polish, Turn, find_ensemble
 
 GENERATOR = torch.Generator().manual_seed(0)
 WEIGHTS = torch.rand(12, 3, generator=GENERATOR) + 0.1
@@ -126,6 +129,21 @@ def test_a_masked_model_breaks_nearer_than_without_gradients(masked, norm):
     assert found.distances.mean() < 0.9 * searched.distances.mean()
     assert [flag.kind for flag in found.flags if flag.doubtful] == [Kind.NO_GRADIENTS]
     assert "surrogate" in str(found.flags[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", ["L1", "L2"])
+def test_in_l1_and_l2_the_own_polishing_ends_nearer_than_a_search_without_gradients(norm):
+    images, labels = zoo.images_and_labels()
+    inner, race = zoo.load("F3"), find_ensemble("4k", norm, 10)
+    search = replace(race, polish=Polish((Turn("square_min", 500),), 2000))
+
+    def rounded(x):
+        return inner((7 * x).round() / 7)
+
+    own, searched = (evaluate(rounded, images[:32], labels[:32], norm=norm, ensemble=each) for each in (race, search))
+    assert own.record.header.gradients == "surrogate"
+    assert own.distances.mean() < 0.95 * searched.distances.mean()
 
 
 def test_stopped_and_extended_it_is_the_same_and_it_can_be_verified(masked, tmp_path):

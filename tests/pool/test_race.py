@@ -9,7 +9,7 @@ import pytest
 from support.races import constants, small_race
 
 from advfrontier import FrontierError
-from advfrontier.pool import RACE, SLICE, Ensemble, Polish, Race, Run, find_ensemble
+from advfrontier.pool import RACE, SLICE, Ensemble, Polish, Race, Run, Turn, find_ensemble
 from advfrontier.threat.names import NORMS
 
 RUNS = ("fmn", "fmn:restart1", "ddn")
@@ -127,13 +127,15 @@ def test_what_cannot_be_raced_is_refused(changes, message):
 
 
 def test_the_last_queries_of_every_so_many_polish():
-    polishes = race(polish=Polish("fmn", 200, 800))
+    turns = (Turn("ddn", 100, reach=2.0), Turn("fmn", 200), Turn("ddn", 100))
+    polishes = race(polish=Polish(turns, 1000))
     states = seen({"fmn": (300, 2.0), "ddn": (100, 2.1)}, {"fmn": (100, 9.0), "ddn": (100, 2.0)})
-    spent, found = (np.pad(table, ((0, 0), (0, 1))) for table in states)
-    assert polishes.names == (*RUNS_IN_ORDER, "fmn:polish")
-    for queries, begun in {600: 0, 700: 100, 750: 150, 1400: 0}.items():
-        assert [each.tolist() for each in polishes.choice(queries, spent, found)] == [[3, 3], [begun, begun]]
-    for queries in (0, 500, 800, 1300):
+    spent, found = (np.pad(table, ((0, 0), (0, 2))) for table in states)
+    assert polishes.names == (*RUNS_IN_ORDER, "ddn:polish", "fmn:polish")
+    expected = {600: (3, 0), 650: (3, 50), 700: (4, 0), 800: (4, 100), 900: (3, 0), 1600: (3, 0), 1750: (4, 50)}
+    for queries, (place, before) in expected.items():
+        assert [each.tolist() for each in polishes.choice(queries, spent, found)] == [[place] * 2, [before] * 2]
+    for queries in (0, 500, 1000, 1500):
         chosen, before = polishes.choice(queries, spent, found)
         assert [polishes.names[place] for place in chosen] == ["fmn:restart1", "ddn"]
         assert before.tolist() == [0, 100]
@@ -142,7 +144,20 @@ def test_the_last_queries_of_every_so_many_polish():
 @pytest.mark.parametrize(("queries", "every"), [(150, 800), (200, 850), (800, 800), (0, 800), (1100, 4000)])
 def test_polishing_that_fits_no_slices_is_refused(queries, every):
     with pytest.raises(FrontierError, match="expected multiples of 100"):
-        Polish("fmn", queries, every)
+        Polish((Turn("fmn", queries),), every)
+
+
+def test_polishing_needs_turns_that_fit():
+    with pytest.raises(FrontierError, match="polishes for 0 of every 800"):
+        Polish((), 800)
+    with pytest.raises(FrontierError, match=r"polishes for 400 \+ 400 of every 700"):
+        Polish((Turn("fmn", 400), Turn("ddn", 400)), 700)
+
+
+@pytest.mark.parametrize("reach", [0.5, float("inf"), float("nan")])
+def test_a_run_that_polishes_starts_at_the_point_or_beyond(reach):
+    with pytest.raises(FrontierError, match=f"a reach of {reach}: expected 1 or more"):
+        Polish((Turn("fmn", 200, reach),), 800)
 
 
 def test_without_gradients_one_black_box_run_goes_on_from_what_it_has_found():
@@ -162,9 +177,19 @@ def test_without_gradients_one_black_box_run_goes_on_from_what_it_has_found():
     assert small_race("L2").without_gradients() is None
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_with_surrogate_gradients_a_search_without_any_polishes_in_l0_and_linf(norm):
+    own = find_ensemble("race-12k", norm, 10)
+    taken = own.with_surrogates()
+    assert replace(taken, polish=own.polish) == own
+    polish = {"L0": "sparse_min", "Linf": "square_min"}.get(norm, own.polish.turns[0].attack)
+    assert taken.polish.turns[0].attack == polish
+    assert small_race(norm).with_surrogates() == small_race(norm)  # which has no such search
+
+
 def test_polishing_needs_a_solver_of_the_norm():
     with pytest.raises(FrontierError, match="ddn does not run in L1"):
-        replace(small_race("L1"), polish=Polish("ddn", 200, 800)).check()
+        replace(small_race("L1"), polish=Polish((Turn("ddn", 200),), 800)).check()
 
 
 def test_only_a_race_polishes():

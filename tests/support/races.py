@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advfrontier.pool import Polish, Race, Run
+from advfrontier.pool import Polish, Race, Run, Turn
 from support.runs import runs_of
 
 
@@ -12,7 +12,7 @@ def small_race(norm, *, black_box=False, total=1200, classes=10, polish=False) -
     runs = [run for run in runs if ":" not in run or run.startswith("fmn")]
     runs = [run for run in runs if black_box or not run.startswith(("square_min", "sparse_min"))]
     order = tuple((run, queries) for queries in (100, 300, 500, 1000) for run in runs)
-    polishing = Polish("fmn", 200, 400) if polish else None
+    polishing = Polish((Turn("fmn", 100, reach=2.0), Turn("fmn", 100)), 400) if polish else None
     return Race("race", norm, total, order, constants(runs), polish=polishing)
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from advfrontier.engine.oracle import Oracle
-    from advfrontier.pool import Polish
     from advfrontier.solvers import Problem
 
 
@@ -41,11 +40,9 @@ class RaceUnit:
     best_point: Tensor
     best_distance: Tensor  # float64, on the CPU
     trajectory: Tensor  # (checkpoints, n) float64: best distance after 10, 20, … queries of the whole race
-    nearest_point: Tensor  # of the runs alone, without polishing
-    nearest: Tensor  # its distance
-    polished: Tensor  # the distance of the last point that was polished; inf before the first
     plan: Tensor  # (slices, n): the place among the race's names of what each slice went to; -1 before
-    found: NDArray[np.float64]  # (n, name): the nearest distance of each run, and of polishing
+    nearest_point: Tensor  # from which the present turn began, or the last one
+    found: NDArray[np.float64]  # (n, name): the nearest distance of each run, and of those that polish
     zero_gradients: Tensor
     bad_gradients: Tensor
     runs: dict[int, Unit] = field(default_factory=dict)  # begun and not finished on every sample
@@ -66,30 +63,24 @@ class RaceUnit:
         return spent
 
     def run(self, place: int) -> Unit:
-        """A run of the order, or the one that polishes; begun if it was not yet."""
-        if place not in self.runs:
-            polish = self.race.polish if place == len(self.race.runs) else None
-            self.runs[place] = self.begin(self.race.runs[place]) if polish is None else self._polishing(polish)
+        """A run of the order, or the one whose turn it is to polish; begun if it was not yet."""
+        if place in self.runs:
+            return self.runs[place]
+        now = self.race.turn(self.queries)
+        if now is None or place < len(self.race.runs):
+            self.runs[place] = self.begin(self.race.runs[place])
+        else:
+            turn, spent = now
+            if not spent:
+                self.nearest_point = self.best_point.clone()
+            self.runs[place] = polishing(self.begin(turn.attack), self.nearest_point, turn, seed=self.queries - spent)
         return self.runs[place]
-
-    def _polishing(self, polish: Polish) -> Unit:
-        """A short run from the nearest point of the runs; from the nearest of all where that was polished before."""
-        again = (self.nearest == self.polished).to(self.best_point.device)[:, None]
-        starts = torch.where(again, self.best_point, self.nearest_point)
-        self.polished = self.nearest.clone()
-        return self._polishing_from(starts, polish)
-
-    def _polishing_from(self, starts: Tensor, polish: Polish) -> Unit:
-        """The run from these points, which was begun now or has spent queries before; its numbers are those of then."""
-        begun = self.queries - (polish.begun(self.queries) or 0)
-        return polishing(self.begin(polish.attack), starts, polish.queries, seed=begun)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything needed to go on later, as a flat dictionary of tensors of its own."""
         kept = {name: getattr(self, name) for name in _KEPT} | {"found": torch.from_numpy(self.found)}
         for place, unit in self.runs.items():
-            starts = {"starts": unit.problem.starts} if place == len(self.race.runs) else {}
-            kept |= {f"state.{place}.{name}": tensor for name, tensor in (unit.parts() | starts).items()}
+            kept |= {f"state.{place}.{name}": tensor for name, tensor in unit.parts().items()}
         copies = {name: tensor.detach().cpu().clone() for name, tensor in kept.items()}
         return copies | {"state.queries": torch.tensor(self.queries)}
 
@@ -107,8 +98,6 @@ class RaceUnit:
                 states.setdefault(int(place), {})[part] = tensor
         self.runs = {}
         for begun, parts in states.items():
-            if self.race.polish is not None and begun == len(self.race.runs):
-                self.runs[begun] = self._polishing_from(parts["starts"].to(self.best_point), self.race.polish)
             self.run(begun).take(parts)
 
 
@@ -126,8 +115,7 @@ class _Lane:
 
 
 _KEPT = (
-    "best_point", "best_distance", "nearest_point", "nearest", "polished", "trajectory", "plan", "zero_gradients",
-    "bad_gradients",
+    "best_point", "best_distance", "nearest_point", "trajectory", "plan", "zero_gradients", "bad_gradients",
 )  # fmt: skip
 
 
@@ -141,10 +129,8 @@ def start_race(race: Race, begin: Callable[[str], Unit]) -> RaceUnit:
         problem=problem,
         begin=begin,
         best_point=problem.inputs.clone(),
-        best_distance=unbroken.clone(),
+        best_distance=unbroken,
         nearest_point=problem.inputs.clone(),
-        nearest=unbroken.clone(),
-        polished=unbroken,
         trajectory=unbroken.repeat(race.total // CHECKPOINT, 1),
         plan=torch.full((-(-race.total // SLICE), n), -1, dtype=torch.int16, device="cpu"),
         found=np.full((n, len(race.names)), np.inf),
@@ -169,15 +155,16 @@ def advance_race(oracle: Oracle, unit: RaceUnit, queries: int, *, tick: Callable
             _take_in(unit, lane, count)
         spent[np.arange(unit.rows), chosen] += count
         unit.queries += count
-        for place in [place for place in unit.runs if _is_over(unit.race, place, spent[:, place])]:
+        for place in [place for place in unit.runs if _is_over(unit, place, spent[:, place])]:
             del unit.runs[place]
 
 
-def _is_over(race: Race, place: int, spent: NDArray[np.int64]) -> bool:
-    """Whether a run has spent all it can on every sample; the one that polishes begins anew each time."""
-    if place < len(race.runs) or race.polish is None:
+def _is_over(unit: RaceUnit, place: int, spent: NDArray[np.int64]) -> bool:
+    """Whether a run has spent all it can on every sample, or its turn to polish has come to its end."""
+    if place < len(unit.race.runs):
         return bool((spent >= MAX_QUERIES).all())
-    return bool((spent % race.polish.queries == 0).all())
+    now = unit.race.turn(unit.queries)
+    return now is None or now[1] == 0
 
 
 def _lanes(unit: RaceUnit, chosen: NDArray[np.intp], spent: NDArray[np.int64]) -> list[_Lane]:
@@ -234,14 +221,7 @@ def _take_in(unit: RaceUnit, lane: _Lane, count: int) -> None:
     unit.bad_gradients.index_add_(0, here, part.bad_gradients)
     done = unit.queries // CHECKPOINT
     unit.trajectory[done : done + end - start, rows] = torch.minimum(found, unit.best_distance[rows])
-    _keep_nearer(rows, found[-1], part.best_point, unit.best_distance, unit.best_point)
-    if lane.members[0][0] < len(unit.race.runs):
-        _keep_nearer(rows, found[-1], part.best_point, unit.nearest, unit.nearest_point)
-
-
-def _keep_nearer(rows: Tensor, found: Tensor, points: Tensor, distance: Tensor, point: Tensor) -> None:
-    """Write the distances and points that were found on these rows over those that are farther."""
-    nearer = (found < distance[rows]).nonzero().squeeze(1)
-    distance[rows[nearer]] = found[nearer]
-    ahead = nearer.to(point.device)
-    point.index_copy_(0, rows.to(point.device)[ahead], points.index_select(0, ahead))
+    nearer = (found[-1] < unit.best_distance[rows]).nonzero().squeeze(1)
+    unit.best_distance[rows[nearer]] = found[-1, nearer]
+    ahead = nearer.to(here.device)
+    unit.best_point.index_copy_(0, here[ahead], part.best_point.index_select(0, ahead))

@@ -14,13 +14,14 @@ from advfrontier.errors import FrontierError
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES
 from advfrontier.solvers import Problem, Solver, solver_of
 from advfrontier.threat.losses import LOSSES
+from advfrontier.threat.random import uniform
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advfrontier.engine.clean import CleanPass
     from advfrontier.engine.oracle import Oracle
-    from advfrontier.pool import Run
+    from advfrontier.pool import Run, Turn
     from advfrontier.threat.norms import Norm
 
 
@@ -176,14 +177,19 @@ def _checked(state: Any, solver: Solver, rows: int) -> Any:
     return state
 
 
-def polishing(unit: Unit, starts: Tensor, horizon: int, *, seed: int) -> Unit:
-    """The same run as one of so many queries that improves on these points; `seed` is added to the run's own."""
+def polishing(unit: Unit, nearest: Tensor, turn: Turn, *, seed: int) -> Unit:
+    """The same run as one of a turn's queries, which starts at these points or beyond; `seed` is added to its own."""
+    problem, seeds = unit.problem, unit.problem.seeds + seed
+    starts = nearest
+    if turn.reach > 1:
+        drawn = torch.from_numpy(uniform(seeds, problem.ids, "reach", 1)).to(nearest)
+        starts = (problem.inputs + (1 + (turn.reach - 1) * drawn) * (nearest - problem.inputs)).clamp_(0, 1)
     problem = replace(
-        unit.problem,
+        problem,
         starts=starts,
-        steps=horizon // unit.solver.facts.step_queries,
-        seeds=unit.problem.seeds + seed,
-        polishes=True,
+        steps=turn.queries // unit.solver.facts.step_queries,
+        seeds=seeds,
+        polishes=turn.reach == 1,
     )
-    trajectory = unit.trajectory.new_full((horizon // CHECKPOINT, unit.rows), torch.inf)
+    trajectory = unit.trajectory.new_full((turn.queries // CHECKPOINT, unit.rows), torch.inf)
     return replace(unit, problem=problem, state=unit.solver.start(problem), trajectory=trajectory)

@@ -16,7 +16,7 @@ from advfrontier.frontier.allocation import staged
 from advfrontier.frontier.optimality import excess
 from advfrontier.frontier.problem import build_problem
 from advfrontier.frontier.trajectories import Trajectories
-from advfrontier.pool import MAX_QUERIES, SLICE, TIERS, Polish, Race, Run
+from advfrontier.pool import MAX_QUERIES, SLICE, TIERS, Polish, Race, Run, Turn
 from advfrontier.pool.ensemble import tier_name
 
 
@@ -70,7 +70,14 @@ def simulate(distances: NDArray[np.float64], policy: Race, slices: int) -> RaceO
 
 _BUDGETS = (1000, 2000, *TIERS, 20_000, 40_000)  # of the allocation whose moves are the order: samples walk far beyond
 _RARE = 0.02  # the share of runs that end nearer than is reckoned with
-_POLISH = Polish("fmn", 200, 4000)  # FMN runs in every norm; of others that were tried, none was better in all
+_EVERY = 4000  # queries, of which the last polish
+_REACH = 3.0  # of a run that is to end in another place than the nearest point
+_ELSEWHERE = {  # by norm: of what was tried on training models, the runs that ended nearest
+    "L0": (),
+    "L1": ("pdpgd", "fab_min", "apgd_min-dlr"),
+    "L2": ("pdgd", "fmn", "apgd_min-dlr"),
+    "Linf": ("apgd_min-dlr", "apgd_min-ce", "apgd_min-dlr"),
+}
 _NOTHING = 1e4  # times the frontier: what counts as the distance where nothing was found
 
 
@@ -79,7 +86,7 @@ def learn_race(traces: Sequence[Trajectories], *, name: str = "race", total: int
 
     The order is that of the moves of a greedy allocation: the paper's algorithm as printed, or the one with moves of
     several runs, whichever does better when one model at a time is left out and raced on with what the others teach.
-    The race polishes with FMN if the pool has it.
+    How it polishes does not depend on the traces, in which nothing of it can be seen.
 
     Args:
         traces: All runs of a pool to their ends, on several models in one norm.
@@ -116,8 +123,20 @@ def _race(models: Sequence[Trajectories], name: str, total: int, *, plain: bool)
     """What these models teach."""
     runs, table = models[0].runs, np.concatenate([_excess(model) for model in models], axis=2)
     order, solvers = _order(models, plain=plain), models[0].solvers
-    polish = _POLISH if _POLISH.attack in runs else None
+    polish = polishing(models[0].norm, runs)
     return Race(name, models[0].norm, total, order, _hopes(runs, table), solvers=solvers, polish=polish)
+
+
+def polishing(norm: str, runs: Sequence[str]) -> Polish | None:
+    """How a race of these runs polishes; None if FMN, which comes last because it runs in every norm, is none of them.
+
+    Turns that start beyond the nearest point look for a nearer one elsewhere. PDPGD and PDGD need twice the queries.
+    """
+    if "fmn" not in runs:
+        return None
+    elsewhere = (attack for attack in _ELSEWHERE[norm] if attack in runs)
+    turns = (Turn(attack, 400 if attack in ("pdgd", "pdpgd") else 200, _REACH) for attack in elsewhere)
+    return Polish((*turns, Turn("fmn", 200)), _EVERY)
 
 
 def _excess(traces: Trajectories) -> NDArray[np.float64]:

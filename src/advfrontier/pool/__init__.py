@@ -15,7 +15,7 @@ from advfrontier.pool.catalogue import (
 from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_queries
 from advfrontier.pool.finding import FAMILIES, find_ensemble, find_larger
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
-from advfrontier.pool.polish import SLICE, Polish
+from advfrontier.pool.polish import SLICE, Polish, Turn
 from advfrontier.pool.race import RACE, Race, RaceFile
 from advfrontier.pool.runs import Run, closure, violations
 
@@ -38,6 +38,7 @@ __all__ = [
     "RaceFile",
     "Run",
     "SolverFacts",
+    "Turn",
     "check_run",
     "closure",
     "facts_of",

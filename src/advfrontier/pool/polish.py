@@ -1,8 +1,9 @@
-"""Polishing: from time to time in a race, a short run starts at the nearest point that was found."""
+"""Polishing: from time to time in a race, short runs start at the nearest point that was found, or beyond it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import MAX_QUERIES
@@ -12,29 +13,57 @@ SLICE = 100  # queries between two choices of a race
 
 
 @dataclass(frozen=True)
-class Polish:
-    """The last queries of every so many go to a run that is as short, and starts at the nearest point so far."""
+class Turn:
+    """A short run that goes on from the nearest point.
+
+    With a reach above 1 it starts beyond that point, as seen from the image: at a distance that is drawn for each
+    sample, between the point's own and `reach` times that. So it can end in another place.
+    """
 
     attack: str
     queries: int
-    every: int
-    first: int = 0  # queries of the race before the counting begins
-
-    def __post_init__(self) -> None:
-        whole = not any(count % SLICE for count in (self.queries, self.every, self.first))
-        rest = self.first + self.every - self.queries  # what the runs have before the first polishing
-        if not (whole and 0 < self.queries <= min(self.every, MAX_QUERIES) and self.first >= 0 and rest > 0):
-            raise FrontierError(
-                f"a race polishes for {self.queries} of every {self.every} queries after the first {self.first}: "
-                f"expected multiples of {SLICE}, {MAX_QUERIES} at most, and some queries before the first polishing"
-            )
+    reach: float = 1.0
 
     @property
     def run(self) -> str:
         """What the run is called among those of the race."""
         return str(replace(Run.parse(self.attack), variant="polish"))
 
-    def begun(self, queries: int) -> int | None:
-        """The queries that it has spent after so many of the race, if its turn is next; None if it is not."""
-        before = (queries - self.first) % self.every - (self.every - self.queries)
-        return before if before >= 0 and queries >= self.first else None
+
+@dataclass(frozen=True)
+class Polish:
+    """The last queries of every so many go to turns, one after the other."""
+
+    turns: tuple[Turn, ...]
+    every: int
+    first: int = 0  # queries of the race before the counting begins
+
+    def __post_init__(self) -> None:
+        lengths = [turn.queries for turn in self.turns]
+        whole = not any(count % SLICE for count in (*lengths, self.every, self.first))
+        fits = all(0 < count <= MAX_QUERIES for count in lengths) and 0 < self.queries <= self.every
+        rest = self.first + self.every - self.queries  # what the runs have before the first polishing
+        if not (whole and fits and self.first >= 0 and rest > 0):
+            raise FrontierError(
+                f"a race polishes for {' + '.join(map(str, lengths)) or 0} of every {self.every} queries after the "
+                f"first {self.first}: expected multiples of {SLICE}, {MAX_QUERIES} at most, and some queries before "
+                "the first polishing"
+            )
+        if reach := next((turn.reach for turn in self.turns if not 1 <= turn.reach < float("inf")), None):
+            raise FrontierError(f"a run that polishes has a reach of {reach}: expected 1 or more")
+
+    @cached_property
+    def queries(self) -> int:
+        """Of all turns together."""
+        return sum(turn.queries for turn in self.turns)
+
+    def at(self, queries: int) -> tuple[Turn, int] | None:
+        """Whose turn it is after so many queries of the race, and what it has spent; None if it is the runs'."""
+        spent = (queries - self.first) % self.every - (self.every - self.queries)
+        if spent < 0 or queries < self.first:
+            return None
+        for turn in self.turns:
+            if spent < turn.queries:
+                return turn, spent
+            spent -= turn.queries
+        return None

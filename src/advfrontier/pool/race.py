@@ -3,9 +3,9 @@
 A race is an order of moves, like an ensemble's but longer than any budget. Each sample walks along it and leaves out
 the moves that cannot help there: a run that, even if it ends as much nearer as such runs hardly ever do, will not beat
 what was found already; and a run not begun yet whose attack is as far behind. The queries saved take the sample further
-along the order. From time to time all samples polish: a short run starts at the nearest point that was found. The
-choice is a pure function of what has been seen, so a race stopped anywhere can be extended without repeating a query,
-and every smaller budget is a prefix of a larger one.
+along the order. From time to time all samples polish: short runs start at the nearest point that was found, or beyond
+it. The choice is a pure function of what has been seen, so a race stopped anywhere can be extended without repeating a
+query, and every smaller budget is a prefix of a larger one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic import Field
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
 from advfrontier.pool.ensemble import TIERS, beyond, solvers_lines, tier_name
-from advfrontier.pool.polish import SLICE, Polish
+from advfrontier.pool.polish import SLICE, Polish, Turn
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
 from advfrontier.toml import TomlTable, parse_toml, read_toml, toml_text
@@ -87,8 +87,9 @@ class Race(Shown):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The runs, and the one that polishes where there is one: whatever queries may go to."""
-        return self.runs if self.polish is None else (*self.runs, self.polish.run)
+        """The runs, and those that polish: whatever queries may go to."""
+        turns = () if self.polish is None else self.polish.turns
+        return (*self.runs, *dict.fromkeys(turn.run for turn in turns))
 
     @property
     def most(self) -> float:
@@ -138,22 +139,30 @@ class Race(Shown):
         """
         if (base := self._black_box) is None:
             return None
-        polish = Polish(base, MAX_QUERIES, MAX_QUERIES, first=MAX_QUERIES // 2)
+        polish = Polish((Turn(base, MAX_QUERIES),), MAX_QUERIES, first=MAX_QUERIES // 2)
         return replace(self, order=((base, MAX_QUERIES),), hopes={base: self.hopes[base]}, polish=polish)
 
     def with_surrogates(self) -> Race:
-        """The same order where gradients are surrogate ones: what these find, a search without any polishes.
+        """The same race where gradients are surrogate ones; in ℓ0 and ℓ∞ a search without any polishes in it.
 
-        Near a jump of the model no gradient tells on which side a point is.
+        There a point is as good as the choice of features at the end of their way, and near a jump of the model no
+        gradient tells on which side a feature is. In ℓ1 and ℓ2 the race's own polishing ends nearer.
         """
-        return self if self._black_box is None else replace(self, polish=Polish(self._black_box, 500, 2000))
+        if self.norm in ("L1", "L2") or self._black_box is None:
+            return self
+        return replace(self, polish=Polish((Turn(self._black_box, 500),), 2000))
 
     def check(self, *, classes: int = TARGETS + 1) -> None:
         """Refuse runs that do not exist in this norm."""
-        for run in (*self.runs, *(() if self.polish is None else (self.polish.attack,))):
+        turns = () if self.polish is None else self.polish.turns
+        for run in (*self.runs, *(turn.attack for turn in turns)):
             check_run(Run.parse(run), self.norm, classes)
 
     # The policy
+
+    def turn(self, queries: int) -> tuple[Turn, int] | None:
+        """Which run polishes after so many queries of the whole race, and what it has spent; None if none does."""
+        return None if self.polish is None else self.polish.at(queries)
 
     @cached_property
     def _attacks(self) -> NDArray[np.intp]:
@@ -184,12 +193,13 @@ class Race(Shown):
 
         Args:
             queries: Of the whole race, per sample.
-            spent: (sample, name) queries so far, those of the run that polishes since its first time.
+            spent: (sample, name) queries so far.
             found: (sample, name) the nearest distance of each so far; inf where there is none.
         """
         rows = np.arange(len(spent))
-        if self.polish is not None and (begun := self.polish.begun(queries)) is not None:
-            return np.full(len(rows), len(self.runs)), np.full(len(rows), begun)
+        if (now := self.turn(queries)) is not None:
+            turn, before = now
+            return np.full(len(rows), self.names.index(turn.run)), np.full(len(rows), before)
         runs = len(self.runs)
         chosen = self.choose(spent[:, :runs], found[:, :runs])
         return chosen, spent[rows, chosen]
@@ -228,12 +238,15 @@ class Race(Shown):
         lines = [f"name = {toml_text(self.name)}", f"norm = {toml_text(self.norm)}", f"total = {self.total}"]
         lines += [f"flags = [{', '.join(toml_text(flag) for flag in self.flags)}]"] if self.flags else []
         lines += solvers_lines(self.solvers)
-        if (polish := self.polish) is not None:
-            words = f"attack = {toml_text(polish.attack)}, queries = {polish.queries}, every = {polish.every}"
-            later = f", first = {polish.first}" if polish.first else ""
-            lines.append(f"polish = {{ {words}{later} }}")
         moves = (f"    {{ run = {toml_text(run)}, queries = {queries} }}," for run, queries in self.order)
-        lines += ["order = [", *moves, "]", "", "[hopes]"]
+        lines += ["order = [", *moves, "]", ""]
+        if (polish := self.polish) is not None:
+            turns = (
+                f"    {{ attack = {toml_text(turn.attack)}, queries = {turn.queries}, reach = {turn.reach} }},"
+                for turn in polish.turns
+            )
+            lines += ["[polish]", f"every = {polish.every}", f"first = {polish.first}", "turns = [", *turns, "]", ""]
+        lines.append("[hopes]")
         lines += [f"{toml_text(attack)} = [{', '.join(map(repr, hopes))}]" for attack, hopes in self.hopes.items()]
         return "\n".join(lines) + "\n"
 
@@ -261,13 +274,29 @@ class _Raise(TomlTable):
     queries: Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES)]
 
 
-class _Polish(TomlTable):
-    """How a race polishes, in a file."""
+class _Turn(TomlTable):
+    """A run that polishes, in a file."""
 
     attack: str
     queries: Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES)]
+    reach: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+
+
+class _Polish(TomlTable):
+    """How a race polishes, in a file."""
+
+    turns: Annotated[list[_Turn], Field(min_length=1, max_length=1000)]
     every: Annotated[int, Field(strict=True, gt=0, lt=2**31)]
     first: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
+
+    @classmethod
+    def of(cls, polish: Polish) -> _Polish:
+        """The stored form."""
+        return cls(turns=[_Turn(**vars(turn)) for turn in polish.turns], every=polish.every, first=polish.first)
+
+    def polish(self) -> Polish:
+        """How the race polishes."""
+        return Polish(tuple(Turn(**turn.model_dump()) for turn in self.turns), self.every, self.first)
 
 
 class RaceFile(TomlTable):
@@ -295,12 +324,12 @@ class RaceFile(TomlTable):
             hopes={attack: list(hopes) for attack, hopes in race.hopes.items()},
             flags=list(race.flags),
             solvers=dict(race.solvers),
-            polish=None if race.polish is None else _Polish(**vars(race.polish)),
+            polish=None if race.polish is None else _Polish.of(race.polish),
         )
 
     def race(self) -> Race:
         """The race."""
         order = tuple((move.run, move.queries) for move in self.order)
         hopes = {attack: tuple(values) for attack, values in self.hopes.items()}
-        polish = None if self.polish is None else Polish(**self.polish.model_dump())
+        polish = None if self.polish is None else self.polish.polish()
         return Race(self.name, self.norm, self.total, order, hopes, tuple(self.flags), self.solvers, polish)
