@@ -68,7 +68,7 @@ class UnitJob(Job[UnitTask]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Sent with all its solvers: another process knows none that was registered in this one."""
-        runs = {run.attack: run for run in map(Run.parse, self.runs)}
+        runs = {run.attack: run for run in map(Run.parse, self.names)}
         solvers = {attack: self.solvers.get(attack) or solver_of(run) for attack, run in runs.items()}
         return super().__getstate__() | {"solvers": solvers}
 
@@ -97,11 +97,15 @@ class UnitJob(Job[UnitTask]):
         """The runs that take part."""
         return tuple(self.wanted) if self.race is None else self.race.runs
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The same, and those that polish."""
+        return self.runs if self.race is None else self.race.names
+
     def changes(self) -> Mapping[str, Any]:
         """Which runs the record is to hold, and with which solvers."""
         header = self.work.header
-        names = self.runs if self.race is None else self.race.names
-        attacks = solvers_of({Run.parse(name).attack: None for name in names}, self.solvers)
+        attacks = solvers_of({Run.parse(name).attack: None for name in self.names}, self.solvers)
         if self.race is not None:
             attacks[RACE] = policy_words(self.race)
         runs = {run: max(queries, header.runs.get(run, 0)) for run, queries in self.wanted.items()}

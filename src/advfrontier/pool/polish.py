@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated
+
+from pydantic import Field
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import MAX_QUERIES
 from advfrontier.pool.runs import Run
+from advfrontier.toml import TomlTable, toml_text
 
 SLICE = 100  # queries between two choices of a race
 
@@ -67,3 +71,37 @@ class Polish:
                 return turn, spent
             spent -= turn.queries
         return None
+
+
+def toml_lines(polish: Polish) -> list[str]:
+    """The table of a race's file that says how it polishes."""
+    turns = (
+        f"    {{ attack = {toml_text(turn.attack)}, queries = {turn.queries}, reach = {turn.reach} }},"
+        for turn in polish.turns
+    )
+    return ["[polish]", f"every = {polish.every}", f"first = {polish.first}", "turns = [", *turns, "]"]
+
+
+class _Turn(TomlTable):
+    """A turn in a file."""
+
+    attack: str
+    queries: Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES)]
+    reach: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+
+
+class PolishFile(TomlTable):
+    """How a race polishes, as its file holds it."""
+
+    turns: Annotated[list[_Turn], Field(min_length=1, max_length=1000)]
+    every: Annotated[int, Field(strict=True, gt=0, lt=2**31)]
+    first: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
+
+    @classmethod
+    def of(cls, polish: Polish) -> PolishFile:
+        """The stored form."""
+        return cls(turns=[_Turn(**vars(turn)) for turn in polish.turns], every=polish.every, first=polish.first)
+
+    def polish(self) -> Polish:
+        """How the race polishes."""
+        return Polish(tuple(Turn(**turn.model_dump()) for turn in self.turns), self.every, self.first)

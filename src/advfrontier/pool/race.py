@@ -22,7 +22,7 @@ from pydantic import Field
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
 from advfrontier.pool.ensemble import TIERS, beyond, solvers_lines, tier_name
-from advfrontier.pool.polish import SLICE, Polish, Turn
+from advfrontier.pool.polish import SLICE, Polish, PolishFile, Turn, toml_lines
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
 from advfrontier.toml import TomlTable, parse_toml, read_toml, toml_text
@@ -240,12 +240,7 @@ class Race(Shown):
         lines += solvers_lines(self.solvers)
         moves = (f"    {{ run = {toml_text(run)}, queries = {queries} }}," for run, queries in self.order)
         lines += ["order = [", *moves, "]", ""]
-        if (polish := self.polish) is not None:
-            turns = (
-                f"    {{ attack = {toml_text(turn.attack)}, queries = {turn.queries}, reach = {turn.reach} }},"
-                for turn in polish.turns
-            )
-            lines += ["[polish]", f"every = {polish.every}", f"first = {polish.first}", "turns = [", *turns, "]", ""]
+        lines += [] if self.polish is None else [*toml_lines(self.polish), ""]
         lines.append("[hopes]")
         lines += [f"{toml_text(attack)} = [{', '.join(map(repr, hopes))}]" for attack, hopes in self.hopes.items()]
         return "\n".join(lines) + "\n"
@@ -274,31 +269,6 @@ class _Raise(TomlTable):
     queries: Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES)]
 
 
-class _Turn(TomlTable):
-    """A run that polishes, in a file."""
-
-    attack: str
-    queries: Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES)]
-    reach: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
-
-
-class _Polish(TomlTable):
-    """How a race polishes, in a file."""
-
-    turns: Annotated[list[_Turn], Field(min_length=1, max_length=1000)]
-    every: Annotated[int, Field(strict=True, gt=0, lt=2**31)]
-    first: Annotated[int, Field(strict=True, ge=0, lt=2**31)] = 0
-
-    @classmethod
-    def of(cls, polish: Polish) -> _Polish:
-        """The stored form."""
-        return cls(turns=[_Turn(**vars(turn)) for turn in polish.turns], every=polish.every, first=polish.first)
-
-    def polish(self) -> Polish:
-        """How the race polishes."""
-        return Polish(tuple(Turn(**turn.model_dump()) for turn in self.turns), self.every, self.first)
-
-
 class RaceFile(TomlTable):
     """A race as files and records hold it."""
 
@@ -311,7 +281,7 @@ class RaceFile(TomlTable):
     hopes: dict[str, list[_Ratio]]
     flags: tuple[str, ...] | list[str] = ()
     solvers: dict[str, str] = Field(default_factory=dict)
-    polish: _Polish | None = None
+    polish: PolishFile | None = None
 
     @classmethod
     def of(cls, race: Race) -> RaceFile:
@@ -324,7 +294,7 @@ class RaceFile(TomlTable):
             hopes={attack: list(hopes) for attack, hopes in race.hopes.items()},
             flags=list(race.flags),
             solvers=dict(race.solvers),
-            polish=None if race.polish is None else _Polish.of(race.polish),
+            polish=None if race.polish is None else PolishFile.of(race.polish),
         )
 
     def race(self) -> Race:
