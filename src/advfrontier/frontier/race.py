@@ -71,13 +71,19 @@ def simulate(distances: NDArray[np.float64], policy: Race, slices: int) -> RaceO
 _BUDGETS = (1000, 2000, *TIERS, 20_000, 40_000)  # of the allocation whose moves are the order: samples walk far beyond
 _RARE = 0.02  # the share of runs that end nearer than is reckoned with
 _EVERY = 4000  # queries, of which the last polish
-_REACH = 3.0  # of a run that is to end in another place than the nearest point
-_ELSEWHERE = {  # by norm: of what was tried on training models, the runs that ended nearest
-    "L0": (),
-    "L1": ("pdpgd", "fab_min", "apgd_min-dlr"),
-    "L2": ("pdgd", "fmn", "apgd_min-dlr"),
-    "Linf": ("apgd_min-dlr", "apgd_min-ce", "apgd_min-dlr"),
-}
+_REACH = 3.0  # of a turn that is to end in another place than the nearest point
+_TURNS = {  # by norm: of what was tried on training models, the runs that ended nearest
+    "L0": (Turn("fmn", 200),),
+    "L1": (
+        Turn("pdpgd", 400, _REACH), Turn("fab_min", 200, _REACH), Turn("apgd_min-dlr", 200, _REACH), Turn("fmn", 200),
+    ),
+    "L2": (
+        Turn("pdgd", 400, _REACH), Turn("fmn", 200, _REACH), Turn("apgd_min-dlr", 200, _REACH), Turn("fmn", 200),
+    ),
+    "Linf": (
+        Turn("apgd_min-dlr", 200, _REACH), Turn("apgd_min-ce", 200, _REACH), Turn("square_min", 200), Turn("fmn", 200),
+    ),
+}  # fmt: skip
 _NOTHING = 1e4  # times the frontier: what counts as the distance where nothing was found
 
 
@@ -128,15 +134,13 @@ def _race(models: Sequence[Trajectories], name: str, total: int, *, plain: bool)
 
 
 def polishing(norm: str, runs: Sequence[str]) -> Polish | None:
-    """How a race of these runs polishes; None if FMN, which comes last because it runs in every norm, is none of them.
+    """How a race of these runs polishes: in the turns of the norm whose attacks are among them; None if there are none.
 
-    Turns that start beyond the nearest point look for a nearer one elsewhere. PDPGD and PDGD need twice the queries.
+    Turns that start beyond the nearest point look for a nearer one elsewhere. The search without gradients is for
+    models whose gradients mislead.
     """
-    if "fmn" not in runs:
-        return None
-    elsewhere = (attack for attack in _ELSEWHERE[norm] if attack in runs)
-    turns = (Turn(attack, 400 if attack in ("pdgd", "pdpgd") else 200, _REACH) for attack in elsewhere)
-    return Polish((*turns, Turn("fmn", 200)), _EVERY)
+    turns = tuple(turn for turn in _TURNS[norm] if turn.attack in runs)
+    return Polish(turns, _EVERY) if turns else None
 
 
 def _excess(traces: Trajectories) -> NDArray[np.float64]:
