@@ -19,7 +19,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def _sections() -> list[str]:
     inner = {name: [part for part in app[name] if not part.startswith("-")] for name in COMMANDS}
-    paths = [path for name, parts in inner.items() for path in [(name,), *((name, part) for part in parts)]]
+    paths = [
+        path
+        for name, parts in inner.items()
+        for path in [(name,), *((name, part) for part in parts)]
+    ]
     return [f"## advfrontier {' '.join(path)}\n\n```text\n{_help(path)}\n```\n" for path in paths]
 
 

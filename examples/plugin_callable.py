@@ -11,7 +11,9 @@ from advfrontier.evaluation.callable import run_callable
 def deepfool(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
     """DeepFool; the model it gets is a stand-in that counts."""
     bounded = foolbox.PyTorchModel(model, bounds=(0, 1), device=images.device)
-    _, clipped, _ = foolbox.attacks.L2DeepFoolAttack(steps=50)(bounded, images, labels, epsilons=None)
+    _, clipped, _ = foolbox.attacks.L2DeepFoolAttack(steps=50)(
+        bounded, images, labels, epsilons=None
+    )
     return clipped
 
 
@@ -24,7 +26,9 @@ def boundary(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 100), nn.Tanh(), nn.Linear(100, 10)).eval()  # yours, trained
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 100), nn.Tanh(), nn.Linear(100, 10)
+    ).eval()  # yours, trained
     images = torch.rand(20, 1, 8, 8)
     labels = model(images).argmax(1)
 

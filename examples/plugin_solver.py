@@ -52,7 +52,9 @@ class Newton:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 100), nn.Tanh(), nn.Linear(100, 10)).eval()  # yours, trained
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 100), nn.Tanh(), nn.Linear(100, 10)
+    ).eval()  # yours, trained
     images = torch.rand(20, 1, 8, 8)
     labels = model(images).argmax(1)
 

@@ -33,7 +33,9 @@ def run_names(copy: int) -> list[str]:
     return [attack + variant for attack in attacks for variant in VARIANTS][:100]
 
 
-def trajectories(names: list[str], levels: list[int], samples: int, *, seed: int = 0) -> Iterator[Trajectories]:
+def trajectories(
+    names: list[str], levels: list[int], samples: int, *, seed: int = 0
+) -> Iterator[Trajectories]:
     """Models whose runs differ in where they end, how fast they get there and when they first succeed."""
     rng = np.random.default_rng(seed)
     spent = np.array(levels)[:, None]
@@ -60,7 +62,9 @@ def enlarged(traces: Trajectories, *, samples: int, runs: int, levels: int) -> T
     """The same trajectories with so many times the samples, runs or levels."""
     d = np.tile(traces.distances, (runs, 1, samples))
     later = np.repeat(d, levels, axis=1)  # level k again until the level after it ...
-    shifted = np.concatenate([np.full_like(d[:, :1], np.inf)] * (levels - 1) + [later], axis=1)[:, : later.shape[1]]
+    shifted = np.concatenate([np.full_like(d[:, :1], np.inf)] * (levels - 1) + [later], axis=1)[
+        :, : later.shape[1]
+    ]
     shifted[:, :, d[0, 0] == 0] = 0
     return Trajectories(
         tuple(name for copy in range(runs) for name in run_names(copy)),
@@ -74,7 +78,10 @@ def enlarged(traces: Trajectories, *, samples: int, runs: int, levels: int) -> T
 def measure(axis: str, factor: int) -> dict[str, Any]:
     """Allocate once and report."""
     factors = {"samples": 1, "runs": 1, "levels": 1} | {axis: factor}
-    traces = [enlarged(t, **factors) for t in trajectories(run_names(0), list(range(100, 1001, 100)), 1000)]
+    traces = [
+        enlarged(t, **factors)
+        for t in trajectories(run_names(0), list(range(100, 1001, 100)), 1000)
+    ]
     before = resource.getrusage(resource.RUSAGE_SELF)
     ensembles = allocate(traces, levels=traces[0].queries.tolist())
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -88,11 +95,17 @@ def measure(axis: str, factor: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure everything."""
-    sizes = [("samples", 1), *((axis, factor) for axis in ("samples", "runs", "levels") for factor in (2, 4))]
+    sizes = [
+        ("samples", 1),
+        *((axis, factor) for axis in ("samples", "runs", "levels") for factor in (2, 4)),
+    ]
     first = 0.0
     apart = ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1)
     for axis, factor in sizes:
-        found = min((apart.submit(measure, axis, factor).result() for _ in range(3)), key=lambda one: one["seconds"])
+        found = min(
+            (apart.submit(measure, axis, factor).result() for _ in range(3)),
+            key=lambda one: one["seconds"],
+        )
         first = first or found["seconds"]
         print(
             f"{axis:8} {factor}×  {found['seconds']:5.2f} s ({found['seconds'] / first:.2f}×), of which system "

@@ -48,7 +48,9 @@ def measure(samples: int, norm: str, runs: int, queries: int) -> dict[str, float
         labels = torch.cat([model(part).argmax(1) for part in images.split(50)])
     names = [str(run) for run in pool(norm, name="extended")][:runs]
     quiet = Machine(progress=False)
-    evaluate(model, images[:50], labels[:50], norm=norm, ensemble="fmn@100", machine=quiet)  # what is imported late
+    evaluate(
+        model, images[:50], labels[:50], norm=norm, ensemble="fmn@100", machine=quiet
+    )  # what is imported late
     before = peak()
     with tempfile.TemporaryDirectory() as out:
         wanted = f"{','.join(names)}@{queries * runs}" if runs else queries
@@ -60,12 +62,21 @@ def measure(samples: int, norm: str, runs: int, queries: int) -> dict[str, float
 
 def main() -> int:
     """Measure all sizes; exit with 1 if the bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--queries", type=int, default=600, help="of the race")
     parser.add_argument("--norm", default="L2")
     options = parser.parse_args()
     few = options.queries
-    sizes = [(250, 1, 100), (1000, 1, 100), (250, 8, 100), (250, 0, few), (1000, 0, few), (250, 0, 2 * few)]
+    sizes = [
+        (250, 1, 100),
+        (1000, 1, 100),
+        (250, 8, 100),
+        (250, 0, few),
+        (1000, 0, few),
+        (250, 0, 2 * few),
+    ]
     rows, most = [], 0.0
     apart = ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1)
     for samples, runs, queries in sizes:
@@ -73,7 +84,11 @@ def main() -> int:
         most = max(most, found["bytes"] if samples == 1000 else 0)
         what = "race" if not runs else f"{runs} run{'s' if runs > 1 else ''}"
         rows.append((what, samples, queries, found["bytes"], found["reading"], found["results"]))
-        print(f"  {what}, {samples} samples: {found['bytes'] / 1e6:.0f} MB", file=sys.stderr, flush=True)
+        print(
+            f"  {what}, {samples} samples: {found['bytes'] / 1e6:.0f} MB",
+            file=sys.stderr,
+            flush=True,
+        )
     columns = (
         Column("what"), Column("samples", "integer"), Column("queries", "integer"), Column("above the model", "bytes"),
         Column("with reading", "bytes"), Column("size of the results", "bytes"),

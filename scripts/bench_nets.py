@@ -27,7 +27,9 @@ from advfrontier.threat.norms import get_norm
 from advfrontier.zoo import images_and_labels, load
 
 HERE = Path(__file__).resolve().parents[1]
-SHARED = Path(os.environ.get("SHARED", HERE.parent / "shared")) / "nets"  # real nets that may lie beside the repository
+SHARED = (
+    Path(os.environ.get("SHARED", HERE.parent / "shared")) / "nets"
+)  # real nets that may lie beside the repository
 RESULTS = HERE / "build" / "bench"
 NOISE = "ratios within one process on a shared machine, medians; absolute times would say nothing"
 
@@ -58,7 +60,10 @@ def nets(names: Sequence[tuple[str, int]], only: Sequence[str] | None = None) ->
         elif (SHARED / f"{name}.safetensors").exists():
             model, images, labels = shared_net(name, 4 * count)
         else:
-            print(f"{name} is left out: not in {SHARED}; SHARED=FOLDER make … names another folder", file=sys.stderr)
+            print(
+                f"{name} is left out: not in {SHARED}; SHARED=FOLDER make … names another folder",
+                file=sys.stderr,
+            )
             continue
         images, labels = images[: 4 * count], labels[: 4 * count]
         with torch.no_grad():
@@ -79,7 +84,9 @@ class Attacked:
     def unit(self, run: str, **options: Any) -> Unit:
         """A run that has not begun."""
         images, norm = self.net.images, get_norm(self.norm)
-        return start_unit(self.oracle, Run.parse(run), images, self.clean, norm=norm, seed=42, **options)
+        return start_unit(
+            self.oracle, Run.parse(run), images, self.clean, norm=norm, seed=42, **options
+        )
 
     def race(self, queries: int) -> RaceUnit | None:
         """The race of so many queries; None where an ensemble has that many."""
@@ -91,7 +98,9 @@ class Attacked:
 def attacked(net: Net, norm: str) -> Iterator[Attacked]:
     """The net after its clean pass."""
     with Oracle(net.model) as oracle:
-        clean = clean_pass(oracle, net.images, net.labels, get_norm(norm), batch_size=len(net.images))
+        clean = clean_pass(
+            oracle, net.images, net.labels, get_norm(norm), batch_size=len(net.images)
+        )
         yield Attacked(net, oracle, clean, norm)
 
 
@@ -108,7 +117,10 @@ def shared_net(name: str, count: int) -> tuple[nn.Module, Tensor, Tensor]:
 
 def references() -> dict[str, Mapping[str, NDArray[Any]]]:
     """By net what other implementations were recorded to reach on it, as far as such records lie beside the nets."""
-    return {path.stem: dict(np.load(path)) for path in sorted((SHARED.parent / "reference").glob("*.npz"))}
+    return {
+        path.stem: dict(np.load(path))
+        for path in sorted((SHARED.parent / "reference").glob("*.npz"))
+    }
 
 
 def report(name: str, table: Table) -> None:
@@ -125,4 +137,6 @@ def report(name: str, table: Table) -> None:
         "date": time.strftime("%Y-%m-%d"),
         "rows": jsonable(table.records()),
     }
-    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (RESULTS / f"{name}.json").write_text(
+        json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )

@@ -78,7 +78,12 @@ def runs(subject: Attacked, repeats: int) -> Iterator[tuple[str, Stretch]]:
     def stretch(unit: Unit) -> Stretch:
         queries = MAX_QUERIES // 10
         black_box = unit.solver.facts.step_queries == 1
-        return Stretch(lambda stop: advance(subject.oracle, [unit], [stop]), queries, repeats * queries, black_box)
+        return Stretch(
+            lambda stop: advance(subject.oracle, [unit], [stop]),
+            queries,
+            repeats * queries,
+            black_box,
+        )
 
     for facts in CATALOGUE.values():
         for loss in facts.losses if subject.norm in facts.norms else ():
@@ -94,7 +99,13 @@ def measure(net: Net, only: list[str] | None, repeats: int) -> Iterator[Row]:
                 if not only or run in only:
                     for kind, found in timed(net, stretch).items():
                         bar = BARS[net.name] if kind == "both" else None
-                        yield (net.name, norm, run, kind, *summary([spent / bare for spent, bare in found], bar))
+                        yield (
+                            net.name,
+                            norm,
+                            run,
+                            kind,
+                            *summary([spent / bare for spent, bare in found], bar),
+                        )
             if (not only or "race" in only) and (race := subject.race(RACE_QUERIES)) is not None:
                 advanced = partial(advance_race, subject.oracle, race)
                 found = timed(net, Stretch(advanced, SLICE, RACE_QUERIES))["both"]
@@ -103,7 +114,9 @@ def measure(net: Net, only: list[str] | None, repeats: int) -> Iterator[Row]:
                 yield (net.name, norm, "race", "both", *summary(slices, RACE_BARS[net.name], value))
 
 
-def summary(found: list[float], bar: float | None, value: float | None = None) -> tuple[float | str | None, ...]:
+def summary(
+    found: list[float], bar: float | None, value: float | None = None
+) -> tuple[float | str | None, ...]:
     """The ratio, which is the median unless given, the least and the most, the bar, and whether it is missed."""
     value = statistics.median(found) if value is None else value
     mark = "above" if bar is not None and value > bar else ""
@@ -112,8 +125,12 @@ def summary(found: list[float], bar: float | None, value: float | None = None) -
 
 def main() -> int:
     """Print the table; exit with 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=9, help="stretches of 100 queries per solver, 10 at most")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=9, help="stretches of 100 queries per solver, 10 at most"
+    )
     parser.add_argument("--only", nargs="*", help="solvers, or race")
     parser.add_argument("--nets", nargs="*", help="of " + ", ".join(name for name, _ in NETS))
     options = parser.parse_args()

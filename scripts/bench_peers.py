@@ -36,7 +36,9 @@ from advfrontier.threat.norms import get_norm
 
 NETS = (("zoo:F3", 64), ("cifar_cnn_a_adv", 64))
 ORDER = {"L0": 0, "L1": 1, "L2": 2, "Linf": math.inf}
-FAB_QUERIES = 11  # of a step with ten classes: two forward passes, and a backward pass for each other class
+FAB_QUERIES = (
+    11  # of a step with ten classes: two forward passes, and a backward pass for each other class
+)
 BISECTIONS = 10
 
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]
@@ -57,10 +59,14 @@ def adv_lib_attacks(steps: int) -> Peers:
         ("alma", "L2"): partial(attacks.alma, num_steps=steps, distance="l2", init_lr_distance=0.1),
     }
     for norm, p in ORDER.items():
-        found["fmn", norm] = partial(attacks.fmn, norm=p, steps=steps, α_init=10.0 if norm == "Linf" else 1.0)
+        found["fmn", norm] = partial(
+            attacks.fmn, norm=p, steps=steps, α_init=10.0 if norm == "Linf" else 1.0
+        )
         found["pdpgd", norm] = partial(attacks.pdpgd, norm=p, num_steps=steps)
         if norm == "L0":
-            found["pdpgd", norm] = partial(attacks.pdpgd, norm=p, num_steps=steps, proximal_operator=23)
+            found["pdpgd", norm] = partial(
+                attacks.pdpgd, norm=p, num_steps=steps, proximal_operator=23
+            )
             continue
         found["fab_min", norm] = partial(attacks.fab, norm=p, n_iter=2 * steps // FAB_QUERIES)
         largest = {"L1": 40.0, "L2": 4.0, "Linf": 0.4}[norm]
@@ -86,7 +92,9 @@ def foolbox_attacks(steps: int) -> Peers:
     for norm, kind in (("L0", own.L0FMNAttack), ("L1", own.L1FMNAttack), ("L2", own.L2FMNAttack)):
         found["fmn", norm] = kind(steps=steps)
     found["fmn", "Linf"] = own.LInfFMNAttack(steps=steps, max_stepsize=10.0)
-    return {(run, norm, "foolbox"): partial(attacked, attack) for (run, norm), attack in found.items()}
+    return {
+        (run, norm, "foolbox"): partial(attacked, attack) for (run, norm), attack in found.items()
+    }
 
 
 def torchattacks_attacks(steps: int) -> Peers:
@@ -110,7 +118,9 @@ def find_peers(steps: int) -> Peers:
         try:
             peers |= library(steps)
         except ImportError as error:
-            print(f"left out: {library.__name__} ({error}); `make peers` installs it", file=sys.stderr)
+            print(
+                f"left out: {library.__name__} ({error}); `make peers` installs it", file=sys.stderr
+            )
     return peers
 
 
@@ -132,12 +142,18 @@ def theirs(net: Net, attack: Attack, norm: str) -> tuple[NDArray[np.float64], fl
         wrong = net.model(points).argmax(1) != net.labels
     inside = (points >= -1e-6).flatten(1).all(1) & (points <= 1 + 1e-6).flatten(1).all(1)
     distance = get_norm(norm).distance(points.flatten(1).double(), net.images.flatten(1).double())
-    return torch.where(wrong & inside, distance, torch.inf).numpy(), counted.counts.total() / len(points), seconds
+    return (
+        torch.where(wrong & inside, distance, torch.inf).numpy(),
+        counted.counts.total() / len(points),
+        seconds,
+    )
 
 
 def compare(net: Net, peers: Peers, options: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
     """A row for every solver that a peer has."""
-    for (run, norm, library), attack in sorted(peers.items(), key=lambda item: (item[0][1], item[0][0])):
+    for (run, norm, library), attack in sorted(
+        peers.items(), key=lambda item: (item[0][1], item[0][0])
+    ):
         if norm not in options.norms or (options.only and run not in options.only):
             continue
         times = []
@@ -149,7 +165,11 @@ def compare(net: Net, peers: Peers, options: argparse.Namespace) -> Iterator[tup
         worst = max(d[np.isfinite(d)].max(initial=0) for d in (own, found))
         near, far = (float(np.where(np.isinf(d), worst, d).mean()) for d in (own, found))
         faster, nearer = statistics.median(times), near / far
-        print(f"  {net.name} {norm} {run} {library}: {faster:.2f} {nearer:.3f}", file=sys.stderr, flush=True)
+        print(
+            f"  {net.name} {norm} {run} {library}: {faster:.2f} {nearer:.3f}",
+            file=sys.stderr,
+            flush=True,
+        )
         yield (
             net.name, norm, run, library, round(faster, 2), round(nearer, 3), int(np.isinf(own).sum()),
             int(np.isinf(found).sum()), round(queries), "; ".join(
@@ -159,7 +179,9 @@ def compare(net: Net, peers: Peers, options: argparse.Namespace) -> Iterator[tup
 
 def main() -> int:
     """Print the table; exit with 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=3, help="runs of both sides, by turns")
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--only", nargs="*", help="solvers")
@@ -176,7 +198,10 @@ def main() -> int:
         Column("distance", "number"), Column("unbroken by us", "integer"), Column("by them", "integer"),
         Column("their queries", "integer"), Column("", key="missed"),
     )  # fmt: skip
-    notes = (f"time and mean distance are ours over theirs, bars 1.0; {2 * options.steps} queries of ours", NOISE)
+    notes = (
+        f"time and mean distance are ours over theirs, bars 1.0; {2 * options.steps} queries of ours",
+        NOISE,
+    )
     report("peers", Table("Beside other libraries", columns, tuple(rows), notes))
     return 1 if any(row[-1] for row in rows) else 0
 

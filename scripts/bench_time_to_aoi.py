@@ -51,10 +51,21 @@ def run_autoattack(
     """AutoAttack's AOI over these radii, its queries per sample and its seconds."""
     accuracies, queries, started = [], 0, time.process_time()
     for radius in radii:
-        found = attack_at(net.model, net.images, net.labels, norm=norm, radius=float(radius), batch_size=len(frontier))
+        found = attack_at(
+            net.model,
+            net.images,
+            net.labels,
+            norm=norm,
+            radius=float(radius),
+            batch_size=len(frontier),
+        )
         accuracies.append(float(found.robust.mean()))
         queries += found.counts["attack"]
-    return baseline_aoi(radii, accuracies, frontier), queries / len(frontier), time.process_time() - started
+    return (
+        baseline_aoi(radii, accuracies, frontier),
+        queries / len(frontier),
+        time.process_time() - started,
+    )
 
 
 def compare(net: Net, norm: str, options: argparse.Namespace) -> tuple[Any, ...]:
@@ -63,7 +74,9 @@ def compare(net: Net, norm: str, options: argparse.Namespace) -> tuple[Any, ...]
     frontier = distances[-1]
     radii = baseline_radii(frontier, reference=REFERENCE_RADII[norm][1])
     theirs, queries, seconds = run_autoattack(net, norm, frontier, radii)
-    by_lines = [baseline_aoi(radii, Curve.of(found).at(radii), frontier).value for found in distances]
+    by_lines = [
+        baseline_aoi(radii, Curve.of(found).at(radii), frontier).value for found in distances
+    ]
     exact = [aoi(found, frontier).value for found in distances]
     cells: list[Any] = [norm, round(theirs.value, 4), round(theirs.high, 4), round(queries)]
     for scores, wanted in ((by_lines, theirs.value), (exact, min(theirs.high, 1.0))):
@@ -80,10 +93,14 @@ def compare(net: Net, norm: str, options: argparse.Namespace) -> tuple[Any, ...]
 
 def main() -> int:
     """Print the table; exit with 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="F3", help="of the zoo")
     parser.add_argument("--images", type=int, default=32)
-    parser.add_argument("--frontier", type=int, default=8000, help="queries of the race that the AOI is measured by")
+    parser.add_argument(
+        "--frontier", type=int, default=8000, help="queries of the race that the AOI is measured by"
+    )
     parser.add_argument("--norms", nargs="*", default=list(NORMS))
     options = parser.parse_args()
     one_thread()
@@ -100,7 +117,10 @@ def main() -> int:
         f"{options.model}, {options.images} samples, queries per sample; bar {BAR} for queries and time",
         "`at most` is the upper end of what AutoAttack's ten points leave open",
     )
-    report("time_to_aoi", Table("Until the curve is as good as AutoAttack's", columns, tuple(rows), notes))
+    report(
+        "time_to_aoi",
+        Table("Until the curve is as good as AutoAttack's", columns, tuple(rows), notes),
+    )
     return 1 if any(row[-1] for row in rows) else 0
 
 

@@ -34,7 +34,9 @@ def main() -> None:
     for ray, what in ((None, "processes"), *([("local", "Ray")] if "ray" in sys.argv[1:] else [])):
         (one, first), (two, second) = (traced(workers, ray) for workers in (1, 2))
         same = np.array_equal(first.distances, second.distances)
-        print(f"{what}: one worker {one:.1f} s, two {two:.1f} s: {one / two:.2f} times as fast, same bits: {same}")
+        print(
+            f"{what}: one worker {one:.1f} s, two {two:.1f} s: {one / two:.2f} times as fast, same bits: {same}"
+        )
 
 
 if __name__ == "__main__":

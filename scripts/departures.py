@@ -34,12 +34,18 @@ FOUND = ROOT / "docs" / "results" / "departures.json"
 BEGIN, END = "<!-- departures: begin -->\n", "<!-- departures: end -->\n"
 SPLITS = ("train", "held-out")
 # F16 has no gradients: every attack fails on it, with its departures and without.
-ALL = [name for name, card in MODELS.items() if card.split in SPLITS and card.recipe.architecture != "masked-cnn"]
+ALL = [
+    name
+    for name, card in MODELS.items()
+    if card.split in SPLITS and card.recipe.architecture != "masked-cnn"
+]
 
 
 def main() -> None:
     """Measure what is missing, then write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", nargs="+", default=ALL)
     parser.add_argument("--norms", nargs="+", default=list(NORMS))
     parser.add_argument("--samples", type=int, default=24)
@@ -59,7 +65,12 @@ def measure(models: list[str], norms: list[str], samples: Samples) -> None:
     for model in models:
         for norm in norms:
             for attack, solver in solvers(norm):
-                known = found["distances"].setdefault(model, {}).setdefault(norm, {}).setdefault(attack, {})
+                known = (
+                    found["distances"]
+                    .setdefault(model, {})
+                    .setdefault(norm, {})
+                    .setdefault(attack, {})
+                )
                 if (words := solver_words(solver)) in known:
                     continue
                 traced = trace(f"zoo:{model}", samples, norm=norm, runs=[attack], solvers={attack: solver},
@@ -95,14 +106,21 @@ def write_table(found: dict[str, Any]) -> None:
 def table(found: dict[str, Any]) -> str:
     """The departures with their switches and figures, in Markdown."""
     lines = [
-        "| attack | here | published | as published | " + " | ".join(SYMBOLS[norm] for norm in NORMS) + " |",
+        "| attack | here | published | as published | "
+        + " | ".join(SYMBOLS[norm] for norm in NORMS)
+        + " |",
         "|---" * (4 + len(NORMS)) + "|",
     ]
     for attack in PUBLISHED:
         own = [each for each in DEPARTURES if each.attack == attack]
-        rows = [(each.here, each.published, f"`{each.switch}`", each.taken_back(), each.norms) for each in own]
+        rows = [
+            (each.here, each.published, f"`{each.switch}`", each.taken_back(), each.norms)
+            for each in own
+        ]
         if len(own) > 1:
-            everywhere = tuple(norm for norm in NORMS if sum(norm in each.norms for each in own) > 1)
+            everywhere = tuple(
+                norm for norm in NORMS if sum(norm in each.norms for each in own) > 1
+            )
             rows.append(("all of these", "none", "`--published`", PUBLISHED[attack], everywhere))
         for here, published, switch, solver, norms in rows:
             cells = [cell(found, norm, attack, solver) if norm in norms else "" for norm in NORMS]
@@ -117,9 +135,14 @@ def cell(found: dict[str, Any], norm: str, attack: str, solver: Solver) -> str:
         ratios, more = [], 0
         for model, by_norm in found.get("distances", {}).items():
             known = by_norm.get(norm, {}).get(attack, {})
-            own, other = known.get(solver_words(solver_of(Run.parse(attack)))), known.get(solver_words(solver))
+            own, other = (
+                known.get(solver_words(solver_of(Run.parse(attack)))),
+                known.get(solver_words(solver)),
+            )
             if MODELS[model].split == split and own and other:
-                pairs = np.array([[a, b] for a, b in zip(own, other, strict=True) if None not in (a, b)])
+                pairs = np.array(
+                    [[a, b] for a, b in zip(own, other, strict=True) if None not in (a, b)]
+                )
                 ratios.append(pairs[:, 1].mean() / pairs[:, 0].mean())
                 more += other.count(None) - own.count(None)
         if ratios:
@@ -132,8 +155,13 @@ def told(found: dict[str, Any]) -> str:
     if not found:
         return "Not measured yet: type `python scripts/departures.py`."
     known = [model for model in MODELS if model in found["distances"]]
-    models = {split: ", ".join(model for model in known if MODELS[model].split == split) for split in SPLITS}
-    groups = ", then ".join(f"the {split} models {names}" for split, names in models.items() if names)
+    models = {
+        split: ", ".join(model for model in known if MODELS[model].split == split)
+        for split in SPLITS
+    }
+    groups = ", then ".join(
+        f"the {split} models {names}" for split, names in models.items() if names
+    )
     return (
         f"Figures: {groups}, on the first {found['samples']} images, base runs of 1000 queries: the mean distance with "
         "this one departure taken back, over that with it, so above 1 it helps; behind it, in brackets, how many more "

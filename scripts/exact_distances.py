@@ -46,15 +46,21 @@ def main() -> None:
     table = {}
     for norm in SIZES:
         place = asked.folder / MODEL / norm
-        record = evaluate(f"zoo:{MODEL}", images, labels, norm=norm, ensemble="paper-12k", out=place)
+        record = evaluate(
+            f"zoo:{MODEL}", images, labels, norm=norm, ensemble="paper-12k", out=place
+        )
         rows = []
         for sample in np.flatnonzero(record.distances > 0).tolist():
             path = asked.folder / "solved" / norm / f"{sample:04}.json"
             if not path.exists():
                 started, found = time.monotonic(), float(record.distances[sample])
                 # One row for the pixels of every mean that the network takes.
-                pixels = nn.functional.unfold(images[sample].double()[None], SIDE, stride=SIDE)[0].T.numpy()
-                distance, bound, wrong = solve(network, Ball(norm, pixels, found), int(labels[sample]), asked.limit)
+                pixels = nn.functional.unfold(images[sample].double()[None], SIDE, stride=SIDE)[
+                    0
+                ].T.numpy()
+                distance, bound, wrong = solve(
+                    network, Ball(norm, pixels, found), int(labels[sample]), asked.limit
+                )
                 seconds = round(time.monotonic() - started, 2)
                 truth = {"sample": sample, "distance": distance, "bound": bound, "found": found}
                 truth |= {"wrong_class": wrong, "seconds": seconds}
@@ -63,18 +69,27 @@ def main() -> None:
                 print(norm, truth, flush=True)
             rows.append(json.loads(path.read_text(encoding="utf-8")))
         table[norm] = rows
-        distance, bound, seconds = (np.array([row[key] for row in rows]) for key in ("distance", "bound", "seconds"))
+        distance, bound, seconds = (
+            np.array([row[key] for row in rows]) for key in ("distance", "bound", "seconds")
+        )
         print(
             f"{norm}: {len(rows)} samples, median distance {np.median(distance):.4g}, known to "
             f"{max(distance / bound) - 1:.1g}, {seconds.mean():.1f} s a sample"
         )
-    lines = [f'"{norm}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for norm, rows in table.items()]
+    lines = [
+        f'"{norm}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
+        for norm, rows in table.items()
+    ]
     FIXTURE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def as_network(model: nn.Module) -> Network:
     """Weights and biases in float64, mean and normalisation folded into the first layer."""
-    pairs = [(m.weight.double().numpy(), m.bias.double().numpy()) for m in model.modules() if isinstance(m, nn.Linear)]
+    pairs = [
+        (m.weight.double().numpy(), m.bias.double().numpy())
+        for m in model.modules()
+        if isinstance(m, nn.Linear)
+    ]
     weight, bias = pairs[0]
     return (weight / (SPREAD * SIDE**2), bias - weight.sum(1) * (MEAN / SPREAD)), *pairs[1:]
 
@@ -90,7 +105,9 @@ def solve(network: Network, start: Ball, label: int, limit: float) -> tuple[floa
         if other == label:
             continue
         # A hair beyond what was found, so that the point itself is not cut off by rounding.
-        distance, proven, point = nearest(network, replace(start, radius=best * (1 + 1e-6)), label, other, limit)
+        distance, proven, point = nearest(
+            network, replace(start, radius=best * (1 + 1e-6)), label, other, limit
+        )
         bound = min(bound, proven)
         if point is not None and (wrong < 0 or distance < best):
             best, wrong = min(distance, best), other

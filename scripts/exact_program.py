@@ -14,7 +14,9 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-Network = tuple[tuple[np.ndarray, np.ndarray], ...]  # weight and bias of each layer, from sums of pixels, ReLU between
+Network = tuple[
+    tuple[np.ndarray, np.ndarray], ...
+]  # weight and bias of each layer, from sums of pixels, ReLU between
 Interval = tuple[np.ndarray, np.ndarray]
 Sum = list[tuple[slice, np.ndarray]]  # of matrices times the variables at these places
 GAP = 1e-6  # between the best point and what is proven, relative
@@ -95,13 +97,17 @@ class Program:
         if len(parts[0][1]):
             self.rows.append((parts, low, high))
 
-    def _constraint(self, parts: Sum, low: np.ndarray | float, high: np.ndarray | float) -> LinearConstraint:
+    def _constraint(
+        self, parts: Sum, low: np.ndarray | float, high: np.ndarray | float
+    ) -> LinearConstraint:
         row = np.zeros((len(parts[0][1]), len(self.low)))
         for where, part in parts:
             row[:, where] += part
         return LinearConstraint(csr_array(row), low, high)
 
-    def solve(self, cost: np.ndarray, *, relaxed: bool, limit: float = 60.0) -> tuple[float, float, np.ndarray | None]:
+    def solve(
+        self, cost: np.ndarray, *, relaxed: bool, limit: float = 60.0
+    ) -> tuple[float, float, np.ndarray | None]:
         """The least cost that was found, the bound that was proven, and the point; ∞ where there is none."""
         relaxed = relaxed or not self.binary.any()  # a program without any choice is a linear one
         answer = milp(
@@ -142,7 +148,9 @@ def nearest(
         bounds = positive @ low + negative @ high + shift, positive @ high + negative @ low + shift
     weight, bias = network[-1]
     ahead = (weight[other] - weight[label])[None]
-    program.add_rows([(where, ahead @ part) for where, part in previous], bias[label] - bias[other], np.inf)
+    program.add_rows(
+        [(where, ahead @ part) for where, part in previous], bias[label] - bias[other], np.inf
+    )
     cost = np.concatenate((cost, np.zeros(len(program.low) - len(cost))))
     distance, proven, point = program.solve(cost, relaxed=False, limit=limit)
     if point is None:
@@ -156,7 +164,9 @@ def _inside(ball: Ball) -> tuple[Program, np.ndarray, Sum]:
     """The moves inside the ball, what they cost, and the change of the sums as a function of them."""
     count, pixels = ball.pixels.shape
     program = Program(np.zeros(0), np.zeros(0), np.zeros(0, dtype=bool))
-    rise, fall = (program.add_variables(np.zeros(count), ball.room(direction)) for direction in (1, -1))
+    rise, fall = (
+        program.add_variables(np.zeros(count), ball.room(direction)) for direction in (1, -1)
+    )
     if ball.norm == "L1":
         cost = np.ones(2 * count)
         program.add_rows([(slice(0, 2 * count), cost[None])], 0, ball.radius)
@@ -169,12 +179,17 @@ def _inside(ball: Ball) -> tuple[Program, np.ndarray, Sum]:
             for spent in range(pixels):
                 before = room[:, spent - 1] if spent else np.zeros(count)
                 used = np.flatnonzero((room[:, spent] > before) & (before < ball.radius))
-                lines = [(where, np.eye(count)[used]), (size, np.full((len(used), 1), spent - pixels))]
+                lines = [
+                    (where, np.eye(count)[used]),
+                    (size, np.full((len(used), 1), spent - pixels)),
+                ]
                 program.add_rows(lines, -np.inf, room[used, :spent].sum(1))
     return program, cost, [(rise, np.eye(count)), (fall, -np.eye(count))]
 
 
-def _tighten(program: Program, previous: Sum, weight: np.ndarray, bias: np.ndarray, bounds: Interval) -> Interval:
+def _tighten(
+    program: Program, previous: Sum, weight: np.ndarray, bias: np.ndarray, bounds: Interval
+) -> Interval:
     """Interval bounds of a layer, those of both signs tightened by linear programs over all that comes before."""
     low, high = (side.copy() for side in bounds)
     for unit in np.flatnonzero((low < 0) & (high > 0)):
@@ -184,7 +199,9 @@ def _tighten(program: Program, previous: Sum, weight: np.ndarray, bias: np.ndarr
         slack = 1e-6  # what a solver takes for feasible may be off by 1e-7
         low[unit] = max(low[unit], program.solve(cost, relaxed=True)[0] + bias[unit] - slack)
         if low[unit] < 0:
-            high[unit] = min(high[unit], -program.solve(-cost, relaxed=True)[0] + bias[unit] + slack)
+            high[unit] = min(
+                high[unit], -program.solve(-cost, relaxed=True)[0] + bias[unit] + slack
+            )
     return low, high
 
 
@@ -201,7 +218,9 @@ def _rectify(program: Program, parts: Sum, constant: np.ndarray, bounds: Interva
     if len(open_):
         on = program.add_variables(np.zeros(len(open_)), np.ones(len(open_)), binary=True)
         switch = np.eye(len(open_))
-        program.add_rows([(outputs, identity[open_]), (on, -high[open_, None] * switch)], -np.inf, 0)
+        program.add_rows(
+            [(outputs, identity[open_]), (on, -high[open_, None] * switch)], -np.inf, 0
+        )
         inputs = [(where, -part[open_]) for where, part in parts]
         program.add_rows(
             [(outputs, identity[open_]), *inputs, (on, -low[open_, None] * switch)],

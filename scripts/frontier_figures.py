@@ -32,13 +32,17 @@ def allocation_figures() -> None:
         rows.append([value / p.aoi(best) for value in (p.aoi(first), p.aoi(better), tight, loose)])
     names = ("greedy", "greedy with swaps", "certificate", "certificate without steps")
     for name, ratios in zip(names, np.array(rows).T, strict=True):
-        print(f"{name:26} mean {ratios.mean():.4f}  least {ratios.min():.4f}  most {ratios.max():.4f}")
+        print(
+            f"{name:26} mean {ratios.mean():.4f}  least {ratios.min():.4f}  most {ratios.max():.4f}"
+        )
 
 
 def wilson_figures() -> None:
     """Exact coverage over p of Wilson's interval, and of its modification by Brown, Cai and DasGupta (2001)."""
     for n in (100, 1000):
-        low, high = np.array([(i.low, i.high) for i in (wilson(count, n) for count in range(n + 1))]).T
+        low, high = np.array(
+            [(i.low, i.high) for i in (wilson(count, n) for count in range(n + 1))]
+        ).T
         print(f"Wilson, n = {n}: {exact_coverage(low, high)}")
         low[1:4] = stats.chi2.ppf(0.05, [2, 4, 6]) / 2 / n
         high[n - 3 : n] = 1 - low[3:0:-1]
@@ -50,12 +54,18 @@ def exact_coverage(low: np.ndarray, high: np.ndarray) -> str:
     counts, low, high = np.arange(low.size)[:, None], low[:, None], high[:, None]
     p = np.linspace(0.01, 0.99, 98_001)
     held = [
-        np.where((low <= part) & (part <= high), stats.binom.pmf(counts, low.size - 1, part), 0).sum(axis=0)
+        np.where(
+            (low <= part) & (part <= high), stats.binom.pmf(counts, low.size - 1, part), 0
+        ).sum(axis=0)
         for part in np.array_split(p, 50)
     ]
     coverage = np.concatenate(held)
     outside = p[((coverage < 0.92) | (coverage > 0.98)) & (p < 0.5)]
-    where = f"; outside 92–98 % for p in [{outside.min():.5f}, {outside.max():.5f}]" if outside.size else ""
+    where = (
+        f"; outside 92–98 % for p in [{outside.min():.5f}, {outside.max():.5f}]"
+        if outside.size
+        else ""
+    )
     return f"{coverage.min():.2%} to {coverage.max():.2%}, mean {coverage.mean():.2%}{where}"
 
 
@@ -68,7 +78,10 @@ def bootstrap_figures() -> None:
                 interval.low <= truth <= interval.high
                 for part in range(0, DRAWS, 500)
                 for interval in ratio_intervals(
-                    u[part : part + 500], w[part : part + 500], limits=[(-np.inf, np.inf)] * 500, seed=part
+                    u[part : part + 500],
+                    w[part : part + 500],
+                    limits=[(-np.inf, np.inf)] * 500,
+                    seed=part,
                 )
             ]
             print(f"{figure}, n = {n}: studentised {np.mean(found):.1%}", flush=True)
@@ -99,7 +112,9 @@ def main() -> None:
     allocation_figures()
     wilson_figures()
     for n in (100, 1000):
-        print(f"band, n = {n}: {stats.kstwo.cdf(curve_margin(n), n):.2%} in the least favourable case")
+        print(
+            f"band, n = {n}: {stats.kstwo.cdf(curve_margin(n), n):.2%} in the least favourable case"
+        )
     bootstrap_figures()
 
 

@@ -28,13 +28,19 @@ KINDS = ("paper", "greedy", "race")
 
 def main() -> None:
     """Learn norm by norm, and print a Markdown table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder")
     parser.add_argument("--train", nargs="+", required=True)
     parser.add_argument("--held-out", nargs="+", required=True)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    print("| norm | model | " + " | ".join(f"{kind} {tier // 1000}k" for kind in KINDS for tier in TIERS) + " |")
+    print(
+        "| norm | model | "
+        + " | ".join(f"{kind} {tier // 1000}k" for kind in KINDS for tier in TIERS)
+        + " |"
+    )
     print("|---" * (2 + len(KINDS) * len(TIERS)) + "|")
     for norm in NORMS:
         traces = traces_of(options.folder, norm)
@@ -44,7 +50,12 @@ def main() -> None:
             rows = {name: row(traces[name], greedy, race) for name in names if name in traces}
             rows[f"{group}, mean"] = np.mean(list(rows.values()), axis=0).tolist()
             for name, figures in rows.items():
-                print(f"| {norm} | {name} |", " | ".join(f"{100 * figure:.2f}" for figure in figures), "|", flush=True)
+                print(
+                    f"| {norm} | {name} |",
+                    " | ".join(f"{100 * figure:.2f}" for figure in figures),
+                    "|",
+                    flush=True,
+                )
         if options.write:
             place = Path(str(files("advfrontier.pool"))) / "learned"
             race.save(place / f"race-{norm}.toml")
@@ -53,7 +64,9 @@ def main() -> None:
 
 def traces_of(folder: str, norm: str) -> dict[str, Traces]:
     """The traces in a norm, by the name of their model."""
-    records = [record for record in find_records(folder, kind="trace") if record.header.terms.norm == norm]
+    records = [
+        record for record in find_records(folder, kind="trace") if record.header.terms.norm == norm
+    ]
     return {record.header.model.name.rpartition(":")[2]: read_traces(record) for record in records}
 
 

@@ -71,22 +71,32 @@ def measure(name: str, norm: str) -> dict[str, Any]:
     for quantile in QUANTILES if norm in AUTOATTACKS else ():
         key = f"AA/{norm}/{quantile}"
         known = f"{key}/eps" in recorded
-        radius = float(recorded[f"{key}/eps"]) if known else float(np.quantile(tiers[TIERS[0]], float(quantile)))
+        radius = (
+            float(recorded[f"{key}/eps"])
+            if known
+            else float(np.quantile(tiers[TIERS[0]], float(quantile)))
+        )
         theirs = attack_at(model, images, labels, norm=norm, radius=radius, batch_size=SAMPLES)
         measured["radii"].append(
             {
                 "radius": radius,
-                "tiers": {tier: int((distances > radius).sum()) for tier, distances in tiers.items()},
+                "tiers": {
+                    tier: int((distances > radius).sum()) for tier, distances in tiers.items()
+                },
                 "autoattack": int(theirs.robust.sum()),
                 "queries": theirs.counts["attack"] / SAMPLES,
                 "original": int(recorded[f"{key}/robust"].sum()) if known else None,
-                "differing": int((theirs.robust != recorded[f"{key}/robust"]).sum()) if known else None,
+                "differing": int((theirs.robust != recorded[f"{key}/robust"]).sum())
+                if known
+                else None,
             }
         )
     return measured
 
 
-def mean_ratio(distances: NDArray[np.float64], recorded: Mapping[str, NDArray[Any]], norm: str) -> float | None:
+def mean_ratio(
+    distances: NDArray[np.float64], recorded: Mapping[str, NDArray[Any]], norm: str
+) -> float | None:
     """The mean distance over that of the nearest of adv-lib's runs, on the samples that both attacked and broke."""
     runs = [found for key, found in recorded.items() if key.startswith(f"{norm}/")]
     if not runs:
@@ -105,7 +115,14 @@ def rows(measured: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
             if point is not None:
                 tiers = [point["tiers"][str(tier)] for tier in TIERS]
                 more = max(tiers[0] - point["autoattack"], 0)
-                cells = (*tiers, point["autoattack"], point["original"], point["differing"], point["queries"], more)
+                cells = (
+                    *tiers,
+                    point["autoattack"],
+                    point["original"],
+                    point["differing"],
+                    point["queries"],
+                    more,
+                )
             yield (each["net"], each["norm"], point and point["radius"], *cells, *means)
 
 
@@ -118,11 +135,12 @@ def table(measured: list[dict[str, Any]]) -> Table:
         Column("4k over adv-lib", "number"), Column("8k over adv-lib", "number"),
     )  # fmt: skip
     points = [point for each in measured for point in each["radii"]]
-    worse = {tier: sum(point["tiers"][str(tier)] > point["autoattack"] for point in points) for tier in TIERS}
+    worse = {
+        tier: sum(point["tiers"][str(tier)] > point["autoattack"] for point in points)
+        for tier in TIERS
+    }
     better = sum(point["tiers"][str(TIERS[0])] < point["autoattack"] for point in points)
-    tally = (
-        f"4k leaves more samples than AutoAttack at {worse[TIERS[0]]} of {len(points)} radii, and fewer at {better}; "
-    )
+    tally = f"4k leaves more samples than AutoAttack at {worse[TIERS[0]]} of {len(points)} radii, and fewer at {better}; "
     notes = (
         f"{SAMPLES} images; robust at the radius by 4k, 8k and AutoAttack as it is installed, and by the original one",
         "where it was recorded, with the samples on which those two differ",
@@ -134,8 +152,12 @@ def table(measured: list[dict[str, Any]]) -> Table:
 
 def main() -> None:
     """Measure what is missing, then write the page of all that is there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nets", nargs="*", default=sorted(path.stem for path in SHARED.glob("*.safetensors")))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--nets", nargs="*", default=sorted(path.stem for path in SHARED.glob("*.safetensors"))
+    )
     parser.add_argument("--norms", nargs="*", default=list(NORMS))
     parser.add_argument("--cached", action="store_true", help="measure nothing")
     options = parser.parse_args()
@@ -149,7 +171,9 @@ def main() -> None:
                 content = json.dumps(jsonable(measure(name, norm)), indent=1)
                 path.write_text(content + "\n", encoding="utf-8")
                 print_tables(table([json.loads(content)]))
-    measured = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(WORK.glob("*.json"))]
+    measured = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(WORK.glob("*.json"))
+    ]
     shown = table(measured)
     page = f"# {shown.title}\n\n{OPENING}\n\n{as_markdown(replace(shown, title=''))}\n"
     (DOCS / "other_nets.md").write_text(page, encoding="utf-8")

@@ -25,13 +25,19 @@ from advfrontier.table import Column, Table
 from advfrontier.threat.names import NORMS
 
 IMAGES = 64
-NOISY = {("alma", "L1"), ("alma", "L2"), ("pdpgd", "L0")}  # adv-lib's own figure moves by as much between batch sizes
+NOISY = {
+    ("alma", "L1"),
+    ("alma", "L2"),
+    ("pdpgd", "L0"),
+}  # adv-lib's own figure moves by as much between batch sizes
 APGD, BEST = "apgd_min-dlr", "apgd_min-dlr over the best run of adv-lib"
 
 Row = tuple[Any, ...]  # net, norm, run, our mean distance and failures, theirs, ratio, bar
 
 
-def distances(net: str, norm: str, runs: list[str], *, published: bool) -> dict[str, NDArray[np.float64]]:
+def distances(
+    net: str, norm: str, runs: list[str], *, published: bool
+) -> dict[str, NDArray[np.float64]]:
     """Distance per image after 1000 queries, by run."""
     traces = trace(
         *shared_net(net, IMAGES), norm=norm, runs=runs, batch_size=IMAGES, machine=Machine(progress=True),
@@ -47,7 +53,9 @@ def mean(distance: NDArray[np.float64], correct: NDArray[np.bool_], worst: float
     return float(np.where(np.isinf(distance), worst, distance)[correct].mean())
 
 
-def rows(net: str, norm: str, recorded: Mapping[str, NDArray[Any]], options: argparse.Namespace) -> Iterator[Row]:
+def rows(
+    net: str, norm: str, recorded: Mapping[str, NDArray[Any]], options: argparse.Namespace
+) -> Iterator[Row]:
     """The base runs on one net in one norm, beside adv-lib's where it has them; and APGD_min beside its best one."""
     correct = recorded["clean"]
     peers = {key.split("/")[1]: recorded[key] for key in recorded if key.startswith(norm + "/")}
@@ -71,15 +79,22 @@ def rows(net: str, norm: str, recorded: Mapping[str, NDArray[Any]], options: arg
 
 def main() -> int:
     """Print the table; exit with 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--published", action="store_true", help="the solvers of their papers")
     parser.add_argument("--only", nargs="+", help="base runs to compare, such as fmn")
     parser.add_argument("--nets", nargs="+", help="nets to compare on, of those in the reference")
     options = parser.parse_args()
     one_thread()
-    reference = {net: known for net, known in references().items() if not options.nets or net in options.nets}
+    reference = {
+        net: known for net, known in references().items() if not options.nets or net in options.nets
+    }
     if not reference:
-        print(f"nothing to compare with in {SHARED.parent / 'reference'}; SHARED=FOLDER names another", file=sys.stderr)
+        print(
+            f"nothing to compare with in {SHARED.parent / 'reference'}; SHARED=FOLDER names another",
+            file=sys.stderr,
+        )
         return 2
     found = []
     for net, recorded in reference.items():
@@ -88,16 +103,26 @@ def main() -> int:
                 print(" ", *row, file=sys.stderr, flush=True)
                 found.append(row)
     means = {"all runs": [row[7] for row in found if row[8] is not None]}
-    means |= {f"{BEST} in {norm}": [row[7] for row in found if row[1:3] == (norm, BEST)] for norm in ("L1", "Linf")}
+    means |= {
+        f"{BEST} in {norm}": [row[7] for row in found if row[1:3] == (norm, BEST)]
+        for norm in ("L1", "Linf")
+    }
     over = {what: float(np.mean(ratios)) for what, ratios in means.items() if ratios}
     columns = (
         Column("net"), Column("norm", "norm"), Column("run"), Column("ours", "number"), Column("failed", "integer"),
         Column("adv-lib", "number"), Column("failed ", "integer", key="adv-lib failed"), Column("ratio", "number"),
         Column("bar", "number"),
     )  # fmt: skip
-    notes = tuple(f"mean ratio, {what}: {ratio:.4f} (bar: at most 1)" for what, ratio in over.items())
+    notes = tuple(
+        f"mean ratio, {what}: {ratio:.4f} (bar: at most 1)" for what, ratio in over.items()
+    )
     report("parity", Table("Mean distances over those of adv-lib", columns, tuple(found), notes))
-    return 1 if any(row[8] and row[7] > row[8] for row in found) or any(ratio > 1 for ratio in over.values()) else 0
+    return (
+        1
+        if any(row[8] and row[7] > row[8] for row in found)
+        or any(ratio > 1 for ratio in over.values())
+        else 0
+    )
 
 
 if __name__ == "__main__":

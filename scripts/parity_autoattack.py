@@ -32,7 +32,15 @@ Row = tuple[Any, ...]  # net, norm, pair, radius, ours, theirs, what is above th
 def fab_t(model: Any, images: Tensor, labels: Tensor, norm: str, steps: int) -> float:
     """The mean distance that FAB-T reaches."""
     attack = FABAttack_PT(
-        model, norm=norm, n_iter=steps, eps=1e6, targeted=True, n_target_classes=9, verbose=False, device="cpu", seed=0
+        model,
+        norm=norm,
+        n_iter=steps,
+        eps=1e6,
+        targeted=True,
+        n_target_classes=9,
+        verbose=False,
+        device="cpu",
+        seed=0,
     )
     best = torch.full((len(images),), torch.inf, dtype=torch.float64)
     for target in range(2, 11):
@@ -51,31 +59,57 @@ def rows(net: str, recorded: Mapping[str, NDArray[Any]], count: int, steps: int)
     correct = recorded["clean"][:count]
     targets = [f"fab_min:target{k}" for k in range(1, 10)]
     for norm in ORDERS:
-        found = trace(model, images, labels, norm=norm, runs=targets, queries=2 * steps, batch_size=count)
+        found = trace(
+            model, images, labels, norm=norm, runs=targets, queries=2 * steps, batch_size=count
+        )
         ours = float(found.frontier()[correct].mean())
         theirs = fab_t(model, images[correct], labels[correct], norm, steps)
-        yield net, norm, "fab_min, FAB-T", None, ours, theirs, "above" if ours > BAR * theirs else ""
+        yield (
+            net,
+            norm,
+            "fab_min, FAB-T",
+            None,
+            ours,
+            theirs,
+            "above" if ours > BAR * theirs else "",
+        )
         if not net.startswith("mnist") or norm == "Linf":
             continue
-        distances = trace(model, images, labels, norm=norm, runs=["square_min"], batch_size=count).frontier()
+        distances = trace(
+            model, images, labels, norm=norm, runs=["square_min"], batch_size=count
+        ).frontier()
         for quantile in ("0.35", "0.7"):
             radius = float(recorded[f"AA/{norm}/{quantile}/eps"])
-            attack = SquareAttack(model, norm=norm, n_queries=1000, eps=radius, seed=0, verbose=False, device="cpu")
+            attack = SquareAttack(
+                model, norm=norm, n_queries=1000, eps=radius, seed=0, verbose=False, device="cpu"
+            )
             with torch.no_grad():
                 robust = int((model(attack.perturb(images, labels)).argmax(1) == labels).sum())
             left = int((distances > radius).sum())
-            yield net, norm, "square_min, Square", radius, left, robust, "above" if left > robust else ""
+            yield (
+                net,
+                norm,
+                "square_min, Square",
+                radius,
+                left,
+                robust,
+                "above" if left > robust else "",
+            )
 
 
 def main() -> None:
     """Print the table; exit 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=24)
     parser.add_argument("--steps", type=int, default=100)
     options = parser.parse_args()
     recorded = references()
     if not recorded:
-        sys.exit(f"{SHARED.parent} has no recorded figures; SHARED=FOLDER names another folder than ../shared")
+        sys.exit(
+            f"{SHARED.parent} has no recorded figures; SHARED=FOLDER names another folder than ../shared"
+        )
     one_thread()
     found: list[Row] = []
     for net, figures in recorded.items():

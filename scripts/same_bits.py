@@ -31,7 +31,9 @@ RACE_QUERIES = 1000
 
 def digest(*tensors: Tensor) -> str:
     """SHA-256 of the tensors' bytes, shortened."""
-    return hashlib.sha256(b"".join(t.contiguous().numpy().tobytes() for t in tensors)).hexdigest()[:16]
+    return hashlib.sha256(b"".join(t.contiguous().numpy().tobytes() for t in tensors)).hexdigest()[
+        :16
+    ]
 
 
 def digests(net: Net, queries: int) -> Iterator[tuple[str, str]]:
@@ -43,7 +45,10 @@ def digests(net: Net, queries: int) -> Iterator[tuple[str, str]]:
                     continue
                 unit = subject.unit(str(run))
                 advance(subject.oracle, [unit], [queries])
-                yield f"{net.name} {norm} {run}", digest(unit.trajectory, unit.best_point, unit.state.point)
+                yield (
+                    f"{net.name} {norm} {run}",
+                    digest(unit.trajectory, unit.best_point, unit.state.point),
+                )
             if (race := subject.race(RACE_QUERIES)) is not None:
                 advance_race(subject.oracle, race, RACE_QUERIES)
                 yield f"{net.name} {norm} race", digest(race.trajectory, race.best_point)
@@ -51,7 +56,9 @@ def digests(net: Net, queries: int) -> Iterator[tuple[str, str]]:
 
 def main() -> int:
     """Write the digests, or compare; exit with 1 if one differs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, help="where to write the digests")
     parser.add_argument("--against", type=Path, help="digests to compare with")
     parser.add_argument("--queries", type=int, default=300, help="of each run")

@@ -122,24 +122,38 @@ def row(label: str, samples: int, shard: int, world: World, *, apart: bool) -> s
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--flops", type=float, default=World.flops, help="sustained operations per second of a GPU")
+    parser.add_argument(
+        "--flops", type=float, default=World.flops, help="sustained operations per second of a GPU"
+    )
     parser.add_argument("--shard", type=int, default=250, help="samples per unit")
-    parser.add_argument("--dispatch", type=float, default=World.dispatch, help="seconds per unit to hand it over")
-    parser.add_argument("--store", type=float, default=World.store, help="seconds per unit to write it")
+    parser.add_argument(
+        "--dispatch", type=float, default=World.dispatch, help="seconds per unit to hand it over"
+    )
+    parser.add_argument(
+        "--store", type=float, default=World.store, help="seconds per unit to write it"
+    )
     parser.add_argument("--load", type=float, default=World.load, help="seconds to load a model")
     parser.add_argument("--failures", type=float, default=0.2, help="crashes per GPU and day")
     options = parser.parse_args()
     head = "| | GPUs | units | makespan | busy | crashes | lost per crash |\n|---|---:|---:|---:|---:|---:|---:|"
-    calm = World(1, flops=options.flops, dispatch=options.dispatch, store=options.store, load=options.load)
+    calm = World(
+        1, flops=options.flops, dispatch=options.dispatch, store=options.store, load=options.load
+    )
     rough = replace(calm, failures=options.failures)
     print(head)
-    ways = (("one by one", calm, True), ("one queue", calm, False), ("one queue, crashes", rough, False))
+    ways = (
+        ("one by one", calm, True),
+        ("one queue", calm, False),
+        ("one queue, crashes", rough, False),
+    )
     for (name, samples), gpus, (way, world, apart) in product(SIZES.items(), (1, 8, 64), ways):
         print(row(f"{name}, {way}", samples, options.shard, replace(world, gpus=gpus), apart=apart))
     print(f"\n{head}")
     for shard in (50, 100, 250, 1000):
         print(row(f"paper, shards of {shard}", 1000, shard, replace(rough, gpus=64), apart=False))
-    print("\n| architecture | passes per second | unit of the paper's experiment |\n|---|---:|---:|")
+    print(
+        "\n| architecture | passes per second | unit of the paper's experiment |\n|---|---:|---:|"
+    )
     for name, (cost, _) in ARCHITECTURES.items():
         rate = options.flops / (2 * cost)
         print(f"| {name} | {rate:,.0f} | {options.shard * QUERIES / rate / 60:.1f} min |")
@@ -147,7 +161,9 @@ def main() -> None:
     for name, samples in SIZES.items():
         trajectories = sum(count for _, count in ARCHITECTURES.values()) * RUNS * samples
         plain, points = 8 * CHECKPOINTS * trajectories / 1e9, 4 * 3 * 32 * 32 * trajectories / 1e9
-        print(f"disk, {name}: {plain:.1f} GB of trajectories; {plain + points:.0f} GB with every best point")
+        print(
+            f"disk, {name}: {plain:.1f} GB of trajectories; {plain + points:.0f} GB with every best point"
+        )
 
 
 if __name__ == "__main__":

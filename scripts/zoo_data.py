@@ -15,7 +15,11 @@ def main(folder: str | None, out: str) -> None:
     """Write the file and print the hashes."""
     images, labels = fashion.read_set("test", folder)
     chosen = fashion.choose(labels)
-    tensors = {"images": images[chosen], "labels": labels[chosen], "indices": chosen.to(torch.int16)}
+    tensors = {
+        "images": images[chosen],
+        "labels": labels[chosen],
+        "indices": chosen.to(torch.int16),
+    }
     source = {"source": "Fashion-MNIST test set, Zalando SE", "licence": "MIT"}
     save_file(tensors, Path(out) / fashion.FILE, metadata=source)
     for name, tensor in tensors.items():

@@ -32,13 +32,17 @@ def main(times: str | None) -> None:
         with torch.no_grad():
             clean = int((model(images).argmax(1) == labels).sum())
         robust = {
-            n: int(zoo.survivors(model, images, labels, n, r, steps=PGD_STEPS).sum()) for n, r in card.radii.items()
+            n: int(zoo.survivors(model, images, labels, n, r, steps=PGD_STEPS).sum())
+            for n, r in card.radii.items()
         }
         for n, r in card.radii.items():
             if (n, r) not in known:
                 known[n, r] = int(zoo.survivors(plain, images, labels, n, r, steps=PGD_STEPS).sum())
         beside = {n: known[n, r] for n, r in card.radii.items()}
-        print(f"{name:4} {card.title:45} clean {clean / 10:.1f} % PGD {robust} plain {beside}", flush=True)
+        print(
+            f"{name:4} {card.title:45} clean {clean / 10:.1f} % PGD {robust} plain {beside}",
+            flush=True,
+        )
         parts.append(
             f"\n[{name}.measured]\n"
             f"clean_accuracy = {clean / 1000}\n"

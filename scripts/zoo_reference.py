@@ -37,7 +37,10 @@ def main() -> None:
                 f"zoo:{name}", samples, norm=norm, ensemble=ENSEMBLE, out=folder / name / norm, name=name,
                 batch_size=SAMPLES, machine=Machine(threads=1, progress=True),
             )  # fmt: skip
-            print(f"{name} {norm}: AUREC {done.aurec().value:.4g}, flags {list(done.flags)}", flush=True)
+            print(
+                f"{name} {norm}: AUREC {done.aurec().value:.4g}, flags {list(done.flags)}",
+                flush=True,
+            )
     for norm in NORMS:
         try:
             evaluations = [Evaluation.load(folder / name / norm) for name in MODELS]
@@ -52,9 +55,15 @@ def main() -> None:
 
 def pack_reference(evaluations: list[Evaluation]) -> bytes:
     """The file of one norm, as `evaluation/compare.py` reads it."""
-    tables = {e.model: torch.from_numpy(np.stack([e.distances_at(tier) for tier in TIERS])) for e in evaluations}
+    tables = {
+        e.model: torch.from_numpy(np.stack([e.distances_at(tier) for tier in TIERS]))
+        for e in evaluations
+    }
     flags = {e.model: told for e in evaluations if (told := doubts(e.flags))}
-    return pack(tables, {"samples": json.dumps(evaluations[0].samples), "flags": json.dumps(jsonable(flags))})
+    return pack(
+        tables,
+        {"samples": json.dumps(evaluations[0].samples), "flags": json.dumps(jsonable(flags))},
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ def note(path: Path, name: str, minutes: float) -> None:
     spent = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     spent[name] = spent.get(name, 0.0) + minutes
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{key} = {value:.3f}\n" for key, value in spent.items()), encoding="utf-8")
+    path.write_text(
+        "".join(f"{key} = {value:.3f}\n" for key, value in spent.items()), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -29,7 +29,18 @@ def test_the_precision_of_the_images_is_kept(tmp_path):
     model = conv_net()
     images, labels = samples(model, 2, (1, 8, 8))
     model, images = model.double(), images.double()
-    adversary = AutoAttack(model, "Linf", 0.05, None, False, None, "standard", False, None, str(tmp_path / "log"))  # noqa: FBT003
+    adversary = AutoAttack(
+        model,
+        "Linf",
+        0.05,
+        None,
+        False,  # noqa: FBT003
+        None,
+        "standard",
+        False,  # noqa: FBT003
+        None,
+        str(tmp_path / "log"),
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(autoattack_api.VERSIONS, "standard", "100")
         points = adversary.run_standard_evaluation(images, labels)
@@ -54,7 +65,10 @@ def test_what_is_refused_before_anything_is_attacked(given, message):
 
 @pytest.mark.parametrize(
     ("images", "message"),
-    [(torch.full((2, 1, 8, 8), 200).byte(), "torch.uint8: expected floats"), (np.zeros((2, 1, 8, 8)), "be tensors")],
+    [
+        (torch.full((2, 1, 8, 8), 200).byte(), "torch.uint8: expected floats"),
+        (np.zeros((2, 1, 8, 8)), "be tensors"),
+    ],
     ids=["bytes", "array"],
 )
 def test_images_that_no_points_could_come_back_for_are_refused(images, message):
@@ -65,7 +79,9 @@ def test_images_that_no_points_could_come_back_for_are_refused(images, message):
 
 def test_accuracy_of_images_that_are_none():
     with pytest.raises(FrontierError, match="expected at least one"):
-        AutoAttack(conv_net(), verbose=False).clean_accuracy(torch.rand(0, 1, 8, 8), torch.zeros(0).long())
+        AutoAttack(conv_net(), verbose=False).clean_accuracy(
+            torch.rand(0, 1, 8, 8), torch.zeros(0).long()
+        )
 
 
 def test_every_run_has_its_points_within_eps(attacked):
@@ -75,7 +91,9 @@ def test_every_run_has_its_points_within_eps(attacked):
     assert len(found) == len(record.ensemble.runs)
     moved = 0
     for run, (points, classes) in found.items():
-        near = torch.from_numpy(record.trajectories[run][-1] <= adversary.eps) & (record.labels >= 0)
+        near = torch.from_numpy(record.trajectories[run][-1] <= adversary.eps) & (
+            record.labels >= 0
+        )
         near[0] = False
         moved += int(near.sum())
         assert torch.equal((points != images).flatten(1).any(1), near)
@@ -126,7 +144,9 @@ class Misleading(torch.nn.Module):
         return self.net(2 * images.detach() - images)
 
 
-def test_where_gradients_fail_black_box_runs_are_run_too_and_all_flags_are_told(capsys, tmp_path, monkeypatch):
+def test_where_gradients_fail_black_box_runs_are_run_too_and_all_flags_are_told(
+    capsys, tmp_path, monkeypatch
+):
     monkeypatch.setitem(autoattack_api.VERSIONS, "standard", "300")
     net = conv_net()
     images, labels = samples(net, 6, (1, 8, 8), seed=3)
@@ -134,7 +154,9 @@ def test_where_gradients_fail_black_box_runs_are_run_too_and_all_flags_are_told(
     labels = model(images).argmax(1)
     adversary = AutoAttack(model, norm="Linf", eps=0.2)
     with pytest.warns(UserWarning, match="the margin does not move as its gradient says"):
-        points = adversary.run_standard_evaluation(images, labels, state_path=str(tmp_path / "state"))
+        points = adversary.run_standard_evaluation(
+            images, labels, state_path=str(tmp_path / "state")
+        )
     told = capsys.readouterr().out
     assert "the margin does not move as its gradient says" in told
     assert "and 6000 of black-box runs, because gradients failed a check" in told

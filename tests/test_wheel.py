@@ -43,7 +43,9 @@ def wheel(tmp_path_factory):
 def test_it_works_from_any_folder(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
-        assert not [name for name in archive.namelist() if name.startswith("tests") or "checkpoint" in name]
+        assert not [
+            name for name in archive.namelist() if name.startswith("tests") or "checkpoint" in name
+        ]
     (tmp_path / "elsewhere").mkdir()
     command = [sys.executable, "-c", TRY, tmp_path / "installed"]
     subprocess.run(command, cwd=tmp_path / "elsewhere", check=True)  # noqa: S603
@@ -52,5 +54,8 @@ def test_it_works_from_any_folder(wheel, tmp_path):
 def test_what_is_embedded_stays_small(wheel):
     with zipfile.ZipFile(wheel) as archive:
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
-    assert sum(size for name, size in sizes.items() if name.startswith("advfrontier/zoo/weights/")) <= 12 * 10**6
+    assert (
+        sum(size for name, size in sizes.items() if name.startswith("advfrontier/zoo/weights/"))
+        <= 12 * 10**6
+    )
     assert any("LICENCE" in name for name in sizes if name.startswith("advfrontier/zoo/data/"))

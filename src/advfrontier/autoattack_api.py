@@ -36,7 +36,13 @@ from advfrontier.threat.names import norm_name
 
 # AutoAttack's versions, and the tiers that stand in for them.
 VERSIONS = {"standard": "4k", "plus": "12k", "rand": "1k"}
-_FAILED = {Kind.ZERO_GRADIENTS, Kind.BAD_GRADIENTS, Kind.MISLEADING_GRADIENTS, Kind.BEATEN, Kind.PROBABILITIES}
+_FAILED = {
+    Kind.ZERO_GRADIENTS,
+    Kind.BAD_GRADIENTS,
+    Kind.MISLEADING_GRADIENTS,
+    Kind.BEATEN,
+    Kind.PROBABILITIES,
+}
 
 
 class AutoAttack:
@@ -65,7 +71,12 @@ class AutoAttack:
             raise FrontierError("is_tf_model is True: expected a model in PyTorch")
         if eps is None or not as_radius(eps) > 0:
             raise FrontierError(f"eps is {eps!r}: expected a positive radius such as 8 / 255")
-        self.model, self.norm, self.eps, self.device = model, norm_name(norm), float(as_radius(eps)), device
+        self.model, self.norm, self.eps, self.device = (
+            model,
+            norm_name(norm),
+            float(as_radius(eps)),
+            device,
+        )
         self.seed = 42 if seed is None else seed
         self.version, self.verbose, self.log_path = version, verbose, log_path
         self.eot = 20 if version == "rand" else 1  # passes per query, as AutoAttack has them
@@ -104,12 +115,17 @@ class AutoAttack:
         found = self.evaluation = attacked(ensemble, "standard")
         self.black_box = None
         points, labels = _within(self.eps, found)
-        robust, cost = found.distances > self.eps, f"{found.ensemble.total * self.eot} queries per sample"
+        robust, cost = (
+            found.distances > self.eps,
+            f"{found.ensemble.total * self.eot} queries per sample",
+        )
         flags = found.flags
         if {flag.kind for flag in flags} & _FAILED:
             other = self.black_box = attacked("black-box", "black-box")
             nearer = _within(self.eps, other)
-            more = torch.from_numpy((other.distances <= self.eps) & (other.distances < found.distances))
+            more = torch.from_numpy(
+                (other.distances <= self.eps) & (other.distances < found.distances)
+            )
             points[more], labels[more] = nearer[0][more], nearer[1][more]
             robust &= other.distances > self.eps
             cost += f", and {other.ensemble.total * self.eot} of black-box runs, because gradients failed a check"
@@ -156,7 +172,9 @@ class AutoAttack:
                 with open(self.log_path, "a", encoding="utf-8") as log:  # noqa: PTH123
                     log.write(text + "\n" if text else "")
             except OSError as error:
-                raise FrontierError(f"cannot write log_path={self.log_path}: {error.strerror}") from error
+                raise FrontierError(
+                    f"cannot write log_path={self.log_path}: {error.strerror}"
+                ) from error
 
 
 class ByRun(Mapping[str, Any]):
@@ -171,7 +189,9 @@ class ByRun(Mapping[str, Any]):
     def __getitem__(self, run: str) -> Any:
         if run not in self._found.ensemble.queries:
             raise KeyError(run)
-        near = _within(self._eps, self._found, (self._found.trajectories[run][-1], *self._found.of_run(run)))
+        near = _within(
+            self._eps, self._found, (self._found.trajectories[run][-1], *self._found.of_run(run))
+        )
         return near if self._labels else near[0]
 
     def __iter__(self) -> Iterator[str]:
@@ -181,7 +201,13 @@ class ByRun(Mapping[str, Any]):
         return len(self._found.ensemble.queries)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OrderedDict, (), None, None, iter(self.items())  # a dict that `torch.load` takes for harmless
+        return (
+            OrderedDict,
+            (),
+            None,
+            None,
+            iter(self.items()),
+        )  # a dict that `torch.load` takes for harmless
 
 
 def _within(
@@ -192,5 +218,7 @@ def _within(
     """
     distances, points, classes = of_run or (found.distances, found.adversarials, found.predictions)
     near = torch.from_numpy((distances <= eps) & (distances > 0))
-    chosen = torch.where(near.view(-1, *(1,) * (points.ndim - 1)), points, found.images().to(points))
+    chosen = torch.where(
+        near.view(-1, *(1,) * (points.ndim - 1)), points, found.images().to(points)
+    )
     return chosen, torch.where(near, classes, found.clean_logits.argmax(1))

@@ -13,7 +13,9 @@ class Kind(StrEnum):
     TRAINING = "training"  # the model was in train mode
     VERSIONS = "versions"  # several versions of a library that rounds have worked on it
     UNBROKEN = "unbroken"  # samples that no run ever broke
-    INTERRUPTED = "interrupted"  # an extension is not finished: figures are those of the tier before
+    INTERRUPTED = (
+        "interrupted"  # an extension is not finished: figures are those of the tier before
+    )
     PROBABILITIES = "probabilities"  # the model returns probabilities, not logits
     RANDOM = "random"  # the model's answers vary
     EOT = "eot"  # … and were averaged
@@ -23,7 +25,9 @@ class Kind(StrEnum):
     BAD_GRADIENTS = "bad-gradients"  # not finite
     MISLEADING_GRADIENTS = "misleading-gradients"  # the loss does not move as its gradient says
     BEATEN = "beaten"  # an attack without gradients found nearer points than those with them
-    CLEAN_ACCURACY = "clean-accuracy"  # near chance or below: the labels or images may not be the model's
+    CLEAN_ACCURACY = (
+        "clean-accuracy"  # near chance or below: the labels or images may not be the model's
+    )
     FLIPPED = "flipped"  # kept points were classified correctly in another batch
     REJECTED = "rejected"  # points of a foreign attack that do not count as misclassified
     PRECISION = "precision"  # the logits are too coarse for their margin

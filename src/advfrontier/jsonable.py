@@ -21,7 +21,11 @@ def jsonable(value: Any, *, without: Collection[str] = ()) -> Any:
     null, as None does.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in without}
+        parts = {
+            field.name: getattr(value, field.name)
+            for field in fields(value)
+            if field.name not in without
+        }
         return {name: jsonable(part, without=without) for name, part in parts.items()}
     if isinstance(value, Mapping):
         return {str(key): jsonable(part, without=without) for key, part in value.items()}

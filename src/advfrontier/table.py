@@ -91,19 +91,25 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(f"{self.title}: a row of {len(row)} cells under {len(self.columns)} columns")
+                raise ValueError(
+                    f"{self.title}: a row of {len(row)} cells under {len(self.columns)} columns"
+                )
 
     def records(self) -> list[dict[str, Any]]:
         """Its rows for programs: raw values by the names of the columns."""
         names = [column.label for column in self.columns]
-        bare = [[cell.value if isinstance(cell, Strong) else cell for cell in row] for row in self.rows]
+        bare = [
+            [cell.value if isinstance(cell, Strong) else cell for cell in row] for row in self.rows
+        ]
         return [dict(zip(names, row, strict=True)) for row in bare]
 
     def head(self, rows: int | None) -> Table:
         """Its first rows, with a note of how many more there are."""
         if rows is None or len(self.rows) <= rows:
             return self
-        return replace(self, rows=self.rows[:rows], notes=(*self.notes, f"and {len(self.rows) - rows} more"))
+        return replace(
+            self, rows=self.rows[:rows], notes=(*self.notes, f"and {len(self.rows) - rows} more")
+        )
 
 
 def stacked(title: str, first: Column, tables: Mapping[str, Table]) -> Table:

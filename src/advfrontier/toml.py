@@ -13,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from advfrontier.errors import FrontierError
 
-_LARGEST = 2**20  # bytes: files written by hand or by `allocate` are far smaller, and nested ones take long to read
+_LARGEST = (
+    2**20
+)  # bytes: files written by hand or by `allocate` are far smaller, and nested ones take long to read
 
 
 class TomlTable(BaseModel):
@@ -29,7 +31,11 @@ class TomlTable(BaseModel):
             known = ", ".join(cls.model_fields)
             if unknown := sorted(set(content) - set(cls.model_fields)):
                 raise ValueError(f"unknown key {shown(unknown[0])}: expected one of {known}")
-            missing = [key for key, field in cls.model_fields.items() if field.is_required() and key not in content]
+            missing = [
+                key
+                for key, field in cls.model_fields.items()
+                if field.is_required() and key not in content
+            ]
             if missing:
                 raise ValueError(f"has no {missing[0]}: expected {missing[0]} = …")
         return content
@@ -51,12 +57,19 @@ def read_toml(kind: type[AnyTable], path: str | PathLike[str]) -> AnyTable:
 def parse_toml(kind: type[AnyTable], content: str | bytes, name: str) -> AnyTable:
     """Read TOML; `name` says whose it is."""
     if len(content) > _LARGEST:
-        raise FrontierError(f"{name}: is too large: expected a TOML file of at most {_LARGEST} bytes")
+        raise FrontierError(
+            f"{name}: is too large: expected a TOML file of at most {_LARGEST} bytes"
+        )
     try:
         text = content.decode() if isinstance(content, bytes) else content
         found = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8, and numbers of too many digits
-        raise FrontierError(f'{name}: not TOML ({error}): expected lines such as name = "text"') from error
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # ValueError: bad TOML, bad UTF-8, and numbers of too many digits
+        raise FrontierError(
+            f'{name}: not TOML ({error}): expected lines such as name = "text"'
+        ) from error
     try:
         return kind.model_validate(found)
     except ValidationError as error:

@@ -57,7 +57,11 @@ class ShownEvaluation(Shown):
         return _drawn("dataframe", self)
 
     def report(
-        self, path: str | PathLike[str], *, others: Sequence[ShownEvaluation] = (), radii: str | None = None
+        self,
+        path: str | PathLike[str],
+        *,
+        others: Sequence[ShownEvaluation] = (),
+        radii: str | None = None,
     ) -> str:
         """Write the HTML report to a path or an address, and return which.
 

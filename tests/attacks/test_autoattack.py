@@ -9,7 +9,9 @@ from torch import nn
 from advfrontier.attacks.autoattack import attack_at
 from advfrontier.errors import FrontierError
 
-pyautoattack = pytest.importorskip("pyautoattack", reason="needs pip install 'advfrontier[autoattack]'")
+pyautoattack = pytest.importorskip(
+    "pyautoattack", reason="needs pip install 'advfrontier[autoattack]'"
+)
 COUNT = 5
 RADIUS = {"Linf": 0.008, "L2": 0.05, "L1": 0.14}  # at which some hold
 
@@ -49,7 +51,10 @@ class Brief(pyautoattack.AutoAttack):
         self.square.n_queries = 400
 
 
-@pytest.fixture(params=[Brief, pytest.param(pyautoattack.AutoAttack, marks=pytest.mark.slow)], ids=["brief", "whole"])
+@pytest.fixture(
+    params=[Brief, pytest.param(pyautoattack.AutoAttack, marks=pytest.mark.slow)],
+    ids=["brief", "whole"],
+)
 def direct_attack(request, monkeypatch):
     """What everybody takes for AutoAttack in this test."""
     monkeypatch.setattr(pyautoattack, "AutoAttack", request.param)
@@ -57,7 +62,12 @@ def direct_attack(request, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "norm", ["Linf", pytest.param("L2", marks=pytest.mark.slow), pytest.param("L1", marks=pytest.mark.slow)]
+    "norm",
+    [
+        "Linf",
+        pytest.param("L2", marks=pytest.mark.slow),
+        pytest.param("L1", marks=pytest.mark.slow),
+    ],
 )
 def test_it_is_autoattack(norm, direct_attack, capfd):
     model, images, labels = task()
@@ -82,7 +92,9 @@ def test_it_is_autoattack(norm, direct_attack, capfd):
     assert checks == result.counts["checks"] - 1
     assert 0 < checks < 15 * COUNT
     targets, queries = direct.fab.n_target_classes, direct.square.n_queries
-    least = queries + 200 * targets  # of each robust sample: Square, and two passes of every FAB step
+    least = (
+        queries + 200 * targets
+    )  # of each robust sample: Square, and two passes of every FAB step
     assert result.forwards > least * result.robust.sum()
     assert result.counts["attack"] == result.forwards + result.backwards
 

@@ -37,9 +37,15 @@ def _fitted(*, seed, features, noise):
         first.bias.zero_()
         hidden = torch.tanh(first(seen))
         gram = hidden.T @ hidden + len(hidden) * 1e-3 * torch.eye(features)
-        last.weight.copy_(8 * torch.linalg.solve(gram, hidden.T @ nn.functional.one_hot(labels, 10).float()).T)
+        last.weight.copy_(
+            8 * torch.linalg.solve(gram, hidden.T @ nn.functional.one_hot(labels, 10).float()).T
+        )
         last.bias.zero_()
-    return nn.Sequential(nn.Flatten(), first, nn.Tanh(), last).eval().requires_grad_(requires_grad=False)
+    return (
+        nn.Sequential(nn.Flatten(), first, nn.Tanh(), last)
+        .eval()
+        .requires_grad_(requires_grad=False)
+    )
 
 
 class _Stone(nn.Module):

@@ -59,7 +59,9 @@ def finished_once(tmp_path_factory):
 @pytest.fixture(scope="session")
 def raced_once(tmp_path_factory):
     """One with a race on each of its models when it is done, and its results: not to be written to."""
-    bench = write_tiny(tmp_path_factory.mktemp("raced"), models=("plain", "noisy", "wide"), samples=6)
+    bench = write_tiny(
+        tmp_path_factory.mktemp("raced"), models=("plain", "noisy", "wide"), samples=6
+    )
     bench = with_budgets(bench, 1000, 2000)
     with typed("bench run tiny"):
         return bench, run_benchmark(bench, machine=Machine(threads=1))

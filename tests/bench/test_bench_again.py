@@ -36,7 +36,9 @@ def test_ensembles_are_made_again_only_if_what_they_rest_on_changed(finished, ti
     assert calls == [1]
 
 
-def test_interrupted_between_two_files_neither_passes_for_what_it_is_not(finished, tiny, monkeypatch):
+def test_interrupted_between_two_files_neither_passes_for_what_it_is_not(
+    finished, tiny, monkeypatch
+):
     place = Path(finished.ensembles)
     before, write = files(place), LocalFolder.write
 
@@ -64,14 +66,22 @@ def test_a_second_run_writes_the_same_bytes_even_if_all_is_learned_anew(tiny, mo
         if again == 1:
             for path in Path(whole.ensembles).iterdir():
                 path.unlink()
-    assert {"results.md", "results.json", "ensembles/L2-race.toml"} <= {name.as_posix() for name in written[0]}
+    assert {"results.md", "results.json", "ensembles/L2-race.toml"} <= {
+        name.as_posix() for name in written[0]
+    }
     assert written[0] == written[1] == written[2]
     tables = json.loads(written[0][Path("results.json")])["norms"]["L2"]["tables"]
     race = Race.load(Path(whole.results) / "ensembles" / "L2-race.toml")
     held_out = load_traces(whole.trace(whole.benchmark["noisy"], "L2"), runs=race.runs)
     (row,) = [row for row in tables["aoi"]["rows"] if row["model"] == "noisy"]
-    assert row["race-2k"] == pytest.approx(aoi(read_off(held_out, race, 2000).at(2000), held_out.frontier()).value)
-    assert {row["split"] for row in tables["race_against_greedy"]["rows"]} == {"train", "held-out", "all"}
+    assert row["race-2k"] == pytest.approx(
+        aoi(read_off(held_out, race, 2000).at(2000), held_out.frontier()).value
+    )
+    assert {row["split"] for row in tables["race_against_greedy"]["rows"]} == {
+        "train",
+        "held-out",
+        "all",
+    }
 
 
 @pytest.fixture
@@ -104,7 +114,10 @@ def test_races_side_by_side_find_what_they_find_one_after_the_other(raced):
 
 def test_from_what_is_done_no_race_is_run_even_if_another_is_learned(raced):
     whole, _ = raced
-    models = [m.model_copy(update={"split": "held-out" if m.id == "wide" else m.split}) for m in whole.benchmark.models]
+    models = [
+        m.model_copy(update={"split": "held-out" if m.id == "wide" else m.split})
+        for m in whole.benchmark.models
+    ]
     other = Bench(whole.benchmark.model_copy(update={"models": models}), whole.out)
     done = {(part.model, part.norm, part.stage) for part in status(other).parts if not part.left}
     assert ("plain", "L2", "race") in done
@@ -116,7 +129,9 @@ def test_from_what_is_done_no_race_is_run_even_if_another_is_learned(raced):
 def test_a_race_of_another_budget_is_still_to_be_done(raced_once):
     bench, _ = raced_once
     for budgets, left in (((1000, 2000), 0), ((500, 1000), 6 * 1000)):
-        parts = [part for part in status(with_budgets(bench, *budgets)).parts if part.stage == "race"]
+        parts = [
+            part for part in status(with_budgets(bench, *budgets)).parts if part.stage == "race"
+        ]
         assert [part.queries for part in parts] == [left] * 3
 
 
@@ -138,11 +153,15 @@ def test_the_tables_of_one_page_agree_where_the_race_is_nearer_than_all_runs(rac
 
 def test_a_folder_of_another_benchmark_is_refused(finished):
     other = Bench(finished.benchmark.model_copy(update={"name": "other"}), finished.out)
-    with pytest.raises(FrontierError, match="holds the benchmark tiny, not other: name another folder with --out"):
+    with pytest.raises(
+        FrontierError, match="holds the benchmark tiny, not other: name another folder with --out"
+    ):
         run_benchmark(other)
     for content in ("[]", "[" * 100_000):
         (Path(finished.out) / "benchmark.json").write_text(content)
-        with pytest.raises(FrontierError, match=r"benchmark.json is damaged, or was not written by advfrontier"):
+        with pytest.raises(
+            FrontierError, match=r"benchmark.json is damaged, or was not written by advfrontier"
+        ):
             run_benchmark(finished)
 
 
@@ -154,8 +173,12 @@ def test_only_the_benchmarks_own_pool_is_judged_against(finished, tiny, tmp_path
     tables = fewer.norms["L2"].tables()
     tier, *_ = tables["tiers"].records()
     (train,) = [row for row in tables["aoi_summary"].records() if row["split"] == "train"]
-    assert train[tier["tier"]].mean == pytest.approx(tier["aoi"])  # the two tables of one page agree
-    raised = run_benchmark(with_budgets(tiny(pool=("fmn",)), 60, 110))  # the leftovers end at 80 queries
+    assert train[tier["tier"]].mean == pytest.approx(
+        tier["aoi"]
+    )  # the two tables of one page agree
+    raised = run_benchmark(
+        with_budgets(tiny(pool=("fmn",)), 60, 110)
+    )  # the leftovers end at 80 queries
     assert raised.failures == ()
     assert raised.norms["L2"].subjects[0].aois["greedy"][110].value == 1
 
@@ -167,7 +190,9 @@ def test_longer_traces_of_larger_budgets_change_nothing(finished, finished_once)
     for one, other in zip(after.norms["L2"].subjects, fresh.norms["L2"].subjects, strict=True):
         assert np.array_equal(one.frontier, other.frontier)
         assert one.growth == other.growth
-    files_of = [Path(place) / "ensembles" / "L2-80.toml" for place in (finished.out, fresh_bench.out)]
+    files_of = [
+        Path(place) / "ensembles" / "L2-80.toml" for place in (finished.out, fresh_bench.out)
+    ]
     assert files_of[0].read_text() == files_of[1].read_text()
 
 
@@ -175,16 +200,19 @@ def test_published_solvers_and_the_papers_algorithm(tmp_path, tiny, monkeypatch)
     bench = tiny(models=("plain",))
     asked = bench.benchmark.model_copy(update={"published": True, "allocation": "plain"})
     seen, allocate = [], allocation.allocate_traces
-    monkeypatch.setattr(allocation, "allocate_traces", lambda *a, **k: seen.append(k) or allocate(*a, **k))
+    monkeypatch.setattr(
+        allocation, "allocate_traces", lambda *a, **k: seen.append(k) or allocate(*a, **k)
+    )
     results = run_benchmark(Bench(asked, str(tmp_path / "published")))
     held = Record.open(tmp_path / "published" / "traces" / "plain" / "L2", "trace").header.solvers
     assert held == {attack: repr(PUBLISHED[attack]) for attack in ("fmn", "ddn")}
     assert [given["plain"] for given in seen] == [True]
     (ensemble, _) = results.norms["L2"].ensembles.values()
     assert set(ensemble.solvers) == {"fmn", "ddn"}
-    assert {"the solvers are those of their papers", "allocated by the paper's algorithm as printed"} <= set(
-        results.norms["L2"].notes
-    )
+    assert {
+        "the solvers are those of their papers",
+        "allocated by the paper's algorithm as printed",
+    } <= set(results.norms["L2"].notes)
     beyond = asked.model_copy(update={"pool": ("fmn", "fab_min")})
     with pytest.raises(FrontierError, match="fab_min: searches of this package"):
         run_benchmark(Bench(beyond, str(tmp_path / "beyond")))

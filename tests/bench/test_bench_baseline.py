@@ -37,7 +37,9 @@ def test_autoattack_is_stored_radius_by_radius_and_goes_on(tmp_path, passes):
     kept = {name for name in written if "0.5" in name.parts}
     assert len(kept) == 2
     assert all(files(tmp_path)[name] == written[name] for name in kept)
-    assert len(passes) == spent + 1  # AutoAttack passes the model by another way; it is recognised by its answers
+    assert (
+        len(passes) == spent + 1
+    )  # AutoAttack passes the model by another way; it is recognised by its answers
     victim = next(Path(place).rglob("0.6/*.safetensors"))
     victim.write_bytes(victim.read_bytes()[:-4])
     with pytest.raises(FrontierError, match=r"lacks AutoAttack at 0\.6 on samples"):
@@ -50,8 +52,12 @@ def test_more_samples_and_damaged_files_do_only_what_is_missing(tmp_path, monkey
     few, more = load_data("fashion-mnist", samples=4), load_data("fashion-mnist", samples=6)
     first = run_autoattack(place, f"{NETS}:plain", few, radii=[0.3], **options)
     written = {name: content for name, content in files(tmp_path).items() if "radii" in name.parts}
-    grown = run_autoattack(place, f"{NETS}:plain", more, radii=[0.6], **options)  # the first radius on the new ones too
-    assert grown == run_autoattack(str(tmp_path / "c"), f"{NETS}:plain", more, radii=[0.3, 0.6], **options)
+    grown = run_autoattack(
+        place, f"{NETS}:plain", more, radii=[0.6], **options
+    )  # the first radius on the new ones too
+    assert grown == run_autoattack(
+        str(tmp_path / "c"), f"{NETS}:plain", more, radii=[0.3, 0.6], **options
+    )
     assert first.radii == (0.3,)
     assert all(files(tmp_path)[name] == content for name, content in written.items())
     victim = next(Path(place).rglob("0.6/*.safetensors"))
@@ -65,7 +71,9 @@ def test_more_samples_and_damaged_files_do_only_what_is_missing(tmp_path, monkey
 def test_a_radius_that_is_none_is_refused_before_the_record_keeps_it(tmp_path, monkeypatch, radius):
     monkeypatch.setattr(autoattack_job, "attack_at", fast_attack)
     place, samples = str(tmp_path / "b"), load_data("fashion-mnist", samples=2)
-    with pytest.raises(FrontierError, match=r"a radius of .*: expected one that is finite and above 0"):
+    with pytest.raises(
+        FrontierError, match=r"a radius of .*: expected one that is finite and above 0"
+    ):
         run_autoattack(place, f"{NETS}:plain", samples, norm="L2", radii=[0.3, radius])
     assert run_autoattack(place, f"{NETS}:plain", samples, norm="L2", radii=[0.3]).radii == (0.3,)
 
@@ -78,7 +86,9 @@ def fast_attack(model, images, labels, *, norm, radius, **_):
     other = logits.scatter(1, labels[:, None], -torch.inf).amax(1)
     (gradient,) = torch.autograd.grad((own - other).sum(), x)
     unit = gradient / gradient.flatten(1).norm(dim=1)[:, None, None, None]
-    robust = (model((images - radius * unit).clamp(0, 1)).argmax(1) == labels) & (logits.argmax(1) == labels)
+    robust = (model((images - radius * unit).clamp(0, 1)).argmax(1) == labels) & (
+        logits.argmax(1) == labels
+    )
     spent = np.full(len(images), 5)
     counts, warned = {"attack": 10 * len(images), "checks": 0}, (f"a warning of {radius:g}",)
     return AtRadius(radius, robust.numpy(), spent, spent, counts, 0.1, warned)
@@ -86,7 +96,11 @@ def fast_attack(model, images, labels, *, norm, radius, **_):
 
 def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkeypatch):
     calls = []
-    monkeypatch.setattr(autoattack_job, "attack_at", lambda *a, **k: calls.append(k["radius"]) or fast_attack(*a, **k))
+    monkeypatch.setattr(
+        autoattack_job,
+        "attack_at",
+        lambda *a, **k: calls.append(k["radius"]) or fast_attack(*a, **k),
+    )
     bench = with_baseline(finished)
     assert sum(part.units for part in status(bench).parts if part.stage == "baseline") == 2 * 10 * 2
     found = run_benchmark(bench)
@@ -98,8 +112,15 @@ def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkey
     for row in tables["aoi"].records():
         assert row["AutoAttack"].low <= row["AutoAttack"].value <= row["AutoAttack"].high
     assert set(found.tables()) == {"glance", "pool", "totals", "cases"}
-    (told,) = [note for note in found.norms["L2"].notes if note.startswith("AutoAttack on plain: a warning of ")]
-    radii = {model: radii_of(bench.baseline(bench.benchmark[model], "L2")) for model in ("plain", "noisy")}
+    (told,) = [
+        note
+        for note in found.norms["L2"].notes
+        if note.startswith("AutoAttack on plain: a warning of ")
+    ]
+    radii = {
+        model: radii_of(bench.baseline(bench.benchmark[model], "L2"))
+        for model in ("plain", "noisy")
+    }
     assert all(1.1 in found_radii for found_radii in radii.values())
     assert told.endswith(f"(and {len(radii['plain']) - 1} more like it)")
     assert len(calls) == 2 * sum(len(found_radii) for found_radii in radii.values())
@@ -114,7 +135,9 @@ def test_baseline_keeps_its_radii_when_the_frontier_moves(finished, tiny, monkey
 def test_where_nothing_was_broken_the_reference_radius_is_left(tiny, monkeypatch):
     def attack(model, images, labels, *, radius, **_):
         robust, spent = (model(images).argmax(1) == labels).numpy(), np.full(len(images), 5)
-        return AtRadius(radius, robust, spent, spent, {"attack": 10 * len(images), "checks": 0}, 0.1, ())
+        return AtRadius(
+            radius, robust, spent, spent, {"attack": 10 * len(images), "checks": 0}, 0.1, ()
+        )
 
     monkeypatch.setattr(autoattack_job, "attack_at", attack)
     bench = with_baseline(tiny(models=("stone",)))
@@ -142,8 +165,14 @@ def test_autoattack_may_have_a_batch_of_its_own(finished, tmp_path, monkeypatch)
     found = run_benchmark(bench)
     assert found.failures == ()
     (table,) = found.model_tables().values()
-    assert [(row["batch"], row["AutoAttack's batch"]) for row in table.records()] == [(6, 6), (6, 3)]
-    radii = {model: len(radii_of(bench.baseline(bench.benchmark[model], "L2"))) for model in ("plain", "noisy")}
+    assert [(row["batch"], row["AutoAttack's batch"]) for row in table.records()] == [
+        (6, 6),
+        (6, 3),
+    ]
+    radii = {
+        model: len(radii_of(bench.baseline(bench.benchmark[model], "L2")))
+        for model in ("plain", "noisy")
+    }
     assert sorted(sizes) == sorted([6, 2] * radii["plain"] + [3, 3, 2] * radii["noisy"])
     assert not [part for part in status(bench).parts if part.left]
     assert load_benchmark("paper")["I10"].baseline_batch == 100

@@ -40,7 +40,19 @@ def refused(capsys, *words):
 
 def traced(capsys, *more):
     models = (f"{FILE}:plain", f"{FILE}:noisy")
-    return run(capsys, "trace", *models, *FEW, "--norm", "L2", "--queries", 60, "--runs", "fmn,ddn,fmn:restart1", *more)
+    return run(
+        capsys,
+        "trace",
+        *models,
+        *FEW,
+        "--norm",
+        "L2",
+        "--queries",
+        60,
+        "--runs",
+        "fmn,ddn,fmn:restart1",
+        *more,
+    )
 
 
 def test_trace_then_allocate_then_aoi(here, capsys):
@@ -48,7 +60,11 @@ def test_trace_then_allocate_then_aoi(here, capsys):
     place = f"traces/{PLAIN}/L2"
     assert place in said
     found = load_traces(place)
-    assert (found.runs, len(found.samples), int(found.queries[-1])) == (("fmn", "fmn:restart1", "ddn"), 8, 60)
+    assert (found.runs, len(found.samples), int(found.queries[-1])) == (
+        ("fmn", "fmn:restart1", "ddn"),
+        8,
+        60,
+    )
 
     said = run(capsys, "allocate", "traces", "--budget", "60,120", "--out", "ensembles").out
     assert "no allocation passes" in said
@@ -78,11 +94,19 @@ def test_trace_then_allocate_then_aoi(here, capsys):
 def test_aoi_needs_the_same_model_norm_and_samples(here, capsys):
     traced(capsys)
     ensemble = Ensemble.of("short", "L2", {"fmn": 20})
-    evaluate(f"{FILE}:plain", load_data("fashion-mnist", samples=4), norm="L2", ensemble=ensemble, out=here / "few")
+    evaluate(
+        f"{FILE}:plain",
+        load_data("fashion-mnist", samples=4),
+        norm="L2",
+        ensemble=ensemble,
+        out=here / "few",
+    )
     assert "different samples" in refused(capsys, "aoi", here / "few", "--trace", "traces")
     samples = load_data("fashion-mnist", samples=8)
     evaluate(f"{FILE}:wide", samples, norm="L2", ensemble=ensemble, out=here / "other")
-    assert "must be that of the same model" in refused(capsys, "aoi", here / "other", "--trace", "traces")
+    assert "must be that of the same model" in refused(
+        capsys, "aoi", here / "other", "--trace", "traces"
+    )
     ensemble = Ensemble.of("short", "Linf", {"fmn": 20})
     evaluate(f"{FILE}:plain", samples, norm="Linf", ensemble=ensemble, out=here / "linf")
     assert "no trace in Linf" in refused(capsys, "aoi", here / "linf", "--trace", "traces")
@@ -96,7 +120,10 @@ def test_baseline_at_radii_and_against_a_trace(here, capsys):
     assert found["radii"] == [6, 8]
     assert found["accuracies"] == [0, 0]
     assert all(queries > 0 for queries in found["queries"])
-    assert "robust accuracy" in run(capsys, *words, "--norm", "L2", "--radii", "6,8", "--out", "base").out
+    assert (
+        "robust accuracy"
+        in run(capsys, *words, "--norm", "L2", "--radii", "6,8", "--out", "base").out
+    )
     assert "expected one norm" in refused(capsys, *words, "--norm", "all", "--radii", "6")
 
 
@@ -120,34 +147,53 @@ def test_bench_run_ends_with_what_failed(here, capsys, tiny, monkeypatch):
     assert "1 parts failed" in said
     assert "lost in L2, trace" in said
     assert (here / "bench" / "tiny" / "results" / "results.md").exists()
-    said = run(capsys, "bench", "status", "tiny.toml", "--workers", 0).out  # what can be loaded is measured
+    said = run(
+        capsys, "bench", "status", "tiny.toml", "--workers", 0
+    ).out  # what can be loaded is measured
     assert "failed: lost in L2" in said
     assert "the time of lost cannot be measured" in said
-    run(capsys, "bench", "run", "tiny.toml", "--workers", 0, "--cached")  # tries nothing, so what failed is still told
-    assert "failed: lost in L2" in run(capsys, "bench", "status", "tiny.toml", "--no-calibration").out
+    run(
+        capsys, "bench", "run", "tiny.toml", "--workers", 0, "--cached"
+    )  # tries nothing, so what failed is still told
+    assert (
+        "failed: lost in L2" in run(capsys, "bench", "status", "tiny.toml", "--no-calibration").out
+    )
     replaced = f"lost={FILE}:wide"
     run(capsys, "bench", "run", "tiny.toml", "--workers", 0, "--source", replaced)
-    assert "nothing is left to run" in run(capsys, "bench", "status", "tiny.toml", "--source", replaced).out
+    assert (
+        "nothing is left to run"
+        in run(capsys, "bench", "status", "tiny.toml", "--source", replaced).out
+    )
 
 
 def test_mistakes_are_answered(here, capsys, tiny):
     tiny()
     assert "no model to trace" in refused(capsys, "trace")
     assert "no folder" in refused(capsys, "allocate", "nowhere")
-    assert "expected MODEL=SOURCE" in refused(capsys, "bench", "run", "tiny.toml", "--source", "plain")
+    assert "expected MODEL=SOURCE" in refused(
+        capsys, "bench", "run", "tiny.toml", "--source", "plain"
+    )
     assert "no benchmark" in refused(capsys, "bench", "status", "nothing")
 
 
-def test_bench_run_takes_a_number_of_samples_and_writes_a_page_for_a_site(here, capsys, tiny, monkeypatch):
+def test_bench_run_takes_a_number_of_samples_and_writes_a_page_for_a_site(
+    here, capsys, tiny, monkeypatch
+):
     monkeypatch.setattr(report, "drawable", lambda: False)
     tiny(models=("plain", "noisy"))
-    said = run(capsys, "bench", "run", "tiny.toml", "--samples", 3, "--page", "docs.md", "--workers", 0).out
+    said = run(
+        capsys, "bench", "run", "tiny.toml", "--samples", 3, "--page", "docs.md", "--workers", 0
+    ).out
     assert "docs.md" in said.splitlines()
     assert "samples: 3 of fashion-mnist" in (here / "docs.md").read_text(encoding="utf-8")
-    assert json.loads((here / "docs" / "results.json").read_text(encoding="utf-8"))["name"] == "tiny"
+    assert (
+        json.loads((here / "docs" / "results.json").read_text(encoding="utf-8"))["name"] == "tiny"
+    )
 
 
-def test_bench_run_cached_makes_tables_of_what_is_done_and_attacks_nothing(here, capsys, tiny, monkeypatch):
+def test_bench_run_cached_makes_tables_of_what_is_done_and_attacks_nothing(
+    here, capsys, tiny, monkeypatch
+):
     monkeypatch.setattr(report, "drawable", lambda: False)
     tiny()
     run(capsys, "bench", "run", "tiny.toml", "--workers", 0)
@@ -155,4 +201,7 @@ def test_bench_run_cached_makes_tables_of_what_is_done_and_attacks_nothing(here,
     said = run(capsys, "bench", "run", "tiny.toml", "--workers", 0, "--cached")
     assert "wide in L2" not in said.err
     assert not (here / "bench" / "tiny" / "traces" / "wide").exists()
-    assert "wide is missing: it is not done yet" in (here / "bench" / "tiny" / "results" / "results.md").read_text()
+    assert (
+        "wide is missing: it is not done yet"
+        in (here / "bench" / "tiny" / "results" / "results.md").read_text()
+    )

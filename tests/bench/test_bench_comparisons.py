@@ -37,7 +37,11 @@ def models():
 def learned(models):
     training = [models["a"], models["b"]]
     ensembles = dict(zip(BUDGETS, allocate(training, budgets=BUDGETS), strict=True))
-    return ensembles, learn_race(training, total=2000), rivals(training, RUNS, budgets=BUDGETS, queries=1000)
+    return (
+        ensembles,
+        learn_race(training, total=2000),
+        rivals(training, RUNS, budgets=BUDGETS, queries=1000),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +94,11 @@ def test_the_best_run_and_attack_are_those_of_the_training_models(models, learne
 
 def test_races_are_judged_beside_ensembles(models, learned, subjects):
     _, race, _ = learned
-    rows = {row["model"]: row for row in attack_tables.above(subjects, norm="L2").records() if row["model"] != "mean"}
+    rows = {
+        row["model"]: row
+        for row in attack_tables.above(subjects, norm="L2").records()
+        if row["model"] != "mean"
+    }
     for name, traces in models.items():
         assert rows[name]["race-2k"] == race_excess(traces, race, BUDGETS)[2000]
     table = attack_tables.race_against_greedy(subjects, norm="L2")
@@ -114,24 +122,45 @@ def test_a_race_that_passes_the_traced_runs_moves_the_frontier(models, learned, 
 
 def test_allocations_are_compared_on_each_split(models, learned, subjects):
     ensembles, _, others = learned
-    found = by_first(attack_tables.allocations(subjects, {"uniform": "equal"}, norm="L2"), "held-out")
-    assert list(found) == ["greedy", "race", "uniform", "best attack", "best run", f"random, {SEEDS} draws"]
+    found = by_first(
+        attack_tables.allocations(subjects, {"uniform": "equal"}, norm="L2"), "held-out"
+    )
+    assert list(found) == [
+        "greedy",
+        "race",
+        "uniform",
+        "best attack",
+        "best run",
+        f"random, {SEEDS} draws",
+    ]
     apart = [models["c"], models["d"]]
 
     def means(queries):
         pairs = [(traces.best(queries), traces.frontier()) for traces in apart]
-        return np.mean([aoi(*pair).value for pair in pairs]), np.mean([excess(*pair) for pair in pairs])
+        return np.mean([aoi(*pair).value for pair in pairs]), np.mean(
+            [excess(*pair) for pair in pairs]
+        )
 
-    for name, queries in (("greedy", ensembles[1000].queries), ("uniform", others["uniform"][1000])):
-        assert (found[name]["AOI at 1k"], found[name]["above at 1k"]) == pytest.approx(means(queries))
+    for name, queries in (
+        ("greedy", ensembles[1000].queries),
+        ("uniform", others["uniform"][1000]),
+    ):
+        assert (found[name]["AOI at 1k"], found[name]["above at 1k"]) == pytest.approx(
+            means(queries)
+        )
     drawn = [means(others[f"random {seed}"][2000])[0] for seed in range(SEEDS)]
     cell = found[f"random, {SEEDS} draws"]["AOI at 2k"]
     assert (cell.mean, cell.deviation) == pytest.approx((np.mean(drawn), np.std(drawn)))
 
 
 def test_only_what_all_models_have_is_compared(subjects):
-    fewer = replace(subjects[3], families={name: dict(own) for name, own in subjects[3].families.items()})
-    for name in ("uniform", "random 3"):  # with fewer classes, a model may lack runs that a larger budget takes
+    fewer = replace(
+        subjects[3], families={name: dict(own) for name, own in subjects[3].families.items()}
+    )
+    for name in (
+        "uniform",
+        "random 3",
+    ):  # with fewer classes, a model may lack runs that a larger budget takes
         del fewer.families[name][2000]
     found = by_first(attack_tables.allocations([*subjects[:3], fewer], {}, norm="L2"), "held-out")
     assert found["uniform"]["AOI at 1k"] > 0
@@ -146,16 +175,25 @@ def test_what_is_left_out_raises_the_frontier(models, subjects):
     ]  # fmt: skip
     assert rows["black-box runs"]["rise"] == rows["square_min"]["rise"]
     kept = [run for run in RUNS if not run.startswith("fmn")]
-    rises = {name: excess(traces.select(runs=kept).frontier(), traces.frontier()) for name, traces in models.items()}
+    rises = {
+        name: excess(traces.select(runs=kept).frontier(), traces.frontier())
+        for name, traces in models.items()
+    }
     assert rows["fmn"]["rise"] == pytest.approx(np.mean(list(rises.values())))
     assert rows["fmn"]["model"] == max(rises, key=rises.get)
-    assert rows["restarts and targets"]["rise"] >= max(rows["restarts"]["rise"], rows["targets"]["rise"]) > 0
+    assert (
+        rows["restarts and targets"]["rise"]
+        >= max(rows["restarts"]["rise"], rows["targets"]["rise"])
+        > 0
+    )
 
 
 def test_wins_of_all_runs_are_all_samples(subjects):
     rows = attack_tables.contributions(subjects, norm="L2").records()
     assert {row["run"] for row in rows} == set(RUNS)
-    assert sum(row["nearest"].count for row in rows) == rows[0]["nearest"].of == 4 * 39  # no two are equal here
+    assert (
+        sum(row["nearest"].count for row in rows) == rows[0]["nearest"].of == 4 * 39
+    )  # no two are equal here
     assert all(row["nearest"] == row["alone"] for row in rows)
 
 

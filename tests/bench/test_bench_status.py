@@ -50,7 +50,11 @@ def test_files_that_are_damaged_are_told_or_made_again(tiny):
 
 
 def test_status_of_ten_thousand_units_is_a_matter_of_names(tiny):
-    pool = ["fmn", *(f"fmn:restart{k}" for k in range(1, 6)), *(f"fmn:target{k}" for k in range(1, 5))]
+    pool = [
+        "fmn",
+        *(f"fmn:restart{k}" for k in range(1, 6)),
+        *(f"fmn:target{k}" for k in range(1, 5)),
+    ]
     bench = tiny(models=("plain",), pool=pool, samples=1000)
     (model,) = bench.benchmark.models
     run_benchmark(Bench(tiny(models=("plain",), pool=["fmn"], samples=1).benchmark, bench.out))

@@ -35,11 +35,25 @@ def test_a_page_is_made_again_from_what_is_stored_beside_it(page, capsys):
 
 def test_norms_that_are_not_asked_for_stand_as_they_were(page):
     bench, written, folder = page
-    tables = [path for path in written if path.suffix != ".safetensors"]  # whose headers have no order of their own
+    tables = [
+        path for path in written if path.suffix != ".safetensors"
+    ]  # whose headers have no order of their own
     before = content(tables)
     stored_file(folder, "L2").unlink()
     assert list(read_stored(folder, bench).norms) == ["Linf"]
-    main(["bench", "run", bench_file(bench), "--out", bench.out, "--norm", "l2", "--page", str(written[0])])
+    main(
+        [
+            "bench",
+            "run",
+            bench_file(bench),
+            "--out",
+            bench.out,
+            "--norm",
+            "l2",
+            "--page",
+            str(written[0]),
+        ]
+    )
     assert content(tables) == before
 
 
@@ -48,7 +62,19 @@ def test_norms_of_which_nothing_is_stored_are_not_lost(page, capsys):
     before = content(written)
     stored_file(folder, "Linf").unlink()
     with pytest.raises(SystemExit, match="2"):
-        main(["bench", "run", bench_file(bench), "--out", bench.out, "--norm", "l2", "--page", str(written[0])])
+        main(
+            [
+                "bench",
+                "run",
+                bench_file(bench),
+                "--out",
+                bench.out,
+                "--norm",
+                "l2",
+                "--page",
+                str(written[0]),
+            ]
+        )
     assert "shows Linf too, of which nothing is stored" in capsys.readouterr().err
     assert written[0].read_bytes() == before[written[0]]
 
@@ -61,7 +87,9 @@ def test_what_is_damaged_or_of_another_benchmark_is_refused(page):
         read_stored(folder, other)
     whole = path.read_bytes()
     path.write_bytes(stored_file(folder, "L2").read_bytes())
-    with pytest.raises(FrontierError, match="is of the benchmark tiny in L2: expected tiny in Linf"):
+    with pytest.raises(
+        FrontierError, match="is of the benchmark tiny in L2: expected tiny in Linf"
+    ):
         read_stored(folder, bench)
     path.write_bytes(whole)
     path.write_bytes(path.read_bytes()[:-1])
@@ -69,7 +97,9 @@ def test_what_is_damaged_or_of_another_benchmark_is_refused(page):
         read_stored(folder, bench)
 
 
-def test_interrupted_while_it_is_stored_the_file_of_before_stays(finished_in_two, page, monkeypatch):
+def test_interrupted_while_it_is_stored_the_file_of_before_stays(
+    finished_in_two, page, monkeypatch
+):
     def interrupt(_):
         raise KeyboardInterrupt
 

@@ -32,25 +32,44 @@ def test_summary_of_published_aois_is_the_published_one():
         for model, (aa, four, twelve) in PUBLISHED_AOI.items()
     ]
     found = rows_by(baseline_tables.aoi_summary(subjects, norm="L1"), "what")
-    mean, matched, by_lines = found["mean",], found["at least AutoAttack",], found["the same by lines",]
+    mean, matched, by_lines = (
+        found["mean",],
+        found["at least AutoAttack",],
+        found["the same by lines",],
+    )
     assert (mean["models"], matched["models"]) == (13, 13)
-    assert (round(mean["greedy-4k"].mean, 2), round(mean["greedy-4k"].deviation, 2)) == (97.83, 0.53)
-    assert (round(mean["greedy-12k"].mean, 2), round(mean["greedy-12k"].deviation, 2)) == (98.94, 0.23)
+    assert (round(mean["greedy-4k"].mean, 2), round(mean["greedy-4k"].deviation, 2)) == (
+        97.83,
+        0.53,
+    )
+    assert (round(mean["greedy-12k"].mean, 2), round(mean["greedy-12k"].deviation, 2)) == (
+        98.94,
+        0.23,
+    )
     assert (matched["greedy-4k"], matched["greedy-12k"]) == (Share(8, 13), Share(13, 13))
     assert (by_lines["greedy-4k"], by_lines["greedy-12k"]) == (Share(13, 13), Share(0, 13))
     for tier in ("4k", "12k"):  # the figures that stand beside are those of the same models
         assert matched[f"published {tier}"] == matched[f"greedy-{tier}"]
         ours, theirs = mean[f"greedy-{tier}"], mean[f"published {tier}"]
-        assert (100 * theirs.mean, 100 * theirs.deviation) == pytest.approx((ours.mean, ours.deviation), abs=1e-3)
+        assert (100 * theirs.mean, 100 * theirs.deviation) == pytest.approx(
+            (ours.mean, ours.deviation), abs=1e-3
+        )
 
 
 def test_robust_accuracies_as_published_match_as_published():
     subjects = []
     for model, (aa, ours) in PUBLISHED_ROBUST.items():
         known = KnownPoints((0.5,), (aa / 1000,), (100.0,))
-        subjects.append(subject(model, "held-out", {12000: [1.0] * ours + [0.1] * (1000 - ours)}, known=known))
-    found = rows_by(baseline_tables.robust_summary(subjects, {"d": (0.5,)}, norm="L2"), "what", "split")
-    matched, gained = found["at least as strong", "held-out"], found["points below AutoAttack", "held-out"]
+        subjects.append(
+            subject(model, "held-out", {12000: [1.0] * ours + [0.1] * (1000 - ours)}, known=known)
+        )
+    found = rows_by(
+        baseline_tables.robust_summary(subjects, {"d": (0.5,)}, norm="L2"), "what", "split"
+    )
+    matched, gained = (
+        found["at least as strong", "held-out"],
+        found["points below AutoAttack", "held-out"],
+    )
     assert matched["greedy-12k"] == matched["published 12k"] == Share(13, 13)
     gain, theirs = gained["greedy-12k"], gained["published 12k"]
     assert (round(100 * gain.mean, 1), round(100 * gain.deviation, 1)) == (1.5, 1.6)
@@ -74,7 +93,11 @@ def test_models_are_counted_once_at_each_radius():
     ]  # fmt: skip
     assert [isinstance(row[-1], Strong) for row in table.rows] == [True, False, True, True, False]
     summary = baseline_tables.robust_summary(subjects, radii, norm="L2").records()
-    found = [(row["epsilon"], row["split"], row["greedy-10"]) for row in summary if row["what"] == "at least as strong"]
+    found = [
+        (row["epsilon"], row["split"], row["greedy-10"])
+        for row in summary
+        if row["what"] == "at least as strong"
+    ]
     assert found == [
         ("1", "train", Share(1, 1)), ("1, 3", "held-out", Share(1, 2)), ("1, 3", "all", Share(2, 3)),
         ("2", "train", Share(1, 1)), ("2", "held-out", Share(0, 1)), ("2", "all", Share(1, 2)),
@@ -96,7 +119,9 @@ def test_all_is_said_only_of_models_of_several_splits_that_autoattack_was_run_on
         assert {row["split"] for row in table.records()} == {"held-out"}
     both = [subject("a", "train", {10: [0.1, 9.0]}, known=points), subjects[1]]
     summed = rows_by(
-        baseline_tables.totals({"L2": both, "Linf": subjects}, {"L2": radii, "Linf": radii}), "what", "split"
+        baseline_tables.totals({"L2": both, "Linf": subjects}, {"L2": radii, "Linf": radii}),
+        "what",
+        "split",
     )
     assert summed["AOI at least AutoAttack's", "all"]["greedy-10"].of == 3
     means = rows_by(baseline_tables.aoi_summary(subjects, norm="L2"), "what", "split")
@@ -107,7 +132,9 @@ def test_all_is_said_only_of_models_of_several_splits_that_autoattack_was_run_on
 def test_totals_count_pairs_of_model_and_norm():
     # The paper's counts at 12k in robust accuracy: 13, 10 and 5 of 13 held-out models, 29, 20 and 13 of all 30.
     norms = {}
-    for norm, (held_out, everyone) in zip(("L1", "L2", "Linf"), ((13, 29), (10, 20), (5, 13)), strict=True):
+    for norm, (held_out, everyone) in zip(
+        ("L1", "L2", "Linf"), ((13, 29), (10, 20), (5, 13)), strict=True
+    ):
         norms[norm] = [
             subject(
                 f"{split}{k}",
@@ -115,7 +142,10 @@ def test_totals_count_pairs_of_model_and_norm():
                 {12000: [1.0 if k < matched else 3.0, 4.0]},
                 known=KnownPoints((2.0,), (0.5,), (1,)),
             )
-            for split, count, matched in (("train", 17, everyone - held_out), ("held-out", 13, held_out))
+            for split, count, matched in (
+                ("train", 17, everyone - held_out),
+                ("held-out", 13, held_out),
+            )
             for k in range(count)
         ]
         for found in norms[norm]:
@@ -123,13 +153,17 @@ def test_totals_count_pairs_of_model_and_norm():
                 aoi=lambda _, *, straight=False: 0.89 if straight else 0.95,
                 baseline=BaselineAOI(0.9, 0.9, 0.9),
             )
-    found = rows_by(baseline_tables.totals(norms, {norm: {"d": (2.0, 2.0)} for norm in norms}), "what", "split")
+    found = rows_by(
+        baseline_tables.totals(norms, {norm: {"d": (2.0, 2.0)} for norm in norms}), "what", "split"
+    )
     robust = "at least as strong at the reference radius"
     for column in ("greedy-12k", "published 12k"):
         assert found[robust, "held-out"][column] == Share(28, 39)
         assert found[robust, "all"][column] == Share(62, 90)
     assert found["AOI at least AutoAttack's", "all"]["greedy-12k"] == Share(90, 90)
-    assert found["AOI at least AutoAttack's", "held-out"]["published 12k"] == Share(13 + 12 + 10, 39)
+    assert found["AOI at least AutoAttack's", "held-out"]["published 12k"] == Share(
+        13 + 12 + 10, 39
+    )
     assert found["the same by lines", "all"]["greedy-12k"] == Share(0, 90)
 
 
@@ -142,7 +176,9 @@ def test_tiers_are_scored_like_autoattack_and_flags_are_kept():
     below = np.where(np.arange(9) < 2, found - 0.02, found)
     subjects = [
         subject("on it", "train", {10: frontier * 1.1, 20: frontier}, known=known_at(radii, found)),
-        subject("below", "held-out", {10: frontier * 1.1, 20: frontier}, known=known_at(radii, below)),
+        subject(
+            "below", "held-out", {10: frontier * 1.1, 20: frontier}, known=known_at(radii, below)
+        ),
     ]
     table = baseline_tables.aoi(subjects, norm="L2")
     (on, under), (on_lines, under_lines) = (
@@ -153,9 +189,14 @@ def test_tiers_are_scored_like_autoattack_and_flags_are_kept():
     assert on["greedy-20"] == 1
     assert on_lines["greedy-20"] == on["AutoAttack"].value != 1
     assert on_lines["frontier"] == under_lines["frontier"] == on_lines["greedy-20"]
-    assert on_lines["greedy-10"] == baseline_aoi(radii, Curve.of(frontier * 1.1).at(radii), frontier).value
+    assert (
+        on_lines["greedy-10"]
+        == baseline_aoi(radii, Curve.of(frontier * 1.1).at(radii), frontier).value
+    )
     assert under["AutoAttack"].value > under_lines["greedy-20"]
-    everyone = rows_by(baseline_tables.aoi_summary(subjects, norm="L2"), "what", "split")["the same by lines", "all"]
+    everyone = rows_by(baseline_tables.aoi_summary(subjects, norm="L2"), "what", "split")[
+        "the same by lines", "all"
+    ]
     assert (everyone["greedy-10"], everyone["greedy-20"]) == (Share(0, 2), Share(1, 2))
     assert table.notes[0] == "on it: 3 of 200 samples were never broken"
     assert table.notes[1].startswith(
@@ -180,10 +221,22 @@ def test_cases_are_the_extremes_of_held_out_models_over_all_norms():
         "Linf": [model("c", "held-out", 0.98, 0.99), model("d", "held-out", 0.97, 0.97)],
     }
     best, worst = baseline_tables.cases(subjects).records()
-    assert (best["case"], best["model"], best["norm"], round(best["gain"], 6)) == ("best", "b", "L2", 0.04)
-    assert (worst["case"], worst["model"], worst["norm"], round(worst["gain"], 6)) == ("worst", "c", "Linf", -0.01)
+    assert (best["case"], best["model"], best["norm"], round(best["gain"], 6)) == (
+        "best",
+        "b",
+        "L2",
+        0.04,
+    )
+    assert (worst["case"], worst["model"], worst["norm"], round(worst["gain"], 6)) == (
+        "worst",
+        "c",
+        "Linf",
+        -0.01,
+    )
     _, ensembles, subjects = pool_of_four()
-    assert Results("x", BUDGETS, {"L2": NormResults("L2", subjects, ensembles)}).tables().keys() == {"glance", "pool"}
+    assert Results(
+        "x", BUDGETS, {"L2": NormResults("L2", subjects, ensembles)}
+    ).tables().keys() == {"glance", "pool"}
 
 
 OTHERS = {"race": 1.01, "paper": 1.5}  # by how much their distances are larger
@@ -193,12 +246,21 @@ def test_at_a_glance_held_out_models_are_what_the_larger_tables_say():
     _, ensembles, subjects = pool_of_four()
     for one in subjects:
         greedy = one.families["greedy"]
-        one.families.update({name: {b: worse * d for b, d in greedy.items()} for name, worse in OTHERS.items()})
+        one.families.update(
+            {name: {b: worse * d for b, d in greedy.items()} for name, worse in OTHERS.items()}
+        )
         if one.split == "held-out":
             radii = baseline_radii(one.frontier, reference=0.5)
-            object.__setattr__(one, "known", KnownPoints(tuple(radii), (0.6,) * len(radii), tuple(range(len(radii)))))
+            object.__setattr__(
+                one,
+                "known",
+                KnownPoints(tuple(radii), (0.6,) * len(radii), tuple(range(len(radii)))),
+            )
     results = NormResults("L2", subjects, ensembles, radii={"d": (0.5,)})
-    tables, found = results.tables(), baseline_tables.glance({"L2": subjects}, {"L2": results.radii})
+    tables, found = (
+        results.tables(),
+        baseline_tables.glance({"L2": subjects}, {"L2": results.radii}),
+    )
     (row,) = found.records()
     assert found.notes[0].startswith("beside AutoAttack: race-1k;")
     above = rows_by(tables["above"], "model", "split")["mean", "held-out"]
@@ -207,11 +269,19 @@ def test_at_a_glance_held_out_models_are_what_the_larger_tables_say():
     summary = rows_by(tables["aoi_summary"], "what", "split")
     assert row["AOI at least AutoAttack's"] == summary["at least AutoAttack", "held-out"]["race-1k"]
     assert row["by lines"] == summary["the same by lines", "held-out"]["race-1k"]
-    assert row["train minus held-out"] == pytest.approx(summary["difference", "train minus held-out"]["race-1k"])
+    assert row["train minus held-out"] == pytest.approx(
+        summary["difference", "train minus held-out"]["race-1k"]
+    )
     robust = rows_by(tables["robust_accuracy_summary"], "what", "split")
-    assert row["accuracy at most AutoAttack's"] == robust["at least as strong", "held-out"]["race-1k"]
+    assert (
+        row["accuracy at most AutoAttack's"] == robust["at least as strong", "held-out"]["race-1k"]
+    )
     assert row["AutoAttack queries"] == rows_by(tables["queries"], "split")["held-out",]["mean"]
-    assert not baseline_tables.glance({"L2": [one for one in subjects if one.split == "train"]}, {}).rows
-    del next(one for one in subjects if one.split == "train").families["race"]  # it failed there, or is not done yet
+    assert not baseline_tables.glance(
+        {"L2": [one for one in subjects if one.split == "train"]}, {}
+    ).rows
+    del next(one for one in subjects if one.split == "train").families[
+        "race"
+    ]  # it failed there, or is not done yet
     found = baseline_tables.glance({"L2": subjects}, {"L2": results.radii})
     assert found.notes[0].startswith("beside AutoAttack: greedy-1k;")

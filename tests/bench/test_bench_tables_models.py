@@ -20,7 +20,9 @@ RANDOM = Flag(Kind.RANDOM, "random")
 
 def group_of(subjects, *, radii=None):
     """The models of a data set called d, and its tables."""
-    group = NormResults("L2", subjects, {20: paper_ensemble("paper-4k", "L2")}, radii=radii or {}).groups["d"]
+    group = NormResults(
+        "L2", subjects, {20: paper_ensemble("paper-4k", "L2")}, radii=radii or {}
+    ).groups["d"]
     return group, model_tables.tables(group, title="ℓ2")
 
 
@@ -35,7 +37,11 @@ def test_early_rejection_names_the_strongest_that_is_rejected():
     (found,) = tables["early_rejection"].records()
     assert (found["tier"], found["tier of the other"]) == ("10", "20")
     # `first` has the largest area, and only `weak` lies below it with 10 queries: `below steady` needs 20.
-    assert (found["against"], found["rejected"], found["all it rejects"]) == ("first", "weak", "weak")
+    assert (found["against"], found["rejected"], found["all it rejects"]) == (
+        "first",
+        "weak",
+        "weak",
+    )
     assert (found["pairs with one curve below"], found["decided by the smallest tier"]) == (5, 4)
     assert (found["AUREC of the other"], found["AUREC"]) == pytest.approx((9.6 / 3, 4.2 / 3))
 
@@ -48,7 +54,11 @@ def test_nothing_is_rejected_where_curves_cross():
     _, tables = group_of(subjects, radii={"d": [1.5]})
     assert "early_rejection" not in tables
     (pair,) = tables["crossing_pairs"].records()
-    assert (pair["ahead at the reference"], pair["overtaken by"], pair["epsilon"]) == ("b", "a", 3.0)
+    assert (pair["ahead at the reference"], pair["overtaken by"], pair["epsilon"]) == (
+        "b",
+        "a",
+        3.0,
+    )
     (count,) = tables["crossings"].records()
     assert (count["pairs"], count["change places"], count["change by more"]) == (1, 1, 0)
 
@@ -91,7 +101,10 @@ def test_a_model_that_a_small_tier_leaves_unbroken_is_bracketed_there_alone():
     assert rows["late"]["10"].value > 1  # it is no part of that frontier
     assert rows["late"]["20"] == 1
     assert tables["doi"].notes == ("late: 1 of 3 samples were never broken (at 10)",)
-    assert (rows["good"]["10"], rows["good"]["20"]) == (1.0, pytest.approx(8 / 12))  # against a frontier per tier
+    assert (rows["good"]["10"], rows["good"]["20"]) == (
+        1.0,
+        pytest.approx(8 / 12),
+    )  # against a frontier per tier
     assert group.steady == ("good", "poor")
     # Among themselves `good` is the frontier at both tiers, and `poor` goes from 4/8 to 3/8.
     (found,) = tables["doi_between_tiers"].records()
@@ -111,16 +124,25 @@ def test_ranks_by_autoattack_are_read_off_its_lines_where_every_model_is_known()
         return KnownPoints(radii, accuracies, (1.0,) * len(radii))
 
     subjects = [
-        subject("steep", "train", {20: [1.0, 2.0, 3.0, 4.0, 0.0]}, known=at((1.0, 2.0, 3.0), (0.8, 0.3, 0.2))),
+        subject(
+            "steep",
+            "train",
+            {20: [1.0, 2.0, 3.0, 4.0, 0.0]},
+            known=at((1.0, 2.0, 3.0), (0.8, 0.3, 0.2)),
+        ),
         subject("flat", "train", {20: [1.5, 2.5, 3.5, 4.5, 0.0]}, known=at((1.5, 4.0), (0.6, 0.5))),
-        subject("gone", "held-out", {20: [0.1, 0.2, 0.3, 0.4, 0.5]}, known=at((0.5, 0.6), (0.1, 0.0))),
+        subject(
+            "gone", "held-out", {20: [0.1, 0.2, 0.3, 0.4, 0.5]}, known=at((0.5, 0.6), (0.1, 0.0))
+        ),
         subject("unknown", "held-out", {20: [1.0, 1.0, 1.0, 1.0, 1.0]}),
     ]
     by_lines, by_tier = model_tables.baseline_stability(ModelGroup("L2", "d", tuple(subjects), 1.5))
     assert by_lines.models == ("steep", "flat", "gone")  # nobody asked AutoAttack about the last
     ε = by_lines.epsilons.tolist()
     assert 1.5 in ε
-    assert max(ε) == 2.5  # between 2 and 3: `steep` is not known beyond; `gone` is, as nothing of it is left at 0.6
+    assert (
+        max(ε) == 2.5
+    )  # between 2 and 3: `steep` is not known beyond; `gone` is, as nothing of it is left at 0.6
     assert by_tier.epsilons.tolist() == ε
     by_hand = {
         "steep": np.interp(ε, [0, 1, 2, 3], [0.8, 0.8, 0.3, 0.2]),
@@ -148,7 +170,10 @@ def test_models_are_listed_with_their_rank_in_every_norm():
         BenchmarkModel(id=name, source="zoo:F1", data="d", split=split, batch=5, baseline_batch=5)
         for name, split in (("a", "train"), ("b", "held-out"), ("c", "train"))
     )
-    norms = {"L1": NormResults("L1", first, ensembles), "L2": NormResults("L2", second[:1], ensembles)}
+    norms = {
+        "L1": NormResults("L1", first, ensembles),
+        "L2": NormResults("L2", second[:1], ensembles),
+    }
     found = Results("x", (20,), norms, models).model_tables()["d"].records()
     assert [(row["model"], row["accuracy"], row["rank in L1"], row["rank in L2"]) for row in found] == [
         ("a", 0.5, 1, 1), ("b", 1.0, Doubted(1), None), ("c", None, None, None),

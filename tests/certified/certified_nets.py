@@ -31,7 +31,12 @@ class Shifted(nn.Module):
 
 def plain():
     return nn.Sequential(
-        nn.Conv2d(2, 4, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 4)
+        nn.Conv2d(2, 4, 3, 2, 1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64, 12),
+        nn.ReLU(),
+        nn.Linear(12, 4),
     )
 
 
@@ -44,7 +49,12 @@ def pooled():
 
 def residual():
     return nn.Sequential(
-        nn.PixelUnshuffle(2), nn.Conv2d(8, 4, 1), nn.ReLU(), Shortcut(), nn.Flatten(1), nn.Linear(24, 5)
+        nn.PixelUnshuffle(2),
+        nn.Conv2d(8, 4, 1),
+        nn.ReLU(),
+        Shortcut(),
+        nn.Flatten(1),
+        nn.Linear(24, 5),
     )
 
 

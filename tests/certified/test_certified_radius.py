@@ -34,7 +34,9 @@ def smallest_margins(model, x, y, norm, radii):
             elif norm == "L1":
                 slope = slope * (slope.abs() >= slope.abs().topk(3, dim=1).values[:, -1:])
             slope = slope / threat.size(slope).clamp(min=1e-12)[:, None]
-            change = threat.project(point.detach() - radii[:, None] * 0.9**step * slope - clean, radii)
+            change = threat.project(
+                point.detach() - radii[:, None] * 0.9**step * slope - clean, radii
+            )
             point = (clean + change).clamp(0, 1)
         assert (threat.distance(point, clean) <= radii * (1 + 1e-9)).all()
     return torch.stack(found).amin(0)
@@ -76,7 +78,9 @@ def test_a_linear_model_s_radius_is_its_distance(norm):
     model, x = nn.Sequential(nn.Flatten(), linear(32, 4)), images(12, shape=(2, 4, 4))
     y = model(x).argmax(1)
     layer = model[1]
-    truth = torch.from_numpy(linear_minimum(layer.weight.detach(), layer.bias.detach(), x.flatten(1), y, norm))
+    truth = torch.from_numpy(
+        linear_minimum(layer.weight.detach(), layer.bias.detach(), x.flatten(1), y, norm)
+    )
     radii = certified_radius(model, x, y, norm, precision=1e-6)
     finite = truth.isfinite()
     assert finite.any()
@@ -105,7 +109,9 @@ def test_neither_neighbours_nor_the_start_matter_beyond_precision():
     model, x = net("plain"), images(25)
     y = model(x).argmax(1)
     together = certified_radius(model, x, y, "Linf", precision=1e-4)
-    torch.testing.assert_close(certified_radius(model, x[3:5], y[3:5], "Linf", precision=1e-4), together[3:5])
+    torch.testing.assert_close(
+        certified_radius(model, x[3:5], y[3:5], "Linf", precision=1e-4), together[3:5]
+    )
     started = certified_radius(model, x, y, "Linf", precision=1e-4, start=together * 1.3)
     torch.testing.assert_close(started, together, rtol=2e-4, atol=0)
 
@@ -210,7 +216,9 @@ def test_what_cannot_be_followed_is_refused_by_name(model, words):
 
 def test_one_image_does_not_hide_that_images_depend_on_each_other():
     with pytest.raises(FrontierError, match="images of one batch are not independent"):
-        certified_radius(Averaging(), torch.rand(1, 2, 4, 4), torch.zeros(1, dtype=torch.int64), "Linf")
+        certified_radius(
+            Averaging(), torch.rand(1, 2, 4, 4), torch.zeros(1, dtype=torch.int64), "Linf"
+        )
 
 
 class InPlace(nn.Module):
@@ -234,7 +242,9 @@ def test_a_model_that_changes_its_input_in_place():
     plain = nn.Sequential(nn.Flatten(), nn.Linear(32, 4)).double()
     plain.load_state_dict({"1.weight": weight, "1.bias": bias - weight.sum(1) / 2})
     y = plain(x).argmax(1)
-    torch.testing.assert_close(certified_radius(model, x, y, "L2"), certified_radius(plain, x, y, "L2"))
+    torch.testing.assert_close(
+        certified_radius(model, x, y, "L2"), certified_radius(plain, x, y, "L2")
+    )
     assert torch.equal(x, before)
 
 
@@ -246,7 +256,9 @@ class Scaled(nn.Module):
         self.weight = nn.Parameter(torch.randn(4, 32) * torch.tensor([1.0, 2.0, 4.0, 8.0])[:, None])
 
     def forward(self, x):
-        return nn.functional.linear(x.flatten(1), self.weight / self.weight.abs().max(1, keepdim=True).values)
+        return nn.functional.linear(
+            x.flatten(1), self.weight / self.weight.abs().max(1, keepdim=True).values
+        )
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -257,12 +269,16 @@ def test_constants_of_operations_with_several_results(kind, norm):
     model = Scaled() if kind == "scaled" else nn.Sequential(nn.Flatten(), own)
     x = torch.rand(6, 2, 4, 4)
     y = model(x).argmax(1)
-    weight, bias = (own.weight, own.bias) if kind == "weight_norm" else (model.weight, torch.zeros(4))
+    weight, bias = (
+        (own.weight, own.bias) if kind == "weight_norm" else (model.weight, torch.zeros(4))
+    )
     if kind == "scaled":
         weight = weight / weight.abs().max(1, keepdim=True).values
     plain = nn.Sequential(nn.Flatten(), nn.Linear(32, 4))
     plain.load_state_dict({"1.weight": weight.detach(), "1.bias": bias.detach()})
-    torch.testing.assert_close(certified_radius(model, x, y, norm), certified_radius(plain, x, y, norm))
+    torch.testing.assert_close(
+        certified_radius(model, x, y, norm), certified_radius(plain, x, y, norm)
+    )
 
 
 def test_a_wide_first_layer_takes_its_units_block_by_block(monkeypatch):

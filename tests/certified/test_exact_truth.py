@@ -63,12 +63,17 @@ def test_no_run_finds_anything_below_the_truth(norm, subject):
 def test_the_program_finds_what_a_fine_grid_finds(norm, monkeypatch):
     """A network of two sums, one of two pixels: all moves tried on a grid."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    spec = importlib.util.spec_from_file_location("exact_program", HERE.parents[1] / "scripts" / "exact_program.py")
+    spec = importlib.util.spec_from_file_location(
+        "exact_program", HERE.parents[1] / "scripts" / "exact_program.py"
+    )
     program = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "exact_program", program)
     spec.loader.exec_module(program)
     rng = np.random.default_rng(3)
-    network = tuple((rng.normal(size=shape), rng.normal(size=shape[0]) / 2) for shape in ((6, 2), (5, 6), (3, 5)))
+    network = tuple(
+        (rng.normal(size=shape), rng.normal(size=shape[0]) / 2)
+        for shape in ((6, 2), (5, 6), (3, 5))
+    )
     pixels = np.array([[0.2, 0.9], [0.5, 0.55]])
     steps = [np.linspace(0, 1, 21)] * 4
     grid = np.stack(np.meshgrid(*steps), -1).reshape(-1, 2, 2)
@@ -83,7 +88,9 @@ def test_the_program_finds_what_a_fine_grid_finds(norm, monkeypatch):
     solved = 0
     for other in {0, 1, 2} - {label}:
         near = sizes[logits[other] >= logits[label]].min(initial=np.inf)
-        distance, bound, point = program.nearest(network, program.Ball(norm, pixels, 4.0), label, other, 60)
+        distance, bound, point = program.nearest(
+            network, program.Ball(norm, pixels, 4.0), label, other, 60
+        )
         assert (point is None) == np.isinf(near)
         if point is not None:
             solved += 1

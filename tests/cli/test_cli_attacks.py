@@ -10,14 +10,35 @@ from advfrontier.solvers import PUBLISHED
 
 
 def test_runs_by_name_and_published_solvers(folder, evaluate, run, capsys):
-    words = ["nets.py:net", "--norm", "L2", "--runs", "fmn,ddn", "--published", "-o", "a", "--no-report"]
+    words = [
+        "nets.py:net",
+        "--norm",
+        "L2",
+        "--runs",
+        "fmn,ddn",
+        "--published",
+        "-o",
+        "a",
+        "--no-report",
+    ]
     assert evaluate(*words, "--queries", "300") == 0
     done = Evaluation.load("a")
     assert done.ensemble.queries == {"fmn": 200, "ddn": 100}
     assert "alpha=1.0" in done.record.header.solvers["fmn"]
     Ensemble.of("larger", "L2", {"fmn": 220, "ddn": 120}).save("larger.toml")
     assert (
-        run("extend", "a", "--ensemble", "larger.toml", "--model", "nets.py:net", "--workers", "0", "--no-report") == 0
+        run(
+            "extend",
+            "a",
+            "--ensemble",
+            "larger.toml",
+            "--model",
+            "nets.py:net",
+            "--workers",
+            "0",
+            "--no-report",
+        )
+        == 0
     )
     assert Evaluation.load("a").ensemble.total == 340
     for mistake, said in (
@@ -44,7 +65,10 @@ def test_passes_per_query_are_kept_and_told(folder, evaluate, run, capsys):
     assert "another number of passes per query: 2, not 1" in told
     assert "to go on with it, add --eot 2" in told
     Ensemble.of("larger", "Linf", {"fmn": 20}).save("larger.toml")
-    assert run("extend", "a", "--ensemble", "larger.toml", "--model", "nets.py:net", "--workers", "0") == 0
+    assert (
+        run("extend", "a", "--ensemble", "larger.toml", "--model", "nets.py:net", "--workers", "0")
+        == 0
+    )
     assert Evaluation.load("a").eot == 2
     assert run("trace", "nets.py:net", "--data", "npz:data.npz", "--runs", "fmn", "--eot", "2", "--queries", "10",
                "--workers", "0") == 0  # fmt: skip
@@ -52,7 +76,12 @@ def test_passes_per_query_are_kept_and_told(folder, evaluate, run, capsys):
 
 
 def test_radii_are_remembered_and_others_are_customary_or_quartiles(folder, evaluate, run, capsys):
-    assert evaluate("nets.py:net", "-o", "a", "--norm", "L2,Linf", "--eps", "Linf=8/255,0.2", "--no-report") == 0
+    assert (
+        evaluate(
+            "nets.py:net", "-o", "a", "--norm", "L2,Linf", "--eps", "Linf=8/255,0.2", "--no-report"
+        )
+        == 0
+    )
     assert Record.find("a/Linf").header.radii == (8 / 255, 0.2)
     assert Record.find("a/L2").header.radii == ()
     capsys.readouterr()
@@ -70,9 +99,15 @@ def test_what_is_no_record_is_left_out_of_a_ranking(folder, evaluate, run, capsy
     Path("runs/empty").mkdir()
     capsys.readouterr()
     everything = sorted(map(str, Path("runs").iterdir()))
-    assert run("rank", *everything, "--radii", "Linf=1/255,L2=1", "--csv", "t.csv", "--html", "t.html") == 0
+    assert (
+        run("rank", *everything, "--radii", "Linf=1/255,L2=1", "--csv", "t.csv", "--html", "t.html")
+        == 0
+    )
     printed = capsys.readouterr()
-    assert printed.err.splitlines() == ["note: no evaluation in runs/board.html", "note: no evaluation in runs/empty"]
+    assert printed.err.splitlines() == [
+        "note: no evaluation in runs/board.html",
+        "note: no evaluation in runs/empty",
+    ]
     assert "at 1/255 %" in printed.out
     robust = [Evaluation.load(f"runs/{name}").robust_accuracy(1 / 255) for name in "ab"]
     header, *rows = Path("t.csv").read_text().splitlines()
@@ -84,16 +119,34 @@ def test_what_is_no_record_is_left_out_of_a_ranking(folder, evaluate, run, capsy
 def test_published_beside_a_race_or_an_own_search_is_refused(folder, evaluate, run, capsys):
     for words, said in (
         (["--tier", "4k"], "was learned with"),
-        (["--runs", "fmn,fab_min,square_min", "--queries", "300"], "fab_min, square_min: searches of this package"),
+        (
+            ["--runs", "fmn,fab_min,square_min", "--queries", "300"],
+            "fab_min, square_min: searches of this package",
+        ),
     ):
         assert evaluate("nets.py:net", "--norm", "L2", "--published", "-o", "a", *words) == 2
         assert said in (printed := capsys.readouterr().err)
         assert "--ensemble paper-4k" in printed
-    trace = ["trace", "nets.py:net", "--data", "npz:data.npz", "--norm", "L2", "--published", "--workers", "0"]
+    trace = [
+        "trace",
+        "nets.py:net",
+        "--data",
+        "npz:data.npz",
+        "--norm",
+        "L2",
+        "--published",
+        "--workers",
+        "0",
+    ]
     assert run(*trace, "--pool", "extended") == 2
     assert run(*trace, "--runs", "fmn,ddn", "--queries", "100", "-o", "t") == 0
     assert run("allocate", "t", "--budget", "100", "--plain", "-o", "e") == 0
     assert 'solvers = { "' in Path("e/L2-100.toml").read_text()
-    assert evaluate("nets.py:net", "--norm", "L2", "--ensemble", "e/L2-100.toml", "-o", "b", "--no-report") == 0
+    assert (
+        evaluate(
+            "nets.py:net", "--norm", "L2", "--ensemble", "e/L2-100.toml", "-o", "b", "--no-report"
+        )
+        == 0
+    )
     done = Evaluation.load("b")
     assert set(done.solvers) == set(PUBLISHED)

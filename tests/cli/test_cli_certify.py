@@ -39,14 +39,22 @@ def test_certified_radii_are_stored_and_shown(records, run, capsys):
 def test_an_evaluation_in_hand_and_one_of_published_solvers_are_certified_too(tmp_path):
     images, labels = (tensor[:4] for tensor in zoo.images_and_labels())
     found = evaluate(
-        "zoo:F17", images, labels, norm="Linf", ensemble="paper-100", solvers=PUBLISHED, out=tmp_path / "runs"
+        "zoo:F17",
+        images,
+        labels,
+        norm="Linf",
+        ensemble="paper-100",
+        solvers=PUBLISHED,
+        out=tmp_path / "runs",
     )
     assert found.certified is None
     radii = certify(Evaluation.load(tmp_path / "runs"), model="zoo:F17")
     assert found.certified.tolist() == radii.tolist()
 
 
-def test_it_is_not_computed_twice_and_goes_where_the_record_goes(records, run, monkeypatch, tmp_path):
+def test_it_is_not_computed_twice_and_goes_where_the_record_goes(
+    records, run, monkeypatch, tmp_path
+):
     assert run("certify", str(records / "Linf")) == 0
     monkeypatch.setattr("advfrontier.evaluation.certify.certified_radius", None)
     assert run("certify", str(records / "Linf")) == 0
@@ -90,6 +98,8 @@ def test_a_radius_beyond_what_was_found_is_refused(records, monkeypatch):
         "advfrontier.evaluation.certify.certified_radius",
         lambda _model, images, *_rest, **_more: torch.full((len(images),), 9.0),
     )
-    with pytest.raises(FrontierError, match="is certified up to 9, yet a misclassified point was found"):
+    with pytest.raises(
+        FrontierError, match="is certified up to 9, yet a misclassified point was found"
+    ):
         certify(evaluation)
     assert evaluation.record.read_certified() is None

@@ -63,10 +63,16 @@ def test_the_command_line_wins(config, folder, run):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("norms = 'L2'", "mine.toml: unknown key 'norms': expected one of batch-size, data, device, "),
+        (
+            "norms = 'L2'",
+            "mine.toml: unknown key 'norms': expected one of batch-size, data, device, ",
+        ),
         ("config = 'other.toml'", "unknown key 'config'"),
         ("[evaluate]\nnorm = 'L2'", "unknown key 'evaluate'"),
-        ("no-report = true", "unknown key 'no-report': expected one of"),  # in a file it is report = false
+        (
+            "no-report = true",
+            "unknown key 'no-report': expected one of",
+        ),  # in a file it is report = false
         ("norm = {a = 1}", "mine.toml: norm is a table: expected a value"),
         ("norm = ", "mine.toml: not TOML"),
         ("norm = 'L7'", "unknown norm 'L7'"),
@@ -75,7 +81,19 @@ def test_the_command_line_wins(config, folder, run):
 )
 def test_mistakes_in_a_file(config, run, capsys, text, words):
     config(text)
-    assert run("evaluate", "nets.py:net", "-d", "npz:data.npz", "--config", "mine.toml", "--workers", "0") == 2
+    assert (
+        run(
+            "evaluate",
+            "nets.py:net",
+            "-d",
+            "npz:data.npz",
+            "--config",
+            "mine.toml",
+            "--workers",
+            "0",
+        )
+        == 2
+    )
     printed = capsys.readouterr()
     assert words in printed.err + printed.out
 
@@ -96,7 +114,10 @@ def test_a_list_stands_for_an_option_that_is_repeated(config, folder, run):
         "queries = 20\nworkers = 0\n"
     )
     assert run("trace", "--config", "mine.toml", "-o", "t") == 0
-    assert sorted(path.name for path in (folder / "t").iterdir()) == ["nets.py+net", "nets.py+weaker"]
+    assert sorted(path.name for path in (folder / "t").iterdir()) == [
+        "nets.py+net",
+        "nets.py+weaker",
+    ]
     assert load_traces("t/nets.py+net/L2").runs == ("fmn", "ddn")
 
 
@@ -118,4 +139,7 @@ def test_completion_is_installed_where_the_shell_looks(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["advfrontier", "--install-completion", "--shell", "bash"])
     runpy.run_module("advfrontier", run_name="__main__")
-    assert "evaluate" in (tmp_path / ".local/share/bash-completion/completions/advfrontier").read_text()
+    assert (
+        "evaluate"
+        in (tmp_path / ".local/share/bash-completion/completions/advfrontier").read_text()
+    )

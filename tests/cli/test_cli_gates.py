@@ -35,4 +35,7 @@ def test_compare_fails_if_worse(folder, run, evaluate, capsys):
     assert run("compare", "weaker", "net", "--norm", "L2") == 0
     assert run("compare", "weaker", "net", "--norm", "L0") == 2
     said = capsys.readouterr().err
-    assert "not both in L0: L2, Linf in weaker and L2, Linf in net; evaluate both with --norm L0" in said
+    assert (
+        "not both in L0: L2, Linf in weaker and L2, Linf in net; evaluate both with --norm L0"
+        in said
+    )

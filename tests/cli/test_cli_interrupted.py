@@ -22,11 +22,25 @@ def units():
 
 
 def test_an_interrupted_extend_goes_on(folder, run, evaluate, capsys):
-    assert evaluate("nets.py:net", "--norm", "L2", "--batch-size", "2", "-o", "a", "--no-report") == 0
+    assert (
+        evaluate("nets.py:net", "--norm", "L2", "--batch-size", "2", "-o", "a", "--no-report") == 0
+    )
     before = units()
-    words = ["extend", "a", "--model", "nets.py:net", "--queries", "400", "--workers", "0", "--no-report"]
+    words = [
+        "extend",
+        "a",
+        "--model",
+        "nets.py:net",
+        "--queries",
+        "400",
+        "--workers",
+        "0",
+        "--no-report",
+    ]
     command = [sys.executable, "-c", PROGRAM, *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         while units() == before and process.poll() is None:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
@@ -38,11 +52,25 @@ def test_an_interrupted_extend_goes_on(folder, run, evaluate, capsys):
     assert kept
 
     assert run(*words) == 0
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept  # what was finished was not done again
+    assert {
+        path: path.stat().st_mtime_ns for path in kept
+    } == kept  # what was finished was not done again
     found = Evaluation.load("a/L2")
     assert found.ensemble.total == 400
     assert (
-        evaluate("nets.py:net", "--norm", "L2", "--batch-size", "2", "--queries", "400", "-o", "b", "--no-report") == 0
+        evaluate(
+            "nets.py:net",
+            "--norm",
+            "L2",
+            "--batch-size",
+            "2",
+            "--queries",
+            "400",
+            "-o",
+            "b",
+            "--no-report",
+        )
+        == 0
     )
     assert (found.distances == Evaluation.load("b/L2").distances).all()
     assert run(*words) == 0  # and done is done

@@ -20,16 +20,39 @@ def test_evaluate_and_extend_stop_and_go_on(folder, run, evaluate, capsys):
         said[0][said[0].index("advfrontier: ") :],
     )
     before = Evaluation.load("a/L2").distances
-    more = ["extend", "a", "--model", "nets.py:net", "--queries", "500", "--workers", "0", "--no-report"]
+    more = [
+        "extend",
+        "a",
+        "--model",
+        "nets.py:net",
+        "--queries",
+        "500",
+        "--workers",
+        "0",
+        "--no-report",
+    ]
     assert run(*more, *SOON) == 75
     assert (Evaluation.load("a/L2").distances == before).all()
     assert run(*more) == 0
-    assert evaluate("nets.py:net", "--norm", "L2", "--queries", "500", "-o", "b", "--no-report") == 0
+    assert (
+        evaluate("nets.py:net", "--norm", "L2", "--queries", "500", "-o", "b", "--no-report") == 0
+    )
     assert (Evaluation.load("a/L2").distances == Evaluation.load("b/L2").distances).all()
 
 
 def test_trace_stops_too(folder, run, capsys):
-    words = ["trace", "nets.py:net", "-d", "npz:data.npz", "--norm", "L2", "--runs", "fmn,ddn", "--queries", "100"]
+    words = [
+        "trace",
+        "nets.py:net",
+        "-d",
+        "npz:data.npz",
+        "--norm",
+        "L2",
+        "--runs",
+        "fmn,ddn",
+        "--queries",
+        "100",
+    ]
     words += ["--workers", "0", "-o", "t"]
     assert run(*words, *SOON) == 75
     assert "50% of the queries (1 of 2 units)" in capsys.readouterr().err

@@ -25,12 +25,18 @@ def test_norms():
 
 def test_a_budget_is_one_of_three():
     assert Budget().chosen() is None
-    assert [Budget("8k").chosen(), Budget(queries=70).chosen(), Budget(ensemble="a.toml").chosen()] == [
+    assert [
+        Budget("8k").chosen(),
+        Budget(queries=70).chosen(),
+        Budget(ensemble="a.toml").chosen(),
+    ] == [
         "8k",
         70,
         "a.toml",
     ]
-    with pytest.raises(FrontierError, match=r"--tier and --ensemble were given together: expected one of them"):
+    with pytest.raises(
+        FrontierError, match=r"--tier and --ensemble were given together: expected one of them"
+    ):
         Budget("4k", ensemble="a.toml").chosen()
 
 
@@ -38,7 +44,10 @@ def test_workers_on_a_cpu_fill_the_cores(monkeypatch):
     monkeypatch.setattr(options, "cores", lambda: 8)
     assert Machine().resolved() == (8, 1)
     assert Machine(threads=3).resolved() == (2, 3)
-    assert Machine(threads=8).resolved() == (0, 8)  # one worker would only be this process once more
+    assert Machine(threads=8).resolved() == (
+        0,
+        8,
+    )  # one worker would only be this process once more
     assert Machine(ray="auto").resolved() == (0, 1)  # a cluster knows its slots
     assert Machine(workers=3, threads=2).resolved() == (3, 2)
     assert Machine(workers=0).resolved() == (0, 1)
@@ -82,7 +91,10 @@ def test_extend_works_as_the_record_says(run, monkeypatch):
         return [SimpleNamespace(norm="Linf", record=SimpleNamespace(header=header), extend=extend)]
 
     for device, threads in (("cpu", 1), ("cpu", 4), ("cuda", 1), ("mps", 1)):
-        monkeypatch.setattr("advfrontier.cli.evaluating.find_evaluations", lambda _, d=device, t=threads: found(d, t))
+        monkeypatch.setattr(
+            "advfrontier.cli.evaluating.find_evaluations",
+            lambda _, d=device, t=threads: found(d, t),
+        )
         assert run("extend", "a", "--queries", "200", "--no-report") == 0
     assert asked == [(200, 8), (200, 2), (200, 0), (200, 0)]
 
@@ -111,7 +123,9 @@ def test_every_option_is_explained():
     assert len(found) == len(COMMANDS) - 2 + 3 + 3  # bench has three commands, the zoo three
     for command in found:
         arguments = command.assemble_argument_collection(parse_docstring=True)
-        unexplained = [a.name for a in arguments if a.show and not a.children and not a.parameter.help]
+        unexplained = [
+            a.name for a in arguments if a.show and not a.children and not a.parameter.help
+        ]
         assert unexplained == [], command.name
 
 
@@ -155,11 +169,15 @@ def test_an_interruption_in_the_first_second_is_not_a_traceback():
     assert "the same command goes on" in ended.stderr
 
 
-def test_a_record_begun_elsewhere_says_which_options_go_on_with_it(folder, evaluate, capsys, monkeypatch):
+def test_a_record_begun_elsewhere_says_which_options_go_on_with_it(
+    folder, evaluate, capsys, monkeypatch
+):
     words = ["nets.py:net", "--queries", "20", "--out", "runs/x", "--no-report"]
     assert evaluate(*words, "--seed", "7") == 0
     with monkeypatch.context() as here:
-        here.setattr("advfrontier.cli.options.find_device", lambda _: torch.device("cuda"))  # what `auto` picks
+        here.setattr(
+            "advfrontier.cli.options.find_device", lambda _: torch.device("cuda")
+        )  # what `auto` picks
         capsys.readouterr()
         assert evaluate(*words) == 2
     said = " ".join(capsys.readouterr().err.split())

@@ -41,10 +41,14 @@ def test_the_shipped_flags_have_kinds():
         assert list(flags) == ["F16"]
         assert all(isinstance(flag, Flag) for flag in flags["F16"])
         # In ℓ0 a search without gradients is nearer than surrogate ones on most samples.
-        assert [flag.kind for flag in flags["F16"]] == ["no-gradients", "beaten"][: 2 if norm == "L0" else 1]
+        assert [flag.kind for flag in flags["F16"]] == ["no-gradients", "beaten"][
+            : 2 if norm == "L0" else 1
+        ]
 
 
-@pytest.mark.parametrize(("queries", "tier"), [(4000, 4000), (4100, 4000), (9000, 8000), (12000, 12000)])
+@pytest.mark.parametrize(
+    ("queries", "tier"), [(4000, 4000), (4100, 4000), (9000, 8000), (12000, 12000)]
+)
 def test_a_record_stands_at_the_largest_tier_it_went_through(queries, tier):
     (found,) = summarise_all([evaluated(queries)])
     assert found.standing.table.queries == tier
@@ -55,8 +59,14 @@ def test_a_record_stands_at_the_largest_tier_it_went_through(queries, tier):
 @pytest.mark.parametrize(
     ("evaluation", "why"),
     [
-        (evaluated(4000, shared=100, others=900), r"first 100 samples .* 900 of the 1000 of mine .* --samples 100"),
-        (evaluated(3000), "with 4k, 8k, 12k queries per sample, mine with 3k: expected tiers in common"),
+        (
+            evaluated(4000, shared=100, others=900),
+            r"first 100 samples .* 900 of the 1000 of mine .* --samples 100",
+        ),
+        (
+            evaluated(3000),
+            "with 4k, 8k, 12k queries per sample, mine with 3k: expected tiers in common",
+        ),
         (
             evaluated(200, ensemble=Ensemble.of("own", "Linf", {"fmn": 200})),
             "mine with 200: expected tiers in common; type --tier 4k",
@@ -101,7 +111,9 @@ def test_a_pipe_without_greek_letters_gets_all_the_rest(folder, evaluate, monkey
     assert b"at ?" in pipe.buffer.getvalue()
 
 
-def test_a_report_of_somebody_else_is_told_before_anything_is_extended(folder, evaluate, run, capsys):
+def test_a_report_of_somebody_else_is_told_before_anything_is_extended(
+    folder, evaluate, run, capsys
+):
     assert evaluate("nets.py:net", "-o", "a", "--no-report") == 0
     (folder / "a" / "report.html").write_text("mine")
     assert run("extend", "a", "--model", "nets.py:net", "--queries", "200", "--workers", "0") == 2

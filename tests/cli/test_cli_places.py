@@ -31,12 +31,29 @@ def test_all_that_a_command_writes_goes_to_an_address(folder, memory, run, evalu
     assert memory["/bucket/mine/L2.csv"].getvalue().startswith(b"row,sample,label,")
 
     memory.pop("/bucket/mine/report.html")
-    assert run("extend", ADDRESS, "--model", "nets.py:net", "--queries", "200", "--workers", "0") == 0
+    assert (
+        run("extend", ADDRESS, "--model", "nets.py:net", "--queries", "200", "--workers", "0") == 0
+    )
     assert Evaluation.load(f"{ADDRESS}/L2").ensemble.total == 200
     assert "/bucket/mine/report.html" in memory
 
-    assert evaluate("nets.py:weaker", "--norm", "L2", "--queries", "200", "-o", "memory://bucket/weaker/") == 0
-    assert run("rank", "memory://bucket", "--csv", "memory://out/t.csv", "--html", "memory://out/b.html") == 0
+    assert (
+        evaluate(
+            "nets.py:weaker", "--norm", "L2", "--queries", "200", "-o", "memory://bucket/weaker/"
+        )
+        == 0
+    )
+    assert (
+        run(
+            "rank",
+            "memory://bucket",
+            "--csv",
+            "memory://out/t.csv",
+            "--html",
+            "memory://out/b.html",
+        )
+        == 0
+    )
     assert run("compare", ADDRESS, "memory://bucket/weaker", "--out", "memory://out/c.html") == 0
     assert all(f"/out/{name}" in memory for name in ("t.csv", "b.html", "c.html"))
     assert {path for path in folder.rglob("*") if "__pycache__" not in path.parts} == before
@@ -45,7 +62,9 @@ def test_all_that_a_command_writes_goes_to_an_address(folder, memory, run, evalu
 @pytest.mark.skipif(find_spec("matplotlib") is None, reason="figures need the extra of that name")
 def test_figures_go_to_an_address(folder, memory, run, evaluate):
     assert evaluate("nets.py:net", "--norm", "L2", "-o", "a", "--no-report") == 0
-    assert run("report", "a", "--out", "memory://out/r.html", "--figures", "memory://out/figures") == 0
+    assert (
+        run("report", "a", "--out", "memory://out/r.html", "--figures", "memory://out/figures") == 0
+    )
     assert memory["/out/figures/curve-L2.png"].getvalue()[:4] == b"\x89PNG"
     assert not Path("memory:").exists()
 
@@ -53,10 +72,14 @@ def test_figures_go_to_an_address(folder, memory, run, evaluate):
 def test_a_local_address_is_the_local_folder(folder, run, evaluate, capsys):
     address = f"file://{folder}/z"
     assert evaluate("nets.py:net", "-o", address) == 0
-    assert run("extend", address, "--model", "nets.py:net", "--queries", "200", "--workers", "0") == 0
+    assert (
+        run("extend", address, "--model", "nets.py:net", "--queries", "200", "--workers", "0") == 0
+    )
     assert f"report: {address}/report.html" in capsys.readouterr().out
     assert Evaluation.load("z/Linf").ensemble.total == 200
-    assert isinstance(open_folder(address), LocalFolder)  # which renames: a reader never sees half a file
+    assert isinstance(
+        open_folder(address), LocalFolder
+    )  # which renames: a reader never sees half a file
 
 
 def test_a_place_is_the_same_from_another_folder(folder, evaluate, monkeypatch):
@@ -121,20 +144,29 @@ def test_tables_of_two_models_have_two_files(two_models, run):
     assert Path("both/net/Linf/Linf.csv").exists()
 
 
-@pytest.mark.parametrize(("command", "times"), [(["report", "both/net", "both/weaker"], 2), (["report", "both"], 2)])
+@pytest.mark.parametrize(
+    ("command", "times"), [(["report", "both/net", "both/weaker"], 2), (["report", "both"], 2)]
+)
 def test_a_report_reads_every_record_once(two_models, run, monkeypatch, command, times):
     from advfrontier.evaluation import summary  # noqa: PLC0415
 
     read, summarise = [], summary.summarise
-    monkeypatch.setattr(summary, "summarise", lambda e, **more: [read.append(e.model), summarise(e, **more)][1])
+    monkeypatch.setattr(
+        summary, "summarise", lambda e, **more: [read.append(e.model), summarise(e, **more)][1]
+    )
     assert run(*command) == 0
     assert len(read) == times
 
 
 def test_what_is_not_there_is_told(folder, memory, run, capsys):
     assert run("extend", "memory://nothing", "--tier", "8k") == 2
-    assert "no folder memory://nothing, or nothing in it: type `advfrontier" in capsys.readouterr().err
+    assert (
+        "no folder memory://nothing, or nothing in it: type `advfrontier" in capsys.readouterr().err
+    )
     (folder / "notes").mkdir()
     (folder / "notes" / "record.json").write_text("{}")
     assert run("extend", "notes", "--tier", "8k") == 2
-    assert "notes holds no record of the kind evaluation: type `advfrontier evaluate" in capsys.readouterr().err
+    assert (
+        "notes holds no record of the kind evaluation: type `advfrontier evaluate"
+        in capsys.readouterr().err
+    )

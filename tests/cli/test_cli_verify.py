@@ -9,21 +9,34 @@ from advfrontier import Evaluation
 
 def test_records_are_verified_and_ranked(folder, run, evaluate, capsys):
     for model in ("net", "weaker"):
-        words = ["--norm", "L2,Linf", "--runs", "fmn", "--queries", "100", "--no-report", "-o", f"runs/{model}"]
+        words = [
+            "--norm",
+            "L2,Linf",
+            "--runs",
+            "fmn",
+            "--queries",
+            "100",
+            "--no-report",
+            "-o",
+            f"runs/{model}",
+        ]
         assert evaluate(f"nets.py:{model}", *words) == 0
     capsys.readouterr()
     common = ["--data", "npz:data.npz", "--out", "proved.json"]
     assert run("verify", "runs/net", "--model", "nets.py:net", *common, "--rerun", "1") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line[: line.index(";")] for line in lines[:2]] == [
-        f"{norm}: 8 of 8 points proved: inside the box, at their distance, misclassified" for norm in ("L2", "Linf")
+        f"{norm}: 8 of 8 points proved: inside the box, at their distance, misclassified"
+        for norm in ("L2", "Linf")
     ]
     assert all("; 1 of 1 units came out the same bit for bit" in line for line in lines[:2])
     assert lines[2:] == ["verified: proved.json"]
 
     assert run("rank", "runs/net", "runs/weaker", "--verified", "proved.json", "--json") == 0
     printed = capsys.readouterr()
-    assert {row["model"] for table in json.loads(printed.out)["norms"] for row in table["rows"]} == {"nets.py:net"}
+    assert {
+        row["model"] for table in json.loads(printed.out)["norms"] for row in table["rows"]
+    } == {"nets.py:net"}
     assert printed.err.count("note: left out, not on proved.json: nets.py:weaker in L") == 2
     assert run("rank", "runs/weaker", "--verified", "proved.json") == 2
     assert "none of these records is on proved.json" in capsys.readouterr().err
@@ -36,7 +49,9 @@ def test_records_are_verified_and_ranked(folder, run, evaluate, capsys):
     out = capsys.readouterr().out
     assert re.search(r"^L2: \d+ false, \d of 8 points proved", out)
     assert "\nnothing is added to what was verified: proved.json" in out
-    assert len(json.loads(Path("proved.json").read_text())["verified"]) == 2  # the true ones of before
+    assert (
+        len(json.loads(Path("proved.json").read_text())["verified"]) == 2
+    )  # the true ones of before
 
     words = ["--model", "nets.py:weaker", "--queries", "150", "--no-report", "--workers", "0"]
     assert run("extend", "runs/weaker", *words) == 0
@@ -45,7 +60,9 @@ def test_records_are_verified_and_ranked(folder, run, evaluate, capsys):
 
 def test_mistakes_of_verify(folder, run, evaluate, capsys):
     assert evaluate("nets.py:net", "--no-report", "-o", "a") == 0
-    assert run("verify", "a", "--model", "nets.py:net", "-d", "npz:data.npz", "--rerun", "some") == 2
+    assert (
+        run("verify", "a", "--model", "nets.py:net", "-d", "npz:data.npz", "--rerun", "some") == 2
+    )
     assert "cannot do 'some' of the units again" in capsys.readouterr().err
     assert run("verify", "a", "-d", "npz:data.npz") == 2
     assert run("verify", "gone", "--model", "nets.py:net") == 2

@@ -56,14 +56,18 @@ def test_the_notebook_has_the_cells_of_the_tutorial():
 
 def commands(page):
     """What a reader is told to type, without comments and without where its output goes."""
-    lines = re.findall(r"^    (?:\$ )?advfrontier +(.+?)(?: +#.*| +> .*)?$", page.read_text(), re.MULTILINE)
+    lines = re.findall(
+        r"^    (?:\$ )?advfrontier +(.+?)(?: +#.*| +> .*)?$", page.read_text(), re.MULTILINE
+    )
     return [shlex.split(line) for line in lines]
 
 
 @BY_PAGE
 def test_commands_have_the_options_that_the_page_says(page):
     for words in commands(page):
-        app.parse_args(words, exit_on_error=False, print_error=False)  # reads them, and runs nothing
+        app.parse_args(
+            words, exit_on_error=False, print_error=False
+        )  # reads them, and runs nothing
 
 
 @BY_PAGE
@@ -71,7 +75,11 @@ def test_what_the_blocks_import_exists(page):
     for block in python_blocks(page):
         for node in ast.walk(ast.parse(block)):
             if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "advfrontier":
-                missing = [name.name for name in node.names if not hasattr(import_module(node.module), name.name)]
+                missing = [
+                    name.name
+                    for name in node.names
+                    if not hasattr(import_module(node.module), name.name)
+                ]
                 assert missing == [], node.module
 
 
@@ -89,28 +97,41 @@ def test_links_lead_to_files_and_headings_that_exist(page):
 
 
 def test_contributors_are_told_every_target_once():
-    targets = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    targets = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[
+        1
+    ].split()
     named = re.findall(r"make (\w+)", (ROOT / "CONTRIBUTING.md").read_text())
     assert sorted(named) == sorted(targets)
 
 
 def test_every_page_is_in_the_navigation():
     nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
-    missing = [name for page in PAGES[1:] if (name := str(page.relative_to(ROOT / "docs"))) not in nav]
+    missing = [
+        name for page in PAGES[1:] if (name := str(page.relative_to(ROOT / "docs"))) not in nav
+    ]
     assert missing == []
 
 
 def test_the_site_builds_strictly_and_asks_no_other_host_for_anything(site):
     pages = [*site.rglob("*.html")]
     assert len(pages) >= len(PAGES) - 1
-    fetched = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)")
-    assert {(page.name, url) for page in pages for url in fetched.findall(page.read_text())} == set()
+    fetched = re.compile(
+        r"<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)"
+    )
+    assert {
+        (page.name, url) for page in pages for url in fetched.findall(page.read_text())
+    } == set()
     styles = re.compile(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s]+)")
-    assert {url for sheet in [*site.rglob("*.css"), *pages] for url in styles.findall(sheet.read_text())} == set()
+    assert {
+        url for sheet in [*site.rglob("*.css"), *pages] for url in styles.findall(sheet.read_text())
+    } == set()
     commands = (site / "reference/commands.html").read_text()
     assert "advfrontier-evaluate" in commands
     assert "--sample-seed" in commands
-    assert "Find the smallest perturbation of every sample" in (site / "reference/python.html").read_text()
+    assert (
+        "Find the smallest perturbation of every sample"
+        in (site / "reference/python.html").read_text()
+    )
 
 
 def test_the_table_of_departures_lists_them_all():

@@ -14,7 +14,13 @@ from support.browser import fetched, look_at, open_page
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(str(page.relative_to(DOCS).with_suffix(".html")) for page in DOCS.rglob("*.md"))
 WIDEST = {"results.html", "solvers.html", "other_nets.html", "reference/commands.html"}
-VIEWS = [(1280, "light", ""), (1280, "dark", ""), (390, "dark", ""), (390, "light", ""), (700, "light", "print")]
+VIEWS = [
+    (1280, "light", ""),
+    (1280, "dark", ""),
+    (390, "dark", ""),
+    (390, "light", ""),
+    (700, "light", "print"),
+]
 
 # What is wrong with a page as it is shown now: tables scroll in their own box, and on paper, where nobody can scroll,
 # tables and code fit.
@@ -83,5 +89,7 @@ def test_pages_can_be_opened_as_files(browser, site):
     open_page(browser, site / "reference/python.html")
     assert [name for name in fetched(browser) if not name.startswith(site.as_uri())] == []
     assert browser.get_log("browser") == []
-    browser.execute_script("document.querySelector('a.md-nav__link[href$=\"tutorial.html\"]').click()")
+    browser.execute_script(
+        "document.querySelector('a.md-nav__link[href$=\"tutorial.html\"]').click()"
+    )
     assert within_seconds(lambda: browser.title.startswith("Tutorial"))

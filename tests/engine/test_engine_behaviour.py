@@ -51,13 +51,17 @@ def test_points_stay_in_the_box_and_distances_never_rise(norm, run):
     assert torch.equal(unit.best_point[~kept], images.flatten(1)[~kept])
 
 
-@pytest.mark.parametrize(("norm", "run"), [case for case in catalogue("target2", classes=3) if ":" in case.values[1]])
+@pytest.mark.parametrize(
+    ("norm", "run"), [case for case in catalogue("target2", classes=3) if ":" in case.values[1]]
+)
 def test_targeted_runs_count_any_misclassification(norm, run):
     """Class 2, the target, can never win; on the way to it class 1 does."""
     weight = torch.tensor([[-1.0, 0, 0, 0], [1.0, 0, 0, 0], [0.1, 0, 0, 0]])
     bias = torch.tensor([0.5, -0.5, -10.0])
     images = torch.rand(5, 4, generator=torch.Generator().manual_seed(0)) * 0.4
-    bench = Bench.of(Answering(lambda x: x @ weight.T + bias), images, torch.zeros(5, dtype=torch.long), norm)
+    bench = Bench.of(
+        Answering(lambda x: x @ weight.T + bias), images, torch.zeros(5, dtype=torch.long), norm
+    )
     unit = bench.finished(run, 300)
     assert (unit.problem.targets == 2).all()
     assert unit.distances().isfinite().all()
@@ -71,7 +75,9 @@ def test_misclassified_samples_have_distance_zero_and_are_never_attacked():
     labels[wrong] = (labels[wrong] + 1) % 10
     seen = []
     handle = model.register_forward_hook(lambda _m, inputs, _out: seen.append(len(inputs[0])))
-    traces = trace(model, images, labels, norm="L2", runs=["fmn", "fmn:restart1", "ddn:target1"], queries=40)
+    traces = trace(
+        model, images, labels, norm="L2", runs=["fmn", "fmn:restart1", "ddn:target1"], queries=40
+    )
     handle.remove()
     assert (traces.distances[:, :, wrong] == 0).all()
     right = torch.tensor([0, 2, 3, 4, 5, 7])
@@ -116,7 +122,9 @@ def test_unbreakable_models_give_inf(norm, run, logits):
 @pytest.mark.parametrize("logits", [constant, poisoned])
 def test_unbreakable_models_are_flagged(logits):
     images = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    traces = trace(Answering(logits), images, torch.zeros(3, dtype=torch.long), norm="L2", queries=20)
+    traces = trace(
+        Answering(logits), images, torch.zeros(3, dtype=torch.long), norm="L2", queries=20
+    )
     assert (traces.distances == torch.inf).all()
     told = [flag.text for flag in traces.flags]
     runs = "pdpgd, pdpgd:restart1, pdpgd:restart2 and 50 other runs"
@@ -145,7 +153,9 @@ def test_a_model_that_fails_where_it_would_be_wrong_stays_unbroken(norm, run, ba
 
     images = torch.rand(40, 16, generator=torch.Generator().manual_seed(0))
     images = images[layer(images).argmax(1) == 0][:4]
-    unit = Bench.of(Answering(logits), images, torch.zeros(4, dtype=torch.long), norm).finished(run, 100)
+    unit = Bench.of(Answering(logits), images, torch.zeros(4, dtype=torch.long), norm).finished(
+        run, 100
+    )
     assert unit.distances().isinf().all()
 
 
@@ -170,7 +180,9 @@ def test_a_success_must_survive_another_layout():
     """A margin of less than 1e-5 of the largest logit does not count in float32, less than 1e-12 not in float64."""
     z = torch.tensor([[10.0, 10.00005, -4.0], [10.0, 10.0002, -4.0], [0.0, 2e-5, -1.0]])
     assert robustly_misclassified(z, z[:, 0] - z[:, 1]).tolist() == [False, True, True]
-    fine = torch.tensor([[10.0, 10.0 + 5e-12, -4.0], [10.0, 10.0 + 5e-11, -4.0]], dtype=torch.float64)
+    fine = torch.tensor(
+        [[10.0, 10.0 + 5e-12, -4.0], [10.0, 10.0 + 5e-11, -4.0]], dtype=torch.float64
+    )
     assert robustly_misclassified(fine, fine[:, 0] - fine[:, 1]).tolist() == [False, True]
 
 
@@ -228,7 +240,9 @@ def test_images_of_the_caller_are_left_alone():
     model = tanh_mlp(hidden=16, seed=3)
     images, labels = samples(model, 5, seed=3)
     copy = images.clone()
-    trace(model, images, labels, norm="L2", runs=["fmn", "fmn:restart1", "apgd_min-ce"], queries=100)
+    trace(
+        model, images, labels, norm="L2", runs=["fmn", "fmn:restart1", "apgd_min-ce"], queries=100
+    )
     assert torch.equal(images, copy)
     assert not images.requires_grad
 
@@ -248,7 +262,10 @@ def test_units_refuse_other_stops(stop):
     bench = small("L2")
     unit = bench.finished("fmn", 50)
     saved = unit.tensors()
-    with bench.oracle, pytest.raises(FrontierError, match=f"from 50 to {stop} queries.*multiple of 10.*1000"):
+    with (
+        bench.oracle,
+        pytest.raises(FrontierError, match=f"from 50 to {stop} queries.*multiple of 10.*1000"),
+    ):
         advance(bench.oracle, [bench.unit("ddn"), unit], [20, stop])
     assert torch.equal(unit.tensors()["best_point"], saved["best_point"])
     assert unit.queries == 50

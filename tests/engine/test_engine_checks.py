@@ -29,8 +29,16 @@ LABELS = torch.tensor([0, 1, 2, 3, 0, 1])
         (IMAGES, LABELS.float(), "labels are torch.float32.*integers"),
         (IMAGES, LABELS > 1, "labels are torch.bool"),
         (IMAGES * 255, LABELS, r"to 25\d.*expected \[0, 1\]; if they are 8-bit, divide by 255"),
-        (IMAGES * 3 - 1.5, LABELS, r"range from -1.*normalisation inside the model.*Normalised\(model, mean, std\)"),
-        (IMAGES * 3.2 - 0.4, LABELS, r"range from -0.*to 2\.\d+: expected \[0, 1\]; if they are normalised"),
+        (
+            IMAGES * 3 - 1.5,
+            LABELS,
+            r"range from -1.*normalisation inside the model.*Normalised\(model, mean, std\)",
+        ),
+        (
+            IMAGES * 3.2 - 0.4,
+            LABELS,
+            r"range from -0.*to 2\.\d+: expected \[0, 1\]; if they are normalised",
+        ),
         (
             IMAGES - 2e-6 * (IMAGES.min() == IMAGES) - IMAGES.min(),
             LABELS,
@@ -90,21 +98,36 @@ def sound(x):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x: sound(x)[:, 0], r"returned \(6,\) for 6 images: expected logits of shape \(6, classes"),
+        (
+            lambda x: sound(x)[:, 0],
+            r"returned \(6,\) for 6 images: expected logits of shape \(6, classes",
+        ),
         (lambda x: sound(x)[:, :1], r"returned \(6, 1\) for 6 images"),
         (lambda x: sound(x)[:3], r"returned \(3, 4\) for 6 images"),
         (lambda x: sound(x)[..., None], r"returned \(6, 4, 1\) for 6 images"),
-        (lambda x: (sound(x), x), r"returned tuple of 2: .*hand over lambda images: model\(images\)\[0\]"),
+        (
+            lambda x: (sound(x), x),
+            r"returned tuple of 2: .*hand over lambda images: model\(images\)\[0\]",
+        ),
         (
             lambda x: {"a": sound(x), "b": x},
             r"returned dict of a, b: .*hand over lambda images: model\(images\)\['KEY'\]",
         ),
         (lambda _: "logits", "returned str: .*hand over a function of images"),
         (lambda x: sound(x) / 0, "not finite on clean images"),
-        (lambda x: sound(x).index_fill(0, torch.tensor([4]), torch.nan), "not finite on clean images"),
-        (lambda x: sound(x)[:, :3], "labels range from 0 to 3, but the model has 3 classes: 0 to 2"),
+        (
+            lambda x: sound(x).index_fill(0, torch.tensor([4]), torch.nan),
+            "not finite on clean images",
+        ),
+        (
+            lambda x: sound(x)[:, :3],
+            "labels range from 0 to 3, but the model has 3 classes: 0 to 2",
+        ),
         (lambda x: sound(x).detach(), r"no gradient.*detach.*--pool black-box"),
-        (lambda x: x.flatten(1) @ torch.ones(3, 4), r"cannot take images of shape \(6, 1, 4, 4\) \(RuntimeError: mat1"),
+        (
+            lambda x: x.flatten(1) @ torch.ones(3, 4),
+            r"cannot take images of shape \(6, 1, 4, 4\) \(RuntimeError: mat1",
+        ),
     ],
 )
 def test_models_that_cannot_be_evaluated(function, words):
@@ -114,7 +137,10 @@ def test_models_that_cannot_be_evaluated(function, words):
 
 @pytest.mark.parametrize("device", ["cuda:99", "abacus"])
 def test_devices_that_are_not_there(device):
-    with pytest.raises(FrontierError, match=rf"the device {device} cannot be used here .*: expected one such as cpu"):
+    with pytest.raises(
+        FrontierError,
+        match=rf"the device {device} cannot be used here .*: expected one such as cpu",
+    ):
         Oracle(sound, device=device)
 
 
@@ -128,12 +154,32 @@ def test_a_sound_model_gets_no_flag():
 @pytest.mark.parametrize(
     ("function", "kind", "words"),
     [
-        (lambda x: sound(x).softmax(1), "probabilities", "probabilities, not logits.*remove the softmax"),
-        (lambda x: sound(dropout(x, 0.2)), "random", "random: two passes over the same images differ"),
+        (
+            lambda x: sound(x).softmax(1),
+            "probabilities",
+            "probabilities, not logits.*remove the softmax",
+        ),
+        (
+            lambda x: sound(dropout(x, 0.2)),
+            "random",
+            "random: two passes over the same images differ",
+        ),
         (lambda x: sound(x - x.mean(0)), "batch", "depends on the other images of the batch"),
-        (lambda x: sound(x * (x[:, :1] > 0.5)), "zero-gradients", "no gradient on 67% of the checked samples"),
-        (lambda x: sound(x) + (0 * x[:, :1]).sqrt(), "bad-gradients", "not finite on 100% of the checked"),
-        (lambda x: sound(x) + 1e5, "precision", "rounded to 0.01 where the margin is .* share a large offset"),
+        (
+            lambda x: sound(x * (x[:, :1] > 0.5)),
+            "zero-gradients",
+            "no gradient on 67% of the checked samples",
+        ),
+        (
+            lambda x: sound(x) + (0 * x[:, :1]).sqrt(),
+            "bad-gradients",
+            "not finite on 100% of the checked",
+        ),
+        (
+            lambda x: sound(x) + 1e5,
+            "precision",
+            "rounded to 0.01 where the margin is .* share a large offset",
+        ),
         (lambda x: sound(x).half(), "precision", "torch.float16 logits, rounded to .* float32"),
     ],
 )
@@ -168,7 +214,14 @@ def test_train_mode_is_flagged_and_undone():
 def test_flags_reach_the_result():
     images, _ = samples(tanh_mlp((1, 4, 4), classes=4), 5, (1, 4, 4))
     labels = sound(images.flatten(1)).argmax(1)
-    traces = trace(Answering(lambda x: sound(x).softmax(1)), images, labels, norm="L2", runs=["fmn"], queries=10)
+    traces = trace(
+        Answering(lambda x: sound(x).softmax(1)),
+        images,
+        labels,
+        norm="L2",
+        runs=["fmn"],
+        queries=10,
+    )
     assert any("probabilities" in flag.text for flag in traces.flags)
 
 
@@ -178,22 +231,35 @@ def test_labels_out_of_range_are_found_wherever_they_are(place, label):
     model = tanh_mlp(hidden=16)
     images, labels = samples(model, 40)
     labels[place] = label
-    with pytest.raises(FrontierError, match=r"labels range from .* but the model has 10 classes: 0 to 9"):
+    with pytest.raises(
+        FrontierError, match=r"labels range from .* but the model has 10 classes: 0 to 9"
+    ):
         trace(model, images, labels, norm="L2", runs=["fmn"], queries=10)
 
 
 def outside(images):
     """A callable without gradients, such as a service or an exported model."""
     weight = WEIGHT.numpy().repeat(3, axis=0)
-    return torch.from_numpy((images.detach().numpy().reshape(len(images), -1) @ weight).astype(np.float32))
+    return torch.from_numpy(
+        (images.detach().numpy().reshape(len(images), -1) @ weight).astype(np.float32)
+    )
 
 
 def test_black_box_runs_need_no_gradient():
     images = torch.rand(5, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     labels = outside(images).argmax(1)
-    with pytest.raises(FrontierError, match=r"no gradient with respect to the images.*--pool black-box"):
+    with pytest.raises(
+        FrontierError, match=r"no gradient with respect to the images.*--pool black-box"
+    ):
         trace(outside, images, labels, norm="Linf", runs=["square_min", "fmn"], queries=10)
-    traces = trace(outside, images, labels, norm="Linf", runs=["square_min", "square_min:restart2"], queries=200)
+    traces = trace(
+        outside,
+        images,
+        labels,
+        norm="Linf",
+        runs=["square_min", "square_min:restart2"],
+        queries=200,
+    )
     assert np.isfinite(traces.distances[:, -1]).all()
     assert traces.counts["setup"] == 5
     assert traces.flags == ()

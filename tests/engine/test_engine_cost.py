@@ -88,10 +88,22 @@ def test_traces_tell_what_the_hooks_saw(pack):
     model, images, labels, watch = watched(9)
     labels[[0, 5]] = (labels[[0, 5]] + 1) % 10  # two are misclassified anyway
     runs = ["fmn", "fmn:restart2", "square_min", "apgd_min-dlr:target3"]
-    traces = trace(model, images, labels, norm="Linf", runs=runs, queries=30, batch_size=4, machine=Machine(pack=pack))
+    traces = trace(
+        model,
+        images,
+        labels,
+        norm="Linf",
+        runs=runs,
+        queries=30,
+        batch_size=4,
+        machine=Machine(pack=pack),
+    )
     assert traces.counts["setup"] == 2 * 9
     assert traces.counts["attack"] == 30 * 7 * len(runs)
-    assert traces.counts["verification"] == (traces.distances[:, -1, [1, 2, 3, 4, 6, 7, 8]] < torch.inf).sum()
+    assert (
+        traces.counts["verification"]
+        == (traces.distances[:, -1, [1, 2, 3, 4, 6, 7, 8]] < torch.inf).sum()
+    )
     assert sum(traces.counts.values()) == watch.total
     black_box = 30 * 7
     half = (traces.counts["attack"] - black_box) // 2
@@ -99,7 +111,9 @@ def test_traces_tell_what_the_hooks_saw(pack):
     assert others == 9 + 9  # one in the setup and one in the checks
 
 
-@pytest.mark.parametrize("run", [Run(name) for name, facts in CATALOGUE.items() if facts.step_queries == 1])
+@pytest.mark.parametrize(
+    "run", [Run(name) for name, facts in CATALOGUE.items() if facts.step_queries == 1]
+)
 def test_black_box_runs_never_go_backwards(run):
     model, images, labels, watch = watched()
     trace(model, images, labels, norm=CATALOGUE[run.solver].norms[0], runs=[str(run)], queries=50)

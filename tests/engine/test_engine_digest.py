@@ -66,7 +66,10 @@ def test_tensors_of_any_type(name):
         ({"inner": (torch.ones(2),)}, {"inner": (torch.zeros(2),)}),
         ("words", b"words"),
         (torch.float32, torch.float64),
-        (np.arange(5000), np.where(np.arange(5000) == 2500, 0, np.arange(5000))),  # of which only the ends are printed
+        (
+            np.arange(5000),
+            np.where(np.arange(5000) == 2500, 0, np.arange(5000)),
+        ),  # of which only the ends are printed
         (np.array(["a", None]), np.array(["b", None])),
         ({"a", "b"}, {"a", "c"}),
     ],
@@ -91,7 +94,9 @@ class Ordered(set):
 
 
 def test_the_order_of_a_set_says_nothing():
-    assert model_digest(Keeping(extra=Ordered("a", "b"))) == model_digest(Keeping(extra=Ordered("b", "a")))
+    assert model_digest(Keeping(extra=Ordered("a", "b"))) == model_digest(
+        Keeping(extra=Ordered("b", "a"))
+    )
 
 
 def test_a_place_in_memory_says_nothing():

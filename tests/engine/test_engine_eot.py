@@ -35,7 +35,15 @@ class Noisy(nn.Module):
 
 
 def attack(norm="Linf", ensemble=100, eot=EOT, *, model=None, count=12, **options):
-    return evaluate(model or Noisy(), IMAGES[:count], LABELS[:count], norm=norm, ensemble=ensemble, eot=eot, **options)
+    return evaluate(
+        model or Noisy(),
+        IMAGES[:count],
+        LABELS[:count],
+        norm=norm,
+        ensemble=ensemble,
+        eot=eot,
+        **options,
+    )
 
 
 def shares(points, labels, passes=1000, model=None):
@@ -54,7 +62,9 @@ def check_that_distances_hold(norm, ensemble):
     assert (again[broken] > 1 / 2).all()  # those that are misclassified anyway, too
     points = broken & (found.distances > 0)
     assert np.isnan(found.shares[~points]).all()
-    assert np.abs(found.shares[points] - again[points]).max() < 0.1  # as the record says: four deviations and more
+    assert (
+        np.abs(found.shares[points] - again[points]).max() < 0.1
+    )  # as the record says: four deviations and more
     assert [flag.kind for flag in found.flags] == ["eot"]
     return found
 
@@ -63,7 +73,8 @@ def test_distances_hold_in_1000_fresh_passes_and_flags_say_how_they_were_judged(
     found = check_that_distances_hold("Linf", 60)
     flag = found.flags[0]
     assert (
-        "mean of 20 passes, and a point counts if at least two thirds of 100 fresh passes misclassify it" in flag.text
+        "mean of 20 passes, and a point counts if at least two thirds of 100 fresh passes misclassify it"
+        in flag.text
     )
     assert not flag.doubtful
 
@@ -102,7 +113,9 @@ def test_every_pass_is_counted():
     assert found.counts["attack"] == 2 * 20 * attacked * 5
     assert found.counts["setup"] == 12 * (2 * 5 + votes(5))
     kept = int(np.isfinite(found.distances[:, -1][:, found.distances[0, -1] > 0]).sum())
-    assert found.counts["verification"] >= kept * 1000  # beside those that were looked at on the way
+    assert (
+        found.counts["verification"] >= kept * 1000
+    )  # beside those that were looked at on the way
 
 
 def test_queries_and_tiers():
@@ -113,20 +126,27 @@ def test_queries_and_tiers():
     assert (found.queries == np.where(attacked, 150, 0)).all()
     assert found.counts["attack"] == 150 * attacked.sum()
     (summary,) = summarise_all([found], radii="0.1")
-    assert (summary.averaged.eot, summary.averaged.passes, summary.queries_per_sample) == (3, 1000, 150)
+    assert (summary.averaged.eot, summary.averaged.passes, summary.queries_per_sample) == (
+        3,
+        1000,
+        150,
+    )
     assert summary.averaged.lowest == pytest.approx(np.nanmin(found.shares), abs=1e-4)
     (table,) = summary_tables([summary])
     assert "at most 50 queries per sample, each the mean of 3 passes, seed 42" in table.title
     said = averaged_text(summary)
     assert re.fullmatch(
-        r"every query is the mean of 3 passes; of 1,000 fresh passes, [\d.]+ % misclassify the median .*", said
+        r"every query is the mean of 3 passes; of 1,000 fresh passes, [\d.]+ % misclassify the median .*",
+        said,
     )
     assert f"EOT in Linf: {said}" in table.notes
     assert f"In ℓ∞ {said}." in details([summary])
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_results_do_not_depend_on_interruptions_workers_or_the_state_of_the_generator(tmp_path, workers):
+def test_results_do_not_depend_on_interruptions_workers_or_the_state_of_the_generator(
+    tmp_path, workers
+):
     torch.manual_seed(1)
     whole = attack(ensemble=80, count=4, eot=3, batch_size=2)
     torch.manual_seed(2)
@@ -151,7 +171,9 @@ def test_a_record_goes_on_only_with_the_same_number_of_passes(tmp_path):
 @pytest.mark.parametrize("eot", [0, -1, 1001])
 def test_numbers_of_passes_that_make_no_sense(eot):
     limit = "greater than or equal to 1" if eot < 1 else "less than or equal to 1000"
-    with pytest.raises(FrontierError, match=rf"--eot \(in Python eot=\) is {eot}: expected {limit};"):
+    with pytest.raises(
+        FrontierError, match=rf"--eot \(in Python eot=\) is {eot}: expected {limit};"
+    ):
         attack(eot=eot)
 
 
@@ -177,7 +199,11 @@ def test_a_query_is_the_mean_of_passes_and_its_values_are_those_of_three_quarter
 def test_votes():
     """Four passes: a share, the class most of the mistakes agree on, and none where it is right half of the time."""
     nothing = [float("nan")] * 3
-    rows = ([0, 1, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]), ([1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]), [nothing] * 4
+    rows = (
+        ([0, 1, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]),
+        ([1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]),
+        [nothing] * 4,
+    )
     answers = iter(torch.tensor(rows).float().transpose(0, 1))
     with Oracle(lambda _: next(answers), eot=2) as oracle:
         share, classes = vote(oracle, torch.rand(3, 2), torch.tensor([0, 0, 1]), "test", 4)
@@ -192,7 +218,10 @@ def test_streams_of_random_numbers_are_independent():
         assert torch.equal(first, second)
         assert not torch.equal(first[0], first[1])
         assert not torch.equal(ask(oracle, images / 2, lambda z: z[:, 0]).passes, first)
-        looks = [vote(oracle, images, LABELS[:2], stream, 50)[0] for stream in ("search", "search", "last look")]
+        looks = [
+            vote(oracle, images, LABELS[:2], stream, 50)[0]
+            for stream in ("search", "search", "last look")
+        ]
     assert torch.equal(looks[0], looks[1])
     assert not torch.equal(looks[0], looks[2])
     assert torch.equal(torch.get_rng_state(), before)

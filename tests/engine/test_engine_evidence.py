@@ -18,7 +18,15 @@ def right(count, of):
 
 @pytest.mark.parametrize(
     ("count", "of", "classes"),
-    [(0, 5, 10), (0, 1000, 1000), (2, 20, 10), (100, 1000, 10), (110, 1000, 10), (11, 20, 2), (500, 1000, 2)],
+    [
+        (0, 5, 10),
+        (0, 1000, 1000),
+        (2, 20, 10),
+        (100, 1000, 10),
+        (110, 1000, 10),
+        (11, 20, 2),
+        (500, 1000, 2),
+    ],
 )
 def test_accuracy_that_chance_explains(count, of, classes):
     flag = accuracy_flag(right(count, of), classes)
@@ -30,7 +38,16 @@ def test_accuracy_that_chance_explains(count, of, classes):
 
 @pytest.mark.parametrize(
     ("count", "of", "classes"),
-    [(0, 4, 10), (1, 5, 10), (1, 19, 10), (6, 20, 10), (130, 1000, 10), (15, 20, 2), (900, 1000, 10), (0, 0, 10)],
+    [
+        (0, 4, 10),
+        (1, 5, 10),
+        (1, 19, 10),
+        (6, 20, 10),
+        (130, 1000, 10),
+        (15, 20, 2),
+        (900, 1000, 10),
+        (0, 0, 10),
+    ],
 )
 def test_accuracy_that_it_does_not_explain_or_too_few_samples(count, of, classes):
     assert accuracy_flag(right(count, of), classes) is None
@@ -83,7 +100,9 @@ def test_honest_nets_are_beaten_by_nobody_and_dishonest_ones_are(name, fashion):
         return net(2 * x.detach() - x)
 
     for model, expected in ((net, None), (negated, Kind.BEATEN)):
-        found = trace(model, *fashion, norm="Linf", runs=[*RUNS, "square_min"], queries=200).distances[:, -1]
+        found = trace(
+            model, *fashion, norm="Linf", runs=[*RUNS, "square_min"], queries=200
+        ).distances[:, -1]
         flag = beaten(found[:2].min(0), found[2], norm="Linf")
         assert (flag and flag.kind) == expected
         with Oracle(model) as oracle:
@@ -92,7 +111,9 @@ def test_honest_nets_are_beaten_by_nobody_and_dishonest_ones_are(name, fashion):
 
 
 @pytest.mark.parametrize("norm", ["L0", "L1", "L2", "Linf"])
-def test_noise_never_breaks_distances_that_are_right_and_breaks_those_that_are_far_too_large(norm, fashion):
+def test_noise_never_breaks_distances_that_are_right_and_breaks_those_that_are_far_too_large(
+    norm, fashion
+):
     net = zoo.load("F3")
     run = {"L0": "sigma_zero", "L1": "fmn", "L2": "ddn", "Linf": "fmn"}[norm]
     found = trace(net, *fashion, norm=norm, runs=[run], queries=400).frontier()
@@ -120,6 +141,14 @@ def test_what_noise_costs():
     with Oracle(model) as oracle:
         assert noise_check(oracle, images, labels, np.zeros(9), norm="L2", seed=0) is None
         assert watch.total == 0
-        noise_check(oracle, images, labels, np.array([0, 0, INF, 1e-3, 1, 1, 1, 1, 1]), norm="L2", seed=0, batch_size=4)
+        noise_check(
+            oracle,
+            images,
+            labels,
+            np.array([0, 0, INF, 1e-3, 1, 1, 1, 1, 1]),
+            norm="L2",
+            seed=0,
+            batch_size=4,
+        )
         assert watch.total == watch.forward == oracle.counts.verification == 4 * 7
     assert oracle.counts.attack == oracle.counts.checks == 0

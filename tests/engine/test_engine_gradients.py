@@ -24,7 +24,9 @@ def random_slope(model):
     def logits(x):
         noise = torch.randn(x.shape[1:], generator=torch.Generator().manual_seed(0))
         z = model(x.detach())
-        return z + ((x - x.detach()) * noise).flatten(1).sum(1, keepdim=True) * torch.linspace(-1, 1, z.shape[1])
+        return z + ((x - x.detach()) * noise).flatten(1).sum(1, keepdim=True) * torch.linspace(
+            -1, 1, z.shape[1]
+        )
 
     return logits
 
@@ -111,14 +113,18 @@ def test_a_share_of_the_samples_is_enough():
 
 def test_agreement_of_a_linear_model_is_exact_at_ends_of_the_box_too():
     weight = torch.randn(16, 4, generator=torch.Generator().manual_seed(1))
-    images = torch.rand(6, 16, generator=torch.Generator().manual_seed(0)).sub(0.3).mul(2).clamp(0, 1)
+    images = (
+        torch.rand(6, 16, generator=torch.Generator().manual_seed(0)).sub(0.3).mul(2).clamp(0, 1)
+    )
     assert (images == 0).any()
     labels = (images @ weight).argmax(1)
     for sign in (1, -1):
         with Oracle(Answering(lambda x: x @ weight)) as oracle:
             slope = weight.T[labels] - weight.T[(images @ weight).topk(2, dim=1).indices[:, 1]]
             found = agreement(oracle, images, labels, images @ weight, sign * slope)
-        torch.testing.assert_close(found, torch.full((6,), float(sign), dtype=torch.float64), rtol=0.01, atol=0)
+        torch.testing.assert_close(
+            found, torch.full((6,), float(sign), dtype=torch.float64), rtol=0.01, atol=0
+        )
 
 
 def test_what_cannot_be_told_is_not_guessed():
@@ -126,7 +132,9 @@ def test_what_cannot_be_told_is_not_guessed():
     images = torch.rand(3, 16)
     still = Answering(lambda x: torch.tensor([[2.0, 1.0]]) + 1e-9 * (x - x.detach())[:, :2])
     with Oracle(still) as oracle:
-        found = agreement(oracle, images, torch.zeros(3).long(), torch.tensor([[2.0, 1.0]] * 3), 1e-9 * images)
+        found = agreement(
+            oracle, images, torch.zeros(3).long(), torch.tensor([[2.0, 1.0]] * 3), 1e-9 * images
+        )
     assert found.isnan().all()
 
 
@@ -147,4 +155,6 @@ def test_it_is_not_asked_of_models_that_vary_and_costs_six_queries_of_others():
         check_model(oracle, images, labels)
     assert watch.total == oracle.counts.checks == (1 + 1 + 0.5 + 6) * 8
     assert margin(model(images), labels).min() > 0
-    assert kinds(lambda x: model(2 * x.detach() - x) + 0.1 * torch.randn(len(x), 10), images, labels) == {Kind.RANDOM}
+    assert kinds(
+        lambda x: model(2 * x.detach() - x) + 0.1 * torch.randn(len(x), 10), images, labels
+    ) == {Kind.RANDOM}

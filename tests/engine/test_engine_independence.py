@@ -74,7 +74,9 @@ def test_packed_twice_gives_the_same_bits_in_float32(norm):
         own = Bench.of(model, images, labels, norm)
         units = [own.unit(run) for run in runs_of(norm, "restart3", "target2")]
         own.go(units, 60)
-        return torch.stack([unit.trajectory for unit in units]), torch.stack([unit.best_point for unit in units])
+        return torch.stack([unit.trajectory for unit in units]), torch.stack(
+            [unit.best_point for unit in units]
+        )
 
     one, two = once(), once()
     assert torch.equal(one[0], two[0])

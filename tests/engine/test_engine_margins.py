@@ -61,7 +61,9 @@ def test_distances_grow_only_by_the_rounding_of_an_offset(make, classes):
     images, labels = samples(net, 8, shape, seed=3)
     found = {}
     for offset in OFFSETS:
-        traces = trace(Offset(net, offset), images, labels, norm="L2", runs=["fmn", "ddn"], queries=200)
+        traces = trace(
+            Offset(net, offset), images, labels, norm="L2", runs=["fmn", "ddn"], queries=200
+        )
         found[offset] = traces.frontier()
         assert any("share a large offset" in flag.text for flag in traces.flags) == (offset > 0)
         assert not any("another batch" in flag.text for flag in traces.flags)
@@ -69,6 +71,8 @@ def test_distances_grow_only_by_the_rounding_of_an_offset(make, classes):
         ranked = net(images).topk(2, dim=1).values
     gap = (ranked[:, 0] - ranked[:, 1]).numpy()
     for offset in OFFSETS[1:]:
-        forced = EPS * 2 * offset / gap  # a margin of two roundings, where the logits fall about evenly
+        forced = (
+            EPS * 2 * offset / gap
+        )  # a margin of two roundings, where the logits fall about evenly
         growth = found[offset] / found[0] - 1
         assert np.median(growth / forced) < 1.5

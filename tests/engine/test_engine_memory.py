@@ -21,7 +21,9 @@ print(first, [pages() for _ in range(3)][-1])
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc hands freed memory back at once")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="only glibc hands freed memory back at once"
+)
 def test_freed_memory_is_not_asked_for_again():
     told = subprocess.run([sys.executable, "-c", STEPS], capture_output=True, check=True).stdout  # noqa: S603
     before, after = map(int, told.split())

@@ -55,12 +55,16 @@ def test_a_race_is_what_the_traces_of_its_runs_say(norm):
     race = small_race(norm, classes=4, total=2000)
     expected = read_off(traced(norm, race.runs), race)
     unit = raced(bench(norm), race, race.total)
-    assert np.array_equal(unit.trajectory[SLICE // 10 - 1 :: SLICE // 10].numpy(), expected.distances)
+    assert np.array_equal(
+        unit.trajectory[SLICE // 10 - 1 :: SLICE // 10].numpy(), expected.distances
+    )
     assert np.array_equal(unit.plan.numpy(), expected.plan)
     assert len({tuple(row) for row in unit.plan.T.tolist()}) > 1  # samples took different ways
 
 
-@pytest.mark.parametrize("norm", ["L0", *(pytest.param(norm, marks=pytest.mark.slow) for norm in NORMS[1:])])
+@pytest.mark.parametrize(
+    "norm", ["L0", *(pytest.param(norm, marks=pytest.mark.slow) for norm in NORMS[1:])]
+)
 def test_between_two_times_of_polishing_it_is_what_the_traces_say(norm):
     race = small_race(norm, classes=4, polish=True)
     expected = read_off(traced(norm, race.runs), race)
@@ -68,7 +72,9 @@ def test_between_two_times_of_polishing_it_is_what_the_traces_say(norm):
     found = unit.trajectory[SLICE // 10 - 1 :: SLICE // 10].numpy()
     assert np.array_equal(unit.plan.numpy(), expected.plan)
     assert np.array_equal(found[:2], expected.distances[:2])  # before the first time
-    assert np.array_equal(unit.found[:, : len(race.runs)].min(1), expected.distances[-1])  # of the runs alone
+    assert np.array_equal(
+        unit.found[:, : len(race.runs)].min(1), expected.distances[-1]
+    )  # of the runs alone
     assert (found <= expected.distances).all()
     assert (found[-1] < expected.distances[-1]).any()
 
@@ -112,7 +118,9 @@ def test_every_sample_costs_the_same_counted_at_the_model(norm):
     images, labels = samples(model, 5, SHAPE, seed=4)
     own = Bench.of(model, images, labels, norm)
     rows = {"forward": 0, "backward": 0}
-    model.register_forward_hook(lambda _, args, __: rows.__setitem__("forward", rows["forward"] + len(args[0])))
+    model.register_forward_hook(
+        lambda _, args, __: rows.__setitem__("forward", rows["forward"] + len(args[0]))
+    )
     model.register_full_backward_hook(
         lambda _, __, grads: rows.__setitem__("backward", rows["backward"] + len(grads[0]))
     )
@@ -123,7 +131,10 @@ def test_every_sample_costs_the_same_counted_at_the_model(norm):
 
 @pytest.mark.parametrize(
     ("norm", "polish"),
-    [*((norm, True) for norm in NORMS), *(pytest.param(norm, False, marks=pytest.mark.slow) for norm in NORMS)],
+    [
+        *((norm, True) for norm in NORMS),
+        *(pytest.param(norm, False, marks=pytest.mark.slow) for norm in NORMS),
+    ],
 )
 def test_stopped_and_restored_it_goes_on_bit_for_bit(norm, polish):
     race = small_race(norm, classes=4, black_box=True, total=700, polish=polish)

@@ -72,7 +72,10 @@ def test_a_pixel_near_a_jump_has_a_steeper_slope():
 
 def test_what_has_a_gradient_keeps_it():
     """Also beside a mask that is made of the same images."""
-    x, net = IMAGES.clone().requires_grad_(), nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3))
+    x, net = (
+        IMAGES.clone().requires_grad_(),
+        nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)),
+    )
     expected = torch.autograd.grad(net(x).square().sum(), x)[0]
     with surrogate_gradients():
         answer = net(x.clone()).square().sum()
@@ -123,8 +126,14 @@ def test_a_masked_model_breaks_nearer_than_without_gradients(masked, norm):
             return model(x)
 
     options = {"norm": norm, "ensemble": 600}
-    found, searched = evaluate(model, images, labels, **options), evaluate(alone, images, labels, **options)
-    assert (found.record.header.gradients, searched.record.header.gradients) == ("surrogate", "none")
+    found, searched = (
+        evaluate(model, images, labels, **options),
+        evaluate(alone, images, labels, **options),
+    )
+    assert (found.record.header.gradients, searched.record.header.gradients) == (
+        "surrogate",
+        "none",
+    )
     assert found.counts["attack"] == searched.counts["attack"]
     assert found.distances.mean() < 0.9 * searched.distances.mean()
     assert [flag.kind for flag in found.flags if flag.doubtful] == [Kind.NO_GRADIENTS]
@@ -141,7 +150,10 @@ def test_in_l1_and_l2_the_own_polishing_ends_nearer_than_a_search_without_gradie
     def rounded(x):
         return inner((7 * x).round() / 7)
 
-    own, searched = (evaluate(rounded, images[:32], labels[:32], norm=norm, ensemble=each) for each in (race, search))
+    own, searched = (
+        evaluate(rounded, images[:32], labels[:32], norm=norm, ensemble=each)
+        for each in (race, search)
+    )
     assert own.record.header.gradients == "surrogate"
     assert own.distances.mean() < 0.95 * searched.distances.mean()
 

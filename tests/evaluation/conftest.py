@@ -14,7 +14,9 @@ def problem():
 
 @pytest.fixture(scope="session")
 def evaluation(problem, tmp_path_factory):
-    return evaluate(*problem, norm="l2", ensemble=SMALL, batch_size=4, out=tmp_path_factory.mktemp("run") / "a")
+    return evaluate(
+        *problem, norm="l2", ensemble=SMALL, batch_size=4, out=tmp_path_factory.mktemp("run") / "a"
+    )
 
 
 @pytest.fixture(scope="session")

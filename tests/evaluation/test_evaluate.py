@@ -25,13 +25,20 @@ def test_what_comes_back(problem, evaluation):
     assert np.isfinite(evaluation.distances).all()
     assert set(evaluation.winners) <= {*SMALL.runs, None}
     assert evaluation.queries.tolist() == [0 if row == 4 else SMALL.total for row in range(11)]
-    assert evaluation.counts == {"checks": 11 * 8 + 6, "setup": 22, "attack": 10 * SMALL.total, "verification": 90}
+    assert evaluation.counts == {
+        "checks": 11 * 8 + 6,
+        "setup": 22,
+        "attack": 10 * SMALL.total,
+        "verification": 90,
+    }
     assert torch.equal(evaluation.images(), images)
     points = evaluation.adversarials
     assert points.min() >= 0
     assert points.max() <= 1
     assert torch.equal(points[4], images[4])
-    measured = get_norm("L2").distance(points.double().flatten(1), images.double().flatten(1)).numpy()
+    measured = (
+        get_norm("L2").distance(points.double().flatten(1), images.double().flatten(1)).numpy()
+    )
     assert (measured == evaluation.distances).all()
     with torch.no_grad():
         assert torch.equal(model(points).argmax(1), evaluation.predictions)
@@ -129,7 +136,9 @@ def test_comparing_and_ranking_evaluations(problem, evaluation):
     with pytest.raises(FrontierError, match="Sequential was evaluated in L1, weaker in L2"):
         compare(evaluate(*problem, norm="L1", ensemble=100), weaker)
     assert [row.model for row in rank([evaluation]).norms[0].rows] == ["Sequential"]
-    with pytest.raises(FrontierError, match=r"Sequential comes more than once in L2: .* --name \(in Python: name="):
+    with pytest.raises(
+        FrontierError, match=r"Sequential comes more than once in L2: .* --name \(in Python: name="
+    ):
         rank([shorter, shorter])
 
 
@@ -138,10 +147,14 @@ def test_models_with_other_labels_are_not_set_against_each_other(problem, evalua
     other = labels.clone()
     other[0] = (other[0] + 1) % 4
     second = evaluate(model, images, other, norm="L2", ensemble=SMALL, batch_size=4, name="other")
-    with pytest.raises(FrontierError, match="other was evaluated with other labels than Sequential on 1 samples"):
+    with pytest.raises(
+        FrontierError, match="other was evaluated with other labels than Sequential on 1 samples"
+    ):
         compare(evaluation, second)
     images, labels = zoo.images_and_labels()
-    twos = evaluate("zoo:F1", images[:2], (labels[:2] + 1) % 10, norm="Linf", ensemble="paper-4k@100")
+    twos = evaluate(
+        "zoo:F1", images[:2], (labels[:2] + 1) % 10, norm="Linf", ensemble="paper-4k@100"
+    )
     with pytest.raises(FrontierError, match="other labels than the reference models on 2 samples"):
         rank([twos], reference=reference_pools([twos], name="fashion-mnist"))
 
@@ -159,7 +172,9 @@ def test_the_door_for_users_of_autoattack(problem, capsys, monkeypatch):
     assert int((classes == labels).sum()) == int((whole.distances > eps).sum())
     assert f"robust accuracy at Linf {eps:g}" in capsys.readouterr().out
     assert adversary.clean_accuracy(images, labels) == 10 / 11
-    single = AutoAttack(model, "Linf", eps, verbose=False).run_standard_evaluation_individual(images, labels)
+    single = AutoAttack(model, "Linf", eps, verbose=False).run_standard_evaluation_individual(
+        images, labels
+    )
     paper = evaluate(model, images, labels, norm="Linf", ensemble="paper-1000", batch_size=250)
     assert set(single) == set(paper.ensemble.runs)
     best = torch.stack([(model(p).argmax(1) != labels) for p in single.values()]).any(0)
@@ -170,10 +185,14 @@ def test_the_door_for_users_of_autoattack(problem, capsys, monkeypatch):
 
 def test_trajectories_of_an_evaluation_obey_the_rules(evaluation):
     for run, table in evaluation.trajectories.items():
-        Trajectories((run,), np.arange(10, 10 * len(table) + 1, 10), table[None], evaluation.samples, "L2")
+        Trajectories(
+            (run,), np.arange(10, 10 * len(table) + 1, 10), table[None], evaluation.samples, "L2"
+        )
 
 
 def test_a_budget_that_runs_nothing_is_refused_before_anything_is_written(problem, tmp_path):
-    with pytest.raises(FrontierError, match="5 queries are too few to run anything: expected at least 10"):
+    with pytest.raises(
+        FrontierError, match="5 queries are too few to run anything: expected at least 10"
+    ):
         evaluate(*problem, norm="L2", ensemble=5, out=tmp_path / "r")
     assert not (tmp_path / "r").exists()

@@ -18,20 +18,28 @@ from advfrontier.flags import Kind
 def test_extending_equals_running_at_once_and_repeats_no_query(problem, longer, tmp_path):
     model, images, labels = problem
     watch = Watch.on(model)
-    short = evaluate(model, images, labels, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2")
+    short = evaluate(
+        model, images, labels, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2"
+    )
     first, recognised = watch.total, len(images)  # one forward pass tells that it is the same model
     short = short.extend(LARGER)
     spent = short.counts
     assert watch.total == sum(spent.values())
     assert spent["attack"] == 10 * LARGER.total
-    assert watch.total - first == 10 * (LARGER.total - SMALL.total) + spent["verification"] - 90 + recognised
+    assert (
+        watch.total - first
+        == 10 * (LARGER.total - SMALL.total) + spent["verification"] - 90 + recognised
+    )
     same(short, longer)
     same(Evaluation.load(tmp_path / "a" / "L2"), longer)
     assert short.ensemble == LARGER
 
 
 TIERS = [("Linf", 400, 800, 1200)]
-TIERS += [pytest.param(norm, "4k", "8k", "12k", marks=pytest.mark.slow) for norm in ("L0", "L1", "L2", "Linf")]
+TIERS += [
+    pytest.param(norm, "4k", "8k", "12k", marks=pytest.mark.slow)
+    for norm in ("L0", "L1", "L2", "Linf")
+]
 
 
 @pytest.mark.parametrize(("norm", "first", "second", "last"), TIERS)
@@ -52,7 +60,9 @@ def test_three_tiers_extended_equal_the_largest_at_once(norm, first, second, las
 def test_a_model_that_was_trained_since_is_refused(wrapped, problem):
     _, images, labels = problem
     model = conv_net(SHAPE, classes=10, seed=5)
-    held = evaluate(partial(model) if wrapped else model, images, labels, norm="L2", ensemble="fmn@20")
+    held = evaluate(
+        partial(model) if wrapped else model, images, labels, norm="L2", ensemble="fmn@20"
+    )
     longer = held.extend("fmn@30")
     with torch.no_grad():
         for parameter in model.parameters():
@@ -67,7 +77,11 @@ def test_without_states_extension_replays_to_the_same_result(problem, longer, tm
     short = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2",
                      machine=Machine(keep_state=False))  # fmt: skip
     for unit, queries in short.record.units().items():
-        assert not [name for name in short.record.read_unit(unit, queries).tensors if name.startswith("state.")]
+        assert not [
+            name
+            for name in short.record.read_unit(unit, queries).tensors
+            if name.startswith("state.")
+        ]
     short = short.extend(LARGER)
     same(short, longer)
     assert short.counts["attack"] > 10 * LARGER.total  # what was repeated is counted
@@ -131,7 +145,9 @@ def is_beaten(evaluation):
     return Kind.BEATEN in {flag.kind for flag in evaluation.record.header.flags}
 
 
-def test_noise_is_tried_on_samples_that_are_added_and_in_batches_as_small_as_the_others(misled, tmp_path):
+def test_noise_is_tried_on_samples_that_are_added_and_in_batches_as_small_as_the_others(
+    misled, tmp_path
+):
     model, images, labels = misled
     model.most = 0
     options = MISLED | {"batch_size": 20}  # more than the model is tried on
@@ -144,7 +160,9 @@ def test_the_model_is_tried_on_samples_that_are_added_too(tmp_path):
     net = conv_net(SHAPE, classes=10, seed=5)
 
     def partly(images):
-        return torch.where(images.flatten(1)[:, :1] > 0.5, net(2 * images.detach() - images), net(images))
+        return torch.where(
+            images.flatten(1)[:, :1] > 0.5, net(2 * images.detach() - images), net(images)
+        )
 
     images, labels = samples(net, 24, SHAPE, seed=5)
     order = images.flatten(1)[:, 0].argsort()
@@ -155,19 +173,27 @@ def test_the_model_is_tried_on_samples_that_are_added_too(tmp_path):
     few = evaluate(partly, images[:first], labels[:first], out=tmp_path, **MISLED)
     assert Kind.MISLEADING_GRADIENTS not in {flag.kind for flag in few.record.header.flags}
     grown = evaluate(partly, images, labels, out=tmp_path, **MISLED)
-    assert {flag.kind for flag in grown.record.header.flags} == {flag.kind for flag in at_once.record.header.flags}
+    assert {flag.kind for flag in grown.record.header.flags} == {
+        flag.kind for flag in at_once.record.header.flags
+    }
     assert verify(grown, partly, images, labels, rerun=0).holds
 
 
 @pytest.mark.parametrize(
     ("first", "at"),
-    [(0, "evaluation.evaluate.noise_check"), (8, "evaluation.evaluate.noise_check"), (8, "jobs.setup.tidy")],
+    [
+        (0, "evaluation.evaluate.noise_check"),
+        (8, "evaluation.evaluate.noise_check"),
+        (8, "jobs.setup.tidy"),
+    ],
     ids=["new", "more samples", "before they are attacked"],
 )
 def test_noise_that_was_interrupted_is_tried_again(first, at, misled, tmp_path, monkeypatch):
     model, images, labels = misled
     if first:
-        evaluate(model, images[:first], labels[:first], out=tmp_path, **MISLED).record.replace_flag(Kind.BEATEN, None)
+        evaluate(model, images[:first], labels[:first], out=tmp_path, **MISLED).record.replace_flag(
+            Kind.BEATEN, None
+        )
 
     def stopped(*_, **__):
         raise KeyboardInterrupt
@@ -189,10 +215,18 @@ def test_two_workers_give_the_same_bits(problem, tmp_path, evaluation):
         f"def net():\n    return conv_net({SHAPE}, classes=10, seed=5)\n"
     )
     _, images, labels = problem
-    options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "machine": Machine(threads=1, workers=2)}
+    options = {
+        "norm": "L2",
+        "ensemble": SMALL,
+        "batch_size": 4,
+        "machine": Machine(threads=1, workers=2),
+    }
     parallel = evaluate(f"{script}:net", images, labels, out=tmp_path / "a" / "L2", **options)
     same(parallel, evaluation)
-    assert parallel.counts == {**evaluation.counts, "checks": evaluation.counts["checks"] + 2 * 11}  # one per worker
+    assert parallel.counts == {
+        **evaluation.counts,
+        "checks": evaluation.counts["checks"] + 2 * 11,
+    }  # one per worker
 
 
 def refusals():
@@ -200,7 +234,11 @@ def refusals():
     return [
         ("another model: Sequential", lambda _, x, y: (other, x, y), {}),
         ("another seed: 42, not 7", lambda m, x, y: (m, x, y), {"seed": 7}),
-        ("another norm: L2, not Linf", lambda m, x, y: (m, x, y), {"norm": "Linf", "ensemble": "4k"}),
+        (
+            "another norm: L2, not Linf",
+            lambda m, x, y: (m, x, y),
+            {"norm": "Linf", "ensemble": "4k"},
+        ),
         ("another batch size: 4, not 5", lambda m, x, y: (m, x, y), {"batch_size": 5}),
         ("11 other samples", lambda m, x, y: (m, 1 - x, y), {}),
         ("11 other samples", lambda m, x, y: (m, x, (y + 1) % 10), {}),
@@ -221,7 +259,9 @@ def test_a_folder_that_is_removed_and_used_again_starts_afresh(problem, evaluati
     model, images, labels = problem
     other = conv_net(SHAPE, classes=10, seed=6)
     options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
-    evaluate(other, 1 - images, other(1 - images).argmax(1), out=tmp_path / "a" / "L2", **options).adversarials  # noqa: B018
+    evaluate(  # noqa: B018
+        other, 1 - images, other(1 - images).argmax(1), out=tmp_path / "a" / "L2", **options
+    ).adversarials
     shutil.rmtree(tmp_path / "a" / "L2")
     same(evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options), evaluation)
 

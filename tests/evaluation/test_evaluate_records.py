@@ -19,7 +19,9 @@ from advfrontier import Evaluation, FrontierError, evaluate
 from advfrontier.report.export import export, parse_formats
 
 
-def test_a_record_can_be_saved_loaded_and_extended_with_the_model(problem, evaluation, longer, tmp_path):
+def test_a_record_can_be_saved_loaded_and_extended_with_the_model(
+    problem, evaluation, longer, tmp_path
+):
     evaluation.save(tmp_path / "copy")
     with pytest.raises(FrontierError, match="copy/L2 holds a record already"):
         evaluation.save(tmp_path / "copy")
@@ -32,7 +34,9 @@ def test_a_record_can_be_saved_loaded_and_extended_with_the_model(problem, evalu
 
 
 def test_a_temporary_record_lives_as_long_as_an_evaluation_of_it(problem, tmp_path):
-    grown = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4).extend(LARGER, model=problem[0])
+    grown = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4).extend(
+        LARGER, model=problem[0]
+    )
     gc.collect()
     assert grown.adversarials.shape == problem[1].shape
     grown.save(tmp_path / "kept")
@@ -59,7 +63,9 @@ def test_a_damaged_unit_is_named_and_computed_again(problem, evaluation, tmp_pat
     evaluation.save(tmp_path / "a" / "L2")
     victim = next((tmp_path / "a" / "L2" / "units" / "ddn").iterdir())
     victim.write_bytes(victim.read_bytes()[:-9])
-    with pytest.raises(FrontierError, match=rf"lacks ddn on samples.*units/ddn/{victim.name.replace('+', '.')}"):
+    with pytest.raises(
+        FrontierError, match=rf"lacks ddn on samples.*units/ddn/{victim.name.replace('+', '.')}"
+    ):
         Evaluation.load(tmp_path / "a" / "L2").distances  # noqa: B018
     assert victim.exists()  # who only reads removes nothing
     again = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2")
@@ -67,7 +73,9 @@ def test_a_damaged_unit_is_named_and_computed_again(problem, evaluation, tmp_pat
     same(Evaluation.load(tmp_path / "a" / "L2"), evaluation)
 
 
-def test_a_unit_damaged_under_the_hands_of_an_evaluation_is_done_again(problem, evaluation, tmp_path):
+def test_a_unit_damaged_under_the_hands_of_an_evaluation_is_done_again(
+    problem, evaluation, tmp_path
+):
     held = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2")
     victim = next((tmp_path / "a" / "L2" / "units" / "fmn").iterdir())
     content = bytearray(victim.read_bytes())
@@ -78,12 +86,25 @@ def test_a_unit_damaged_under_the_hands_of_an_evaluation_is_done_again(problem, 
 
 def test_an_unfinished_record_says_how_far_it_is(problem, tmp_path):
     options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": tmp_path / "a" / "L2"}
-    with pytest.raises(FrontierError, match=r"1 of 15 units failed.*MemoryError: no room for this one"):
+    with pytest.raises(
+        FrontierError, match=r"1 of 15 units failed.*MemoryError: no room for this one"
+    ):
         evaluate(*problem, machine=failing(lambda k, _: k == 3), **options)
     half = Evaluation.load(tmp_path / "a" / "L2")
     assert not half.finished
-    for figure in ("distances", "winners", "adversarials", "predictions", "trajectories", "counts", "queries", "flags"):
-        with pytest.raises(FrontierError, match=r"small \(500 queries per sample\) is not finished: 14 of 15 units"):
+    for figure in (
+        "distances",
+        "winners",
+        "adversarials",
+        "predictions",
+        "trajectories",
+        "counts",
+        "queries",
+        "flags",
+    ):
+        with pytest.raises(
+            FrontierError, match=r"small \(500 queries per sample\) is not finished: 14 of 15 units"
+        ):
             getattr(half, figure)
     evaluate(*problem, machine=noting(tasks := []), **options)
     assert len(tasks) == 1
@@ -112,7 +133,9 @@ assert (measured == found.distances).all()
 
 
 def test_every_stored_point_is_what_the_record_says_in_a_new_process(evaluation):
-    code = RELOADED.format(tests=str(Path(__file__).parent.parent), shape=SHAPE, out=evaluation.place)
+    code = RELOADED.format(
+        tests=str(Path(__file__).parent.parent), shape=SHAPE, out=evaluation.place
+    )
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603
 
 
@@ -148,7 +171,9 @@ def test_exports(evaluation, tmp_path, kind):
         card = json.loads(path.read_text())
         assert card["clean_acc"] == "90.91"
         assert card["eps"] == "0.5"
-        assert float(card["advfrontier_acc"]) == pytest.approx(100 * evaluation.robust_accuracy(0.5), abs=0.01)
+        assert float(card["advfrontier_acc"]) == pytest.approx(
+            100 * evaluation.robust_accuracy(0.5), abs=0.01
+        )
 
 
 def test_parquet(evaluation, tmp_path):
@@ -158,7 +183,9 @@ def test_parquet(evaluation, tmp_path):
 
 
 def test_exports_that_do_not_exist():
-    with pytest.raises(FrontierError, match=r"cannot export 'xls': expected some of csv, parquet, npz, card"):
+    with pytest.raises(
+        FrontierError, match=r"cannot export 'xls': expected some of csv, parquet, npz, card"
+    ):
         parse_formats("csv,xls")
     assert parse_formats(" csv, latex ,csv") == ("csv", "latex")
 
@@ -174,18 +201,24 @@ def test_samples_are_chosen_by_their_numbers_or_by_a_mask(evaluation):
     assert torch.equal(evaluation.points(mask), evaluation.points([1, 4]))
     assert len(evaluation.images([])) == 0
     for rows in ([-1], [len(mask)]):
-        with pytest.raises(FrontierError, match=f"rows from {rows[0]} to {rows[0]}: expected some of 0 to"):
+        with pytest.raises(
+            FrontierError, match=f"rows from {rows[0]} to {rows[0]}: expected some of 0 to"
+        ):
             evaluation.images(rows)
 
 
 @pytest.mark.parametrize("rows", [3, [0.5], [True, False], [[0, 1]], slice(3)], ids=str)
 def test_rows_that_are_no_numbers_of_samples_are_refused(rows, evaluation):
-    with pytest.raises(FrontierError, match=r"expected numbers of samples, such as .*, or a mask of 11"):
+    with pytest.raises(
+        FrontierError, match=r"expected numbers of samples, such as .*, or a mask of 11"
+    ):
         evaluation.points(rows)
 
 
 def test_no_points_are_made_up_for_a_run_that_kept_none(evaluation):
-    with pytest.raises(FrontierError, match="keeps no points of pdgd alone: expected one of fmn, ddn"):
+    with pytest.raises(
+        FrontierError, match="keeps no points of pdgd alone: expected one of fmn, ddn"
+    ):
         evaluation.of_run("pdgd")
 
 
@@ -194,7 +227,9 @@ def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):
 
     model, images, _ = problem
     images = (images * 255).round() / 255
-    done = evaluate(model, images, model(images).argmax(1), norm="L2", ensemble=20, out=tmp_path / "a" / "L2")
+    done = evaluate(
+        model, images, model(images).argmax(1), norm="L2", ensemble=20, out=tmp_path / "a" / "L2"
+    )
     stored = load_file(tmp_path / "a" / "L2" / "images" / "00000+011.safetensors")["images"]
     assert stored.dtype == torch.uint8
     assert torch.equal(done.images(), images)
@@ -204,7 +239,9 @@ def test_a_folder_of_norms_says_which_it_holds(problem, tmp_path):
     done = evaluate(*problem, norm="L2", ensemble=100, out=tmp_path / "L2", name="mine")
     assert (Evaluation.load(tmp_path).distances == done.distances).all()
     evaluate(*problem, norm="Linf", ensemble=100, out=tmp_path, name="mine")
-    with pytest.raises(FrontierError, match=r"holds several norms \(L2, Linf\): open one, such as .*/L2"):
+    with pytest.raises(
+        FrontierError, match=r"holds several norms \(L2, Linf\): open one, such as .*/L2"
+    ):
         Evaluation.load(tmp_path)
     assert repr(done) == f"<Evaluation of mine in L2, {len(done.samples)} samples, 100 queries>"
     with pytest.raises(FrontierError, match="2 radii at once: expected one"):

@@ -7,7 +7,9 @@ from support.races import small_race
 from advfrontier import Ensemble, FrontierError, evaluate, rank
 from advfrontier.pool import find_ensemble
 
-LONGER = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("extended@", "paper@")]  # of many runs
+LONGER = [
+    pytest.param(kind, marks=pytest.mark.slow) for kind in ("extended@", "paper@")
+]  # of many runs
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +19,9 @@ def problem():
 
 @pytest.mark.parametrize("kind", ["fmn,ddn@", "black-box@", "paper-", "greedy-", "", *LONGER])
 def test_a_budget_goes_on_with_the_same_kind(problem, kind):
-    first, at_once = (evaluate(*problem, norm="L2", ensemble=f"{kind}{queries}") for queries in (200, 300))
+    first, at_once = (
+        evaluate(*problem, norm="L2", ensemble=f"{kind}{queries}") for queries in (200, 300)
+    )
     longer = first.extend(300)
     assert longer.ensemble.name == at_once.ensemble.name
     assert longer.ensemble.queries == at_once.ensemble.queries
@@ -26,7 +30,10 @@ def test_a_budget_goes_on_with_the_same_kind(problem, kind):
 
 def test_runs_without_room_say_what_to_do(problem):
     first = evaluate(*problem, norm="L2", ensemble="fmn@200")
-    with pytest.raises(FrontierError, match=r"12000 .* than the 1000 .*\(fmn\): type --queries 1000, or evaluate with"):
+    with pytest.raises(
+        FrontierError,
+        match=r"12000 .* than the 1000 .*\(fmn\): type --queries 1000, or evaluate with",
+    ):
         first.extend("12k")
     longer = first.extend(1000)
     with pytest.raises(FrontierError, match=r"\(fmn\): evaluate with more runs in another folder"):
@@ -34,8 +41,13 @@ def test_runs_without_room_say_what_to_do(problem):
 
 
 def test_an_ensemble_of_a_file_needs_a_larger_one(problem):
-    first = evaluate(*problem, norm="L2", ensemble=Ensemble.of("mine", "L2", {"fmn": 40, "ddn": 20}))
-    with pytest.raises(FrontierError, match="holds 60 queries per sample of mine, which the 300 of race-300 asked for"):
+    first = evaluate(
+        *problem, norm="L2", ensemble=Ensemble.of("mine", "L2", {"fmn": 40, "ddn": 20})
+    )
+    with pytest.raises(
+        FrontierError,
+        match="holds 60 queries per sample of mine, which the 300 of race-300 asked for",
+    ):
         first.extend(300)
 
 
@@ -67,7 +79,9 @@ def test_models_are_ranked_only_after_the_same_attacks(problem):
         return evaluate(problem[0], *few, norm="L2", ensemble=ensemble, name=name)
 
     race, longer = made(200, "race"), made(300, "longer")
-    assert rank([race, longer]).norms[0].queries == 200  # read back, wherever the smaller one stopped
+    assert (
+        rank([race, longer]).norms[0].queries == 200
+    )  # read back, wherever the smaller one stopped
     for other in ("black-box@100", "fmn,ddn@200", "paper-200"):
         with pytest.raises(FrontierError, match="expected the same attacks for all"):
             rank([race, made(other, "other")])

@@ -26,7 +26,15 @@ def test_demands_are_read():
     found = parse_demands(["Linf@8/255>=0.40, l2@0.5 >= 35%", "2@1>=1"])
     assert [str(each) for each in found] == ["Linf@8/255>=0.4", "L2@0.5>=0.35", "L2@1>=1"]
     assert found[0].epsilon == 8 / 255
-    for wrong in ("Linf>=0.4", "Linf@8/255>0.4", "Linf@8/255<=0.4", "Linf@x>=0.4", "L7@1>=0.4", "L2@1>=0", "L2@1>=1.2"):
+    for wrong in (
+        "Linf>=0.4",
+        "Linf@8/255>0.4",
+        "Linf@8/255<=0.4",
+        "Linf@x>=0.4",
+        "L7@1>=0.4",
+        "L2@1>=0",
+        "L2@1>=1.2",
+    ):
         with pytest.raises(FrontierError):
             parse_demands([wrong])
 
@@ -75,7 +83,9 @@ def test_distances_in_doubt_meet_no_demand():
 
 def test_not_worse():
     before = record(n=200, seed=1)
-    assert not_worse(before, before).text == "Linf holds: no sample is nearer to an error than before"
+    assert (
+        not_worse(before, before).text == "Linf holds: no sample is nearer to an error than before"
+    )
     worse = record(n=200, seed=1, strength=0.8)
     ruling = not_worse(worse, before)
     assert not ruling.holds

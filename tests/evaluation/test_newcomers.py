@@ -73,7 +73,15 @@ class Pairs(Dataset):
         (DataLoader(TensorDataset(IMAGES, LABELS), batch_size=3),),
         (DataLoader(Pairs(), batch_size=2),),
     ],
-    ids=["tensors and a list", "lists", "8-bit arrays, channels last", "dataset", "pictures", "loader", "its pictures"],
+    ids=[
+        "tensors and a list",
+        "lists",
+        "8-bit arrays, channels last",
+        "dataset",
+        "pictures",
+        "loader",
+        "its pictures",
+    ],
 )
 def test_data_as_people_have_them(data, expected):
     assert (evaluate(MODEL, *data, **FEW).distances == expected).all()
@@ -95,10 +103,14 @@ def test_logits_inside_of_something(answer, expected):
     assert (evaluate(lambda x: answer(MODEL(x)), IMAGES, LABELS, **FEW).distances == expected).all()
 
 
-@pytest.mark.parametrize("machine", [torch.device("cpu"), "cpu", "auto", Machine(torch.device("cpu"), torch.float32)])
+@pytest.mark.parametrize(
+    "machine", [torch.device("cpu"), "cpu", "auto", Machine(torch.device("cpu"), torch.float32)]
+)
 def test_devices_as_objects_and_by_name(machine, expected):
     found = evaluate(MODEL, IMAGES, LABELS, machine=machine, **FEW)
-    assert found.record.header.terms.device == ("cpu" if machine != "auto" else found.record.header.terms.device)
+    assert found.record.header.terms.device == (
+        "cpu" if machine != "auto" else found.record.header.terms.device
+    )
     assert np.allclose(found.distances, expected, rtol=1e-3)
 
 
@@ -107,7 +119,9 @@ def test_a_model_is_attacked_in_its_own_precision(expected):
     assert found.record.header.terms.dtype == "float64"
     assert found.adversarials.dtype == torch.float64
     assert np.allclose(found.distances, expected, rtol=0.05)
-    with pytest.raises(FrontierError, match=r"parameters are torch\.float32: try model\.double\(\)"):
+    with pytest.raises(
+        FrontierError, match=r"parameters are torch\.float32: try model\.double\(\)"
+    ):
         evaluate(net(), IMAGES, LABELS, machine=Machine(dtype=torch.float64), **FEW)
 
 
@@ -142,7 +156,9 @@ except FrontierError as error:
 
 def test_a_cell_of_a_notebook():
     """Code without a file: it works, and worker processes, which cannot import its classes, say what to do."""
-    done = subprocess.run([sys.executable, "-c", CELL], capture_output=True, text=True, timeout=300, check=True)  # noqa: S603
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", CELL], capture_output=True, text=True, timeout=300, check=True
+    )
     first, second = done.stdout.splitlines()
     assert first == "<Evaluation of Net in L2, 3 samples, 100 queries>"
     assert "put the class into a file and import it from there, or use workers=0" in second
@@ -157,7 +173,10 @@ def readme_lines():
         r"`(advfrontier (?:extend|rank) [^`]*)`",
     )
     found = re.findall(f"{python}|{block}|{inline}", text, re.DOTALL)
-    lines = [("python", lines) if lines else ("command", block or inline) for lines, block, inline in found]
+    lines = [
+        ("python", lines) if lines else ("command", block or inline)
+        for lines, block, inline in found
+    ]
     fewer = {
         '"4k"': "100",
         "--samples 100": "--samples 3 --queries 100 --workers 0",
@@ -173,7 +192,9 @@ def readme_lines():
 
 def test_the_lines_of_the_readme_in_one_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text("from advfrontier import zoo\ndef net():\n    return zoo.load('F8')\n")
+    Path("mine.py").write_text(
+        "from advfrontier import zoo\ndef net():\n    return zoo.load('F8')\n"
+    )
     images, labels = (tensor[:3] for tensor in zoo.images_and_labels())
     names = {"model": zoo.load("F8"), "images": images, "labels": labels}
     done = []
@@ -189,7 +210,11 @@ def test_the_lines_of_the_readme_in_one_folder(tmp_path, monkeypatch, capsys):
             main(words)
             done.append(words[0])
     assert {"evaluate", "extend", "rank"} == set(done)
-    assert sorted(path.name for path in Path("runs/mine").iterdir()) == ["L2", "Linf", "report.html"]
+    assert sorted(path.name for path in Path("runs/mine").iterdir()) == [
+        "L2",
+        "Linf",
+        "report.html",
+    ]
     assert Evaluation.load("runs/mine/Linf").ensemble.total == 200
     assert "mine.py:net on fashion-mnist, 3 samples, at most 200 queries" in capsys.readouterr().out
     assert names["small"].total <= 100
@@ -211,8 +236,17 @@ def test_a_solver_of_ones_own(newton):
     register(newton(overshoot=0.1))  # as when a cell is run again
     traces = trace(model, IMAGES, LABELS, norm="L2", runs=["newton", "ddn"], queries=100)
     (small,) = allocate(traces, budgets=("100",))
-    here = evaluate(model, IMAGES, LABELS, norm="L2", ensemble="newton@100", machine=Machine(threads=1))
-    there = evaluate(model, IMAGES, LABELS, norm="L2", ensemble="newton@100", machine=Machine(threads=1, workers=1))
+    here = evaluate(
+        model, IMAGES, LABELS, norm="L2", ensemble="newton@100", machine=Machine(threads=1)
+    )
+    there = evaluate(
+        model,
+        IMAGES,
+        LABELS,
+        norm="L2",
+        ensemble="newton@100",
+        machine=Machine(threads=1, workers=1),
+    )
     assert small.total <= 100
     assert (here.distances == there.distances).all()
     assert "overshoot=0.1" in there.record.header.solvers["newton"]
@@ -228,10 +262,16 @@ def test_a_solver_of_ones_own(newton):
         ((MODEL, IMAGES * 255, LABELS), "divide by 255"),
         ((lambda x: (MODEL(x), x), IMAGES, LABELS), r"lambda images: model\(images\)\[0\]"),
         ((MODEL, IMAGES), r"type the labels behind them, as in \(model, images, labels\)"),
-        ((MODEL, TensorDataset(IMAGES, LABELS), LABELS), "a TensorDataset has its own: leave them out"),
+        (
+            (MODEL, TensorDataset(IMAGES, LABELS), LABELS),
+            "a TensorDataset has its own: leave them out",
+        ),
         ((net(), IMAGES[:, 0], LABELS), r"channel axis, give images\[:, None\]"),
         ((MODEL, IMAGES.long(), LABELS), "type images / 255"),
-        (("zoo:F1", "fashion-mnist", LABELS), "fashion-mnist comes with labels, and others were given beside it"),
+        (
+            ("zoo:F1", "fashion-mnist", LABELS),
+            "fashion-mnist comes with labels, and others were given beside it",
+        ),
         (("zoo:F99", IMAGES, LABELS), "expected one of F1 to F17"),
     ],
 )
@@ -250,7 +290,10 @@ def test_what_cannot_work_says_what_to_type(arguments, message):
         ({"ensemble": {"fmn": 200}}, r"\{'fmn': 200\} is no ensemble: .* as in Ensemble\.of"),
         ({"ensemble": Path("mine.toml")}, "no ensemble file mine.toml"),
         ({"solvers": {"fnm": Fmn()}}, "fnm"),
-        ({"solvers": {"fmn:restart1": Fmn()}}, "a solver for fmn:restart1: expected one for all runs of the attack"),
+        (
+            {"solvers": {"fmn:restart1": Fmn()}},
+            "a solver for fmn:restart1: expected one for all runs of the attack",
+        ),
         ({"solvers": {"fmn": Fmn}}, r"is no solver of fmn: expected one such as Fmn\(alpha=1\)"),
     ],
 )

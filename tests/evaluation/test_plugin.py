@@ -48,7 +48,13 @@ def test_a_model_in_double_precision_is_attacked_and_told_in_it(task):
     model, images, labels = task
     with torch.no_grad():  # the caller's, not the attack's
         found = run_callable(
-            gradient_steps, deepcopy(model).double(), images, labels, name="a", norm="Linf", queries=60
+            gradient_steps,
+            deepcopy(model).double(),
+            images,
+            labels,
+            name="a",
+            norm="Linf",
+            queries=60,
         )
     assert found.points.dtype == torch.float64
     assert np.isfinite(found.traces.frontier()).any()
@@ -59,15 +65,25 @@ def test_distances_are_those_of_the_points_it_looked_at(task):
     seen = []
     watch = Watch.on(model)
     found = run_callable(
-        lambda *given: gradient_steps(*given, seen=seen), model, images, labels, name="ascent", norm="Linf", queries=60
+        lambda *given: gradient_steps(*given, seen=seen),
+        model,
+        images,
+        labels,
+        name="ascent",
+        norm="Linf",
+        queries=60,
     )
     attacked = [0, 1, 3, 4, 5]
     expected = np.full((6, 5), np.inf)
     for step, (points, logits) in enumerate(seen):
         own = logits.gather(1, labels[attacked, None])[:, 0]
-        wrong = logits.scatter(1, labels[attacked, None], -torch.inf).amax(1) - own > 1e-5 * logits.abs().amax(1)
+        wrong = logits.scatter(1, labels[attacked, None], -torch.inf).amax(
+            1
+        ) - own > 1e-5 * logits.abs().amax(1)
         d = (points.double() - images[attacked].double()).abs().flatten(1).amax(1)
-        expected[2 * step // 10] = np.minimum(expected[2 * step // 10], torch.where(wrong, d, torch.inf).numpy())
+        expected[2 * step // 10] = np.minimum(
+            expected[2 * step // 10], torch.where(wrong, d, torch.inf).numpy()
+        )
     assert len(seen) == 30
     assert np.isfinite(expected.min(0)).any()
     assert np.array_equal(found.traces.distances[0][:, attacked], np.minimum.accumulate(expected))
@@ -122,20 +138,28 @@ def test_rows_that_cannot_be_told_apart_are_run_one_sample_at_a_time(task, attac
     found = run_callable(attack, *task, name="other", norm="L2", queries=100)
     alone = run_callable(attack, *task, name="other", norm="L2", queries=100, alone=True)
     assert np.array_equal(found.traces.distances, alone.traces.distances)
-    assert found.traces.counts["attack"] == alone.traces.counts["attack"] == (cost or found.traces.counts["attack"])
+    assert (
+        found.traces.counts["attack"]
+        == alone.traces.counts["attack"]
+        == (cost or found.traces.counts["attack"])
+    )
     assert alone.traces.counts["checks"] == 0
     assert np.isfinite(found.traces.frontier()).sum() > 1
 
 
 def test_a_point_outside_the_box_counts_for_nothing(task):
-    found = run_callable(lambda _model, x, _y: x + 40 * torch.sign(x - 0.5), *task, name="far", norm="L2")
+    found = run_callable(
+        lambda _model, x, _y: x + 40 * torch.sign(x - 0.5), *task, name="far", norm="L2"
+    )
     assert np.isinf(found.traces.frontier()[[0, 1, 3, 4, 5]]).all()
     assert "outside [0, 1]" in found.traces.flags[0].text
 
 
 def test_it_joins_the_pool(task):
     traces = trace(*task, norm="L2", runs=["ddn", "fmn"], queries=200)
-    joined = traces.join(run_callable(gradient_steps, *task, name="ascent", norm="L2", queries=200).traces)
+    joined = traces.join(
+        run_callable(gradient_steps, *task, name="ascent", norm="L2", queries=200).traces
+    )
     assert joined.runs == ("ddn", "fmn", "ascent")
     (ensemble,) = allocate([joined], budgets=(500,), levels=(100, 200))
     assert ensemble.aoi > 0
@@ -200,10 +224,15 @@ def test_points_that_cannot_be_moved_to_count_are_flagged(floor, queries):
         return point
 
     zeros = torch.zeros(5, dtype=torch.long)
-    found = run_callable(spending, Ramp(floor), DARK, zeros, name="edge", norm="L2", queries=queries)
+    found = run_callable(
+        spending, Ramp(floor), DARK, zeros, name="edge", norm="L2", queries=queries
+    )
     assert np.isinf(found.traces.frontier()).all()
     (flag,) = found.traces.flags
-    assert flag.text == "edge: 5 samples have a point, nearer than any that counts, misclassified by rounding only"
+    assert (
+        flag.text
+        == "edge: 5 samples have a point, nearer than any that counts, misclassified by rounding only"
+    )
 
 
 def test_a_model_that_writes_to_its_input_moves_no_point(task):
@@ -214,8 +243,12 @@ def test_a_model_that_writes_to_its_input_moves_no_point(task):
         x.data.fill_(0.5)
         return z
 
-    found = run_callable(gradient_steps, writing, images, labels, name="ascent", norm="Linf", queries=60)
-    expected = run_callable(gradient_steps, net, images, labels, name="ascent", norm="Linf", queries=60)
+    found = run_callable(
+        gradient_steps, writing, images, labels, name="ascent", norm="Linf", queries=60
+    )
+    expected = run_callable(
+        gradient_steps, net, images, labels, name="ascent", norm="Linf", queries=60
+    )
     assert np.array_equal(found.traces.distances, expected.traces.distances)
     assert torch.equal(found.points, expected.points)
 
@@ -223,6 +256,8 @@ def test_a_model_that_writes_to_its_input_moves_no_point(task):
 def test_a_model_that_is_always_wrong_is_not_attacked(task):
     model, images, labels = task
     labels = (model(images).argmax(1) + 1) % 10
-    found = run_callable(gradient_steps, model, images, labels, name="ascent", norm="L2", queries=20)
+    found = run_callable(
+        gradient_steps, model, images, labels, name="ascent", norm="L2", queries=20
+    )
     assert (found.traces.distances == 0).all()
     assert found.traces.counts == {"checks": 0, "setup": 6, "attack": 0, "verification": 0}

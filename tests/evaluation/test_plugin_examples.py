@@ -26,7 +26,9 @@ def test_a_solver(capsys):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # foolbox's
 def test_callables(capsys):
-    pytest.importorskip("foolbox", reason="a dev dependency: pip install foolbox", exc_type=ImportError)
+    pytest.importorskip(
+        "foolbox", reason="a dev dependency: pip install foolbox", exc_type=ImportError
+    )
     deepfool, boundary, best = run("plugin_callable.py", capsys)
     assert 2 <= int(deepfool.split()[1]) <= 1000
     assert boundary == "boundary: 1000 queries per sample"

@@ -70,7 +70,13 @@ def test_a_solver_of_another_package_runs_like_any_other(install):
     model = tanh_mlp(seed=1)
     images, labels = samples(model, 4, seed=1)
     traces = trace(
-        model, images, labels, norm="L2", runs=["shy", "choosy-margin:target1"], queries=100, solvers=solvers
+        model,
+        images,
+        labels,
+        norm="L2",
+        runs=["shy", "choosy-margin:target1"],
+        queries=100,
+        solvers=solvers,
     )
     assert np.isfinite(traces.frontier()).all()
     assert traces.counts["attack"] == 2 * 4 * 100
@@ -113,6 +119,8 @@ def test_an_installed_solver_is_known_by_its_name_everywhere(install):
     assert "shy" not in {str(run) for run in pool("L2", name="paper")}
     model = tanh_mlp(seed=1)
     images, labels = samples(model, 4, seed=1)
-    traces = trace(model, images, labels, norm="L2", runs=["shy", "choosy-margin:target1", "ddn"], queries=100)
+    traces = trace(
+        model, images, labels, norm="L2", runs=["shy", "choosy-margin:target1", "ddn"], queries=100
+    )
     assert np.isfinite(traces.frontier()).all()
     assert (traces.distances[0] != traces.distances[2]).any()

@@ -83,9 +83,21 @@ def test_a_notebook_has_one_line_that_is_written_again(clock, monkeypatch):
 def test_trace_reports_to_stderr_and_only_when_asked(clock, capsys):
     model = tanh_mlp(hidden=8)
     images, labels = samples(model, 3)
-    trace(model, images, labels, norm="L2", runs=["fmn", "ddn"], queries=100, machine=Machine(progress=True))
+    trace(
+        model,
+        images,
+        labels,
+        norm="L2",
+        runs=["fmn", "ddn"],
+        queries=100,
+        machine=Machine(progress=True),
+    )
     out = capsys.readouterr()
     assert out.out == ""
-    assert re.search(r"^L2 (fmn|ddn).*: \d+ of 600 queries \(\d+%\), 6/s, about \d+ s left$", out.err, re.MULTILINE)
+    assert re.search(
+        r"^L2 (fmn|ddn).*: \d+ of 600 queries \(\d+%\), 6/s, about \d+ s left$",
+        out.err,
+        re.MULTILINE,
+    )
     trace(model, images, labels, norm="L2", runs=["fmn"], queries=100)
     assert capsys.readouterr() == ("", "")

@@ -69,7 +69,9 @@ def test_points_winners_and_counts(problem, policy, whole):
 
 
 def test_a_slice_that_the_budget_cuts_counts_for_what_was_spent(problem, policy):
-    assert sum(evaluate(*problem, ensemble=policy.at(130), **OPTIONS).queries_by_run.values()) == pytest.approx(130)
+    assert sum(
+        evaluate(*problem, ensemble=policy.at(130), **OPTIONS).queries_by_run.values()
+    ) == pytest.approx(130)
 
 
 def test_extended_by_workers_it_is_the_same_as_at_once(problem, policy, whole, tmp_path):
@@ -88,7 +90,9 @@ def test_extended_by_workers_it_is_the_same_as_at_once(problem, policy, whole, t
 
 def test_without_states_it_is_replayed(problem, policy, whole, tmp_path):
     machine = Machine(threads=1, keep_state=False)
-    first = evaluate(*problem, ensemble=policy.at(600), out=tmp_path, norm="L2", batch_size=4, machine=machine)
+    first = evaluate(
+        *problem, ensemble=policy.at(600), out=tmp_path, norm="L2", batch_size=4, machine=machine
+    )
     assert np.array_equal(first.extend(policy).distances, whole.distances)
 
 
@@ -123,15 +127,24 @@ def test_where_a_model_has_no_gradient_all_queries_go_to_black_box_runs(problem,
     for answers in (closed, through_numpy):
         place = tmp_path / answers.__name__
         found = evaluate(answers, images, labels, norm=norm, ensemble=100, out=place, name="m")
-        assert {run.partition(":")[0] for run in found.queries_by_run} <= {"square_min", "sparse_min"}
+        assert {run.partition(":")[0] for run in found.queries_by_run} <= {
+            "square_min",
+            "sparse_min",
+        }
         assert found.counts["attack"] == 100 * (found.distances > 0).sum()
         assert Kind.NO_GRADIENTS in {flag.kind for flag in found.flags}
-    more = evaluate(closed, images, labels, norm=norm, ensemble=150, out=tmp_path / "closed", name="m")
-    assert (more.distances <= evaluate(closed, images, labels, norm=norm, ensemble=100).distances).all()
+    more = evaluate(
+        closed, images, labels, norm=norm, ensemble=150, out=tmp_path / "closed", name="m"
+    )
+    assert (
+        more.distances <= evaluate(closed, images, labels, norm=norm, ensemble=100).distances
+    ).all()
     assert more.counts["attack"] == 150 * (more.distances > 0).sum()
 
 
-@pytest.mark.parametrize("norm", ["L0", *(pytest.param(norm, marks=pytest.mark.slow) for norm in ("L1", "L2", "Linf"))])
+@pytest.mark.parametrize(
+    "norm", ["L0", *(pytest.param(norm, marks=pytest.mark.slow) for norm in ("L1", "L2", "Linf"))]
+)
 def test_without_gradients_the_search_goes_on_from_what_it_has_found_and_can_be_stopped_anywhere(
     problem, norm, tmp_path
 ):
@@ -144,7 +157,9 @@ def test_without_gradients_the_search_goes_on_from_what_it_has_found_and_can_be_
 
     whole = evaluate(closed, images, labels, ensemble=1600, out=tmp_path / "whole", **options)
     for queries in (550, 1600):  # in the middle of going on for the first time, and of the second
-        parts = evaluate(closed, images, labels, ensemble=queries, out=tmp_path / "parts", **options)
+        parts = evaluate(
+            closed, images, labels, ensemble=queries, out=tmp_path / "parts", **options
+        )
         assert np.array_equal(parts.distances, whole.distances_at(queries))
     assert torch.equal(parts.adversarials, whole.adversarials)
     assert set(whole.queries_by_run) == {BLACK_BOX[norm], f"{BLACK_BOX[norm]}:polish"}
@@ -157,12 +172,20 @@ BLACK_BOX = {"L0": "sparse_min"} | dict.fromkeys(("L1", "L2", "Linf"), "square_m
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("norm", "most"), [("L0", 0.98), ("L1", 0.85), ("L2", 0.75), ("Linf", 0.95)])
+@pytest.mark.parametrize(
+    ("norm", "most"), [("L0", 0.98), ("L1", 0.85), ("L2", 0.75), ("Linf", 0.95)]
+)
 def test_without_gradients_one_search_ends_nearer_than_restarts(norm, most):
     images, labels = zoo.images_and_labels()
     images, labels, model = images[:48], labels[:48], torch.no_grad()(zoo.load("F16"))
     base = BLACK_BOX[norm]
-    restarts = evaluate(model, images, labels, norm=norm, ensemble=[base, *(f"{base}:restart{k}" for k in (1, 2, 3))])
+    restarts = evaluate(
+        model,
+        images,
+        labels,
+        norm=norm,
+        ensemble=[base, *(f"{base}:restart{k}" for k in (1, 2, 3))],
+    )
     found = evaluate(model, images, labels, norm=norm, ensemble="4k")
     assert found.counts["attack"] == restarts.counts["attack"]
     assert found.distances.mean() <= most * restarts.distances.mean()

@@ -32,7 +32,9 @@ def traced(problem, tmp_path_factory):
     folder = tmp_path_factory.mktemp("traced")
     for name, solvers in (("published", PUBLISHED), ("own", None), ("more", PUBLISHED)):
         trace(*problem, runs=["fmn", "ddn"], solvers=solvers, out=folder / name / "L2", **OPTIONS)
-    return {name: Record.open(folder / name / "L2", "trace") for name in ("published", "own", "more")}
+    return {
+        name: Record.open(folder / name / "L2", "trace") for name in ("published", "own", "more")
+    }
 
 
 def test_settings_are_what_differs_from_the_attacks_own():
@@ -54,14 +56,22 @@ def test_ensembles_and_races_carry_them_through_their_files(traced, tmp_path):
     (own,) = allocate_traces([traced["own"]], budgets=[200]).values()
     assert own.solvers == {}
     assert "solvers" not in own.to_toml()
-    race = Race("race", "L2", 200, (("fmn", 100), ("ddn", 100)), constants(["fmn", "ddn"]), solvers=made.solvers)
+    race = Race(
+        "race",
+        "L2",
+        200,
+        (("fmn", 100), ("ddn", 100)),
+        constants(["fmn", "ddn"]),
+        solvers=made.solvers,
+    )
     assert Race.from_toml(race.to_toml()) == race
     assert race.at(100).solvers == made.solvers
 
 
 def test_a_race_is_learned_from_one_kind_of_solvers(problem):
     published, own = (
-        trace(*problem, runs=["fmn", "ddn"], solvers=solvers, **OPTIONS) for solvers in ({"fmn": Fmn(alpha=2.0)}, None)
+        trace(*problem, runs=["fmn", "ddn"], solvers=solvers, **OPTIONS)
+        for solvers in ({"fmn": Fmn(alpha=2.0)}, None)
     )
     assert learn_race([published, published], total=1000).solvers == {"fmn": "alpha=2.0"}
     said = r"trajectories 1 has fmn at alpha=2.0, trajectories 2 at its own settings: expected the same solvers"
@@ -77,15 +87,22 @@ def test_a_race_is_learned_from_one_kind_of_solvers(problem):
 
 def test_mixtures_of_traces_are_refused_by_their_places(traced):
     mixed = [traced["published"], traced["own"]]
-    for learn in (lambda: allocate_traces(mixed, budgets=[200]), lambda: learn_from(mixed, total=200)):
-        with pytest.raises(FrontierError, match=r"published/L2 has ddn at .*own/L2 at its own settings"):
+    for learn in (
+        lambda: allocate_traces(mixed, budgets=[200]),
+        lambda: learn_from(mixed, total=200),
+    ):
+        with pytest.raises(
+            FrontierError, match=r"published/L2 has ddn at .*own/L2 at its own settings"
+        ):
             learn()
 
 
 def test_aoi_needs_the_solvers_of_the_trace(problem, traced, tmp_path):
     done = evaluate(*problem, ensemble=["fmn"], solvers=PUBLISHED, out=tmp_path / "a", **OPTIONS)
     assert evaluation_aoi(done, [traced["published"]])[1]["aoi"] > 0
-    with pytest.raises(FrontierError, match=r"a/L2 has fmn at alpha=1.0.*own/L2 at its own settings.*--published"):
+    with pytest.raises(
+        FrontierError, match=r"a/L2 has fmn at alpha=1.0.*own/L2 at its own settings.*--published"
+    ):
         evaluation_aoi(done, [traced["own"]])
 
 
@@ -94,18 +111,27 @@ def test_an_evaluation_uses_the_solvers_an_ensemble_was_learned_with(problem, tr
     done = evaluate(*problem, ensemble=made, out=tmp_path / "a", **OPTIONS)
     attack = made.runs[0]
     assert done.record.header.solvers[attack] == solver_words(PUBLISHED[attack])
-    with pytest.raises(FrontierError, match=rf"{made.name} was learned with {attack} at .* here it has its own"):
+    with pytest.raises(
+        FrontierError, match=rf"{made.name} was learned with {attack} at .* here it has its own"
+    ):
         evaluate(*problem, ensemble=made, solvers={}, **OPTIONS)
     custom = replace(made, solvers={attack: "gamma=0.5"})
-    with pytest.raises(FrontierError, match=rf'in Python give solvers={{"{attack}": …\(gamma=0.5\)}}'):
+    with pytest.raises(
+        FrontierError, match=rf'in Python give solvers={{"{attack}": …\(gamma=0.5\)}}'
+    ):
         evaluate(*problem, ensemble=custom, **OPTIONS)
-    counts = evaluate(*problem, ensemble=Ensemble.of("mine", "L2", {"fmn": 50}), solvers=PUBLISHED, **OPTIONS)
+    counts = evaluate(
+        *problem, ensemble=Ensemble.of("mine", "L2", {"fmn": 50}), solvers=PUBLISHED, **OPTIONS
+    )
     assert counts.solvers == PUBLISHED
 
 
 def test_races_learned_with_the_own_solvers_refuse_others(problem):
     race = Race("mine-1", "L2", 100, (("fmn", 100), ("ddn", 100)), constants(["fmn", "ddn"]))
-    with pytest.raises(FrontierError, match=r"mine-1 was learned with ddn at its own settings.*leave --published out"):
+    with pytest.raises(
+        FrontierError,
+        match=r"mine-1 was learned with ddn at its own settings.*leave --published out",
+    ):
         evaluate(*problem, ensemble=race, solvers=PUBLISHED, **OPTIONS)
     with pytest.raises(FrontierError, match="fab_min: searches of this package"):
         evaluate(*problem, ensemble=["fmn", "fab_min"], solvers=PUBLISHED, **OPTIONS)
@@ -134,7 +160,14 @@ def test_solvers_of_one_s_own_are_given_again_to_extend_a_loaded_record(problem,
 
 def test_models_are_set_against_each_other_with_the_same_solvers_only(problem, tmp_path):
     published, own, again = (
-        evaluate(*problem, ensemble=["fmn", "ddn"], solvers=solvers, out=tmp_path / name, name=name, **OPTIONS)
+        evaluate(
+            *problem,
+            ensemble=["fmn", "ddn"],
+            solvers=solvers,
+            out=tmp_path / name,
+            name=name,
+            **OPTIONS,
+        )
         for name, solvers in (("published", PUBLISHED), ("own", None), ("again", None))
     )
     assert not compare(own, again).rejected

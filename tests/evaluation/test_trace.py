@@ -30,7 +30,9 @@ def problem():
 
 def test_what_comes_back(problem):
     model, images, labels = problem
-    traces = trace(model, images, labels, norm="l2", runs=["fmn", "alma:target1", "fmn:restart5"], queries=70)
+    traces = trace(
+        model, images, labels, norm="l2", runs=["fmn", "alma:target1", "fmn:restart5"], queries=70
+    )
     assert isinstance(traces, Traces)
     assert isinstance(traces, Trajectories)
     assert traces.runs == ("fmn", "alma:target1", "fmn:restart5")
@@ -80,13 +82,18 @@ def test_packing_changes_nothing_but_rounding(problem):
 
 
 def test_the_same_call_gives_the_same_bits(problem):
-    one, two = (trace(*problem, norm="L1", queries=30, runs=["fmn:restart1", "alma", "apgd_min-ce"]) for _ in range(2))
+    one, two = (
+        trace(*problem, norm="L1", queries=30, runs=["fmn:restart1", "alma", "apgd_min-ce"])
+        for _ in range(2)
+    )
     assert (one.distances == two.distances).all()
 
 
 def test_the_seed_moves_restarts_and_nothing_else(problem):
     runs = ["fmn", "ddn:target1", "fmn:restart1"]
-    one, two, shifted = (trace(*problem, norm="L2", queries=40, runs=runs, seed=seed) for seed in (42, 7, 41))
+    one, two, shifted = (
+        trace(*problem, norm="L2", queries=40, runs=runs, seed=seed) for seed in (42, 7, 41)
+    )
     assert (one.distances[:2] == two.distances[:2]).all()
     assert (one.distances[2] != two.distances[2]).any()
     second = trace(*problem, norm="L2", queries=40, runs=["fmn:restart2"], seed=41)
@@ -111,14 +118,17 @@ def test_copies_of_an_image_are_told_apart_and_fare_alike(problem):
     assert traces.samples[4] == f"{first}-3"
     assert traces.samples[5] == f"{traces.samples[1]}-2"
     assert len(set(traces.samples)) == 6
-    np.testing.assert_allclose(traces.distances[0, :, [2, 4]], traces.distances[0, :, [0, 0]], rtol=1e-6)
+    np.testing.assert_allclose(
+        traces.distances[0, :, [2, 4]], traces.distances[0, :, [0, 0]], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("queries", [0, -10, 5, 15, 1010])
 def test_budgets_that_are_refused_before_anything_is_spent(problem, queries):
     watch = Watch.on(problem[0])
     with pytest.raises(
-        FrontierError, match=f"cannot stop after {queries} queries: expected a multiple of 10 up to 1000"
+        FrontierError,
+        match=f"cannot stop after {queries} queries: expected a multiple of 10 up to 1000",
     ):
         trace(*problem, norm="L2", queries=queries)
     assert watch.total == 0
@@ -133,7 +143,9 @@ def test_queries_of_another_type_do_not_spoil_a_record(problem, tmp_path):
 
 
 def test_sizes_that_are_refused(problem):
-    with pytest.raises(FrontierError, match=r"batch_size=\) is 0: expected greater than or equal to 1"):
+    with pytest.raises(
+        FrontierError, match=r"batch_size=\) is 0: expected greater than or equal to 1"
+    ):
         trace(*problem, norm="L2", runs=["fmn"], batch_size=0)
     with pytest.raises(FrontierError, match="no runs were named: expected some, or a pool"):
         trace(*problem, norm="L2", runs=[])
@@ -146,7 +158,9 @@ def test_a_run_that_is_named_twice_is_done_once(problem):
     assert trace(*problem, norm="L2", runs=["fmn", "fmn"], queries=10).runs == ("fmn",)
 
 
-def test_a_call_returns_as_many_queries_as_it_asks_for_however_far_the_record_went(problem, tmp_path):
+def test_a_call_returns_as_many_queries_as_it_asks_for_however_far_the_record_went(
+    problem, tmp_path
+):
     long = trace(*problem, norm="L2", runs=["fmn"], queries=60, out=tmp_path)
     short = trace(*problem, norm="L2", runs=["fmn"], queries=20, out=tmp_path)
     assert short.queries.tolist() == [10, 20]
@@ -170,7 +184,13 @@ def test_solvers_can_be_replaced(problem):
     same = trace(*problem, norm="L2", runs=runs, queries=40, solvers={"fmn": Recording()})
     assert Recording.steps == 2 * list(range(20))
     assert (same.distances == usual.distances).all()
-    other = trace(*problem, norm="L2", runs=runs, queries=40, solvers={"fmn": Fmn(alpha=0.05), "pdpgd": Pdpgd()})
+    other = trace(
+        *problem,
+        norm="L2",
+        runs=runs,
+        queries=40,
+        solvers={"fmn": Fmn(alpha=0.05), "pdpgd": Pdpgd()},
+    )
     assert (other.distances[0] != usual.distances[0]).any()
     assert (other.distances[2] == usual.distances[2]).all()
 
@@ -183,7 +203,9 @@ def test_square_search_on_any_shape(shape):
     model = tanh_mlp(shape, hidden=16, classes=4)
     images, labels = samples(model, 5, shape)
     watch = Watch.on(model)
-    traces = trace(model, images, labels, norm="Linf", runs=["square_min", "square_min:restart1"], queries=150)
+    traces = trace(
+        model, images, labels, norm="Linf", runs=["square_min", "square_min:restart1"], queries=150
+    )
     assert np.isfinite(traces.distances[:, -1]).all()
     assert (traces.distances[:, -1] < traces.distances[:, 5]).any()
     assert traces.counts["attack"] == 2 * 150 * 5  # one query a step
@@ -196,7 +218,9 @@ def test_square_search_on_any_shape(shape):
 def test_gradient_runs_on_any_shape(norm, shape):
     model = tanh_mlp(shape, hidden=16, classes=2)
     images, labels = samples(model, 4, shape)
-    traces = trace(model, images, labels, norm=norm, runs=list(map(str, runs_of(norm, classes=2))), queries=20)
+    traces = trace(
+        model, images, labels, norm=norm, runs=list(map(str, runs_of(norm, classes=2))), queries=20
+    )
     assert traces.distances.shape[2] == 4
     assert np.isfinite(traces.distances).any()
 
@@ -207,7 +231,11 @@ def test_points_that_flip_back_are_flagged(monkeypatch):
 
     class Company(nn.Module):
         def forward(self, images):
-            return net(images) if len(images) in (6, 3) else torch.eye(3)[labels[: len(images)]] + 0 * net(images)
+            return (
+                net(images)
+                if len(images) in (6, 3)
+                else torch.eye(3)[labels[: len(images)]] + 0 * net(images)
+            )
 
     images, labels = samples(net, 6, (1, 6, 6))
     labels[:] = labels[0]
@@ -216,7 +244,9 @@ def test_points_that_flip_back_are_flagged(monkeypatch):
     labels = net(images).argmax(1)
     assert len(set(labels.tolist())) == 1
     traces = trace(Company(), images, labels, norm="L2", runs=["fmn"], queries=100, batch_size=6)
-    assert "fmn: 6 kept points were classified correctly in another batch" in [flag.text for flag in traces.flags]
+    assert "fmn: 6 kept points were classified correctly in another batch" in [
+        flag.text for flag in traces.flags
+    ]
 
 
 def test_the_public_names():
@@ -241,7 +271,9 @@ def test_torch_is_imported_when_it_is_needed_and_not_before():
 def test_a_black_box_pool_needs_no_gradient():
     model = conv_net((1, 4, 4), classes=3, seed=2)
     images, labels = samples(model, 2, (1, 4, 4), seed=2)
-    found = trace(lambda x: model(x).detach(), images, labels, norm="L2", runs="black-box", queries=10)
+    found = trace(
+        lambda x: model(x).detach(), images, labels, norm="L2", runs="black-box", queries=10
+    )
     assert set(found.runs) == {"square_min", *(f"square_min:restart{k}" for k in range(1, 6))}
 
 

@@ -25,7 +25,10 @@ def traced(place, model, images, labels, **options):
 
 
 def marks(place):
-    return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in Path(place).rglob("*+*.safetensors")}
+    return {
+        path: (path.stat().st_mtime_ns, path.stat().st_ino)
+        for path in Path(place).rglob("*+*.safetensors")
+    }
 
 
 def test_a_record_tells_what_memory_tells(problem, tmp_path):
@@ -74,7 +77,13 @@ def test_a_model_without_gradients_can_be_traced_by_black_box_runs_alone(problem
     with pytest.raises(FrontierError, match="begun for black-box runs alone"):
         traced(tmp_path / "a" / "L2", closed, images, labels, **options | {"runs": ["fmn"]})
     with pytest.raises(FrontierError, match="no gradient with respect to the images"):
-        traced(tmp_path / "b" / "L2", closed, images, labels, **options | {"runs": ["square_min", "fmn"]})
+        traced(
+            tmp_path / "b" / "L2",
+            closed,
+            images,
+            labels,
+            **options | {"runs": ["square_min", "fmn"]},
+        )
 
 
 def test_runs_that_are_not_finished_are_named(problem, tmp_path):
@@ -104,8 +113,12 @@ def test_another_solver_runs_its_own_units_and_no_others(problem, tmp_path):
     files = marks(tmp_path / "a" / "L2")
     watch = Watch.on(model)
     after = traced(tmp_path / "a" / "L2", model, images, labels, runs=[*RUNS, "pdgd"])
-    assert watch.total == 11 + 10 * 60 + after.counts["verification"] - before.counts["verification"]
-    assert {path: mark for path, mark in marks(tmp_path / "a" / "L2").items() if path in files} == files
+    assert (
+        watch.total == 11 + 10 * 60 + after.counts["verification"] - before.counts["verification"]
+    )
+    assert {
+        path: mark for path, mark in marks(tmp_path / "a" / "L2").items() if path in files
+    } == files
     assert len(marks(tmp_path / "a" / "L2")) == len(files) + 3
     assert (after.distances[:4] == before.distances).all()
 
@@ -126,7 +139,9 @@ def test_more_samples_run_their_own_shards(problem, tmp_path):
     watch = Watch.on(model)
     grown = traced(tmp_path / "a" / "L2", model, images, labels)
     assert watch.total == 8 + 3 * 60 * len(RUNS) + 2 * 3 + 3 * len(RUNS) + at_once.counts["checks"]
-    assert {path: mark for path, mark in marks(tmp_path / "a" / "L2").items() if path in files} == files
+    assert {
+        path: mark for path, mark in marks(tmp_path / "a" / "L2").items() if path in files
+    } == files
     assert (grown.distances == at_once.distances).all()
 
 

@@ -34,14 +34,22 @@ def data():
 @pytest.fixture
 def ensemble(tmp_path):
     return evaluate(
-        net(), *data(), norm="L2", ensemble=RUNS, out=tmp_path / "e", batch_size=5, machine=Machine(threads=1)
+        net(),
+        *data(),
+        norm="L2",
+        ensemble=RUNS,
+        out=tmp_path / "e",
+        batch_size=5,
+        machine=Machine(threads=1),
     )
 
 
 @pytest.fixture
 def race(tmp_path):
     race = small_race("Linf", total=300)
-    return evaluate(net(), *data(), norm="Linf", ensemble=race, out=tmp_path / "r", machine=Machine(threads=1))
+    return evaluate(
+        net(), *data(), norm="Linf", ensemble=race, out=tmp_path / "r", machine=Machine(threads=1)
+    )
 
 
 def forge(evaluation, run, change):
@@ -52,7 +60,9 @@ def forge(evaluation, run, change):
     stored = record.read_unit(unit, queries)
     change(stored.tensors)
     attack = record.header.solvers[run.split(":")[0]]
-    record.write_file(unit.file(queries), stored.tensors, stored.words, record.unit_mark(unit, attack))
+    record.write_file(
+        unit.file(queries), stored.tensors, stored.words, record.unit_mark(unit, attack)
+    )
     return Evaluation.load(evaluation.place)
 
 
@@ -81,7 +91,9 @@ def another_class(tensors):
 
 
 def wider(tensors):
-    tensors["trajectory"][:, 1] = torch.inf  # a point that is not told: only doing the unit again can find it
+    tensors["trajectory"][:, 1] = (
+        torch.inf
+    )  # a point that is not told: only doing the unit again can find it
 
 
 def test_an_ensemble_is_proved(ensemble):
@@ -109,7 +121,12 @@ def test_a_race_is_proved(race):
 
 @pytest.mark.parametrize(
     ("name", "tensor"),
-    [("trajectory", torch.zeros(())), ("held", None), ("classes", torch.zeros(2, 2)), ("best_point", torch.zeros(3))],
+    [
+        ("trajectory", torch.zeros(())),
+        ("held", None),
+        ("classes", torch.zeros(2, 2)),
+        ("best_point", torch.zeros(3)),
+    ],
     ids=["trajectory", "held", "classes", "points"],
 )
 def test_tensors_that_are_none_of_a_unit_end_in_one_message(ensemble, name, tensor):
@@ -119,7 +136,9 @@ def test_tensors_that_are_none_of_a_unit_end_in_one_message(ensemble, name, tens
 
     forged = forge(ensemble, "fmn", change)
     assert not verify(forged, net(), *data(), rerun=0).holds
-    with pytest.raises(FrontierError, match="the file of fmn on samples 0–4 holds something else than a unit"):
+    with pytest.raises(
+        FrontierError, match="the file of fmn on samples 0–4 holds something else than a unit"
+    ):
         _ = forged.distances, forged.of_run("fmn")
 
 
@@ -136,7 +155,10 @@ FORGED = {
         leave_the_box,
         r"sample 1: its point is not inside the box: it has values from -0.25 to",
     ),
-    "a point that is not adversarial": (not_adversarial(data()[0]), r"sample 1: its point is not misclassified: it is"),
+    "a point that is not adversarial": (
+        not_adversarial(data()[0]),
+        r"sample 1: its point is not misclassified: it is",
+    ),
     "another class": (another_class, r"sample 1: its point is taken for class \d, not for \d"),
 }
 
@@ -161,7 +183,9 @@ def test_a_point_that_is_kept_back_is_found_by_doing_the_unit_again(request, kin
     assert verify(forged, net(), *data(), rerun=0).holds  # no point says otherwise
     result = verify(forged, net(), *data(), rerun="100%")
     assert len(result.false) == 1
-    assert re.search(r"samples 0–\d did not come out again: .*trajectory.* differ in their bits", result.false[0])
+    assert re.search(
+        r"samples 0–\d did not come out again: .*trajectory.* differ in their bits", result.false[0]
+    )
 
 
 def test_other_images_are_found(ensemble):
@@ -188,7 +212,9 @@ def test_another_model_is_found(ensemble):
     with torch.no_grad():
         other[-1].weight *= 0.5  # the same classes everywhere, but for the biases
     result = verify(ensemble, other, *data())
-    assert re.match(r"the record is of another model \(Sequential, \w{8}\) than Sequential", result.false[0])
+    assert re.match(
+        r"the record is of another model \(Sequential, \w{8}\) than Sequential", result.false[0]
+    )
     assert result.again == 0
 
 
@@ -198,16 +224,23 @@ def test_clean_errors_that_are_none_are_found(ensemble):
     record.clean.correct[3] = True
     record.write_clean(record.clean)
     result = verify(Evaluation.load(ensemble.place), net(), *data(), rerun=0)
-    assert "sample 3: its image is misclassified by this model, and classified correctly in the record" in result.false
+    assert (
+        "sample 3: its image is misclassified by this model, and classified correctly in the record"
+        in result.false
+    )
 
 
 def test_flags_that_are_kept_back_are_found(tmp_path):
     model = torch.nn.Sequential(net(), torch.nn.Softmax(1))
-    told = evaluate(model, *data(), norm="L2", ensemble=["fmn"], out=tmp_path, machine=Machine(threads=1))
+    told = evaluate(
+        model, *data(), norm="L2", ensemble=["fmn"], out=tmp_path, machine=Machine(threads=1)
+    )
     assert verify(told, model, *data()).holds
     told.record.change(lambda _: {"flags": ()})
     found = verify(Evaluation.load(told.place), model, *data()).false
-    assert any("the record does not tell this" in what and "probabilities" in what for what in found)
+    assert any(
+        "the record does not tell this" in what and "probabilities" in what for what in found
+    )
 
 
 def test_a_damaged_unit_is_found(ensemble, tmp_path):
@@ -216,7 +249,10 @@ def test_a_damaged_unit_is_found(ensemble, tmp_path):
     content[-5] ^= 1
     unit.write_bytes(content)
     result = verify(ensemble.place, net(), *data(), rerun=0)
-    assert re.search(r"the record does not hold what it claims, .* fmn on samples 0–4: .*checksum", result.false[0])
+    assert re.search(
+        r"the record does not hold what it claims, .* fmn on samples 0–4: .*checksum",
+        result.false[0],
+    )
 
 
 def test_a_unit_of_other_queries_is_found(ensemble, tmp_path):
@@ -250,7 +286,9 @@ def test_how_many_units():
     assert [parse_rerun(3)(n) for n in (2, 9)] == [2, 3]
     assert parse_rerun("0")(9) == 0
     for wrong in ("five", "-1", "120%", "0.5", "nan", "inf"):
-        with pytest.raises(FrontierError, match=re.escape(f"cannot do {wrong!r} of the units again")):
+        with pytest.raises(
+            FrontierError, match=re.escape(f"cannot do {wrong!r} of the units again")
+        ):
             parse_rerun(wrong)
 
 
@@ -289,9 +327,12 @@ def test_points_of_a_random_model_are_judged_by_many_passes():
 
 def test_a_noise_flag_that_is_kept_back_is_found(ensemble, monkeypatch):
     monkeypatch.setattr(
-        "advfrontier.evaluation.evaluate.noise_check", lambda *_, **__: Flag(Kind.BEATEN, "noise breaks all")
+        "advfrontier.evaluation.evaluate.noise_check",
+        lambda *_, **__: Flag(Kind.BEATEN, "noise breaks all"),
     )
-    assert verify(ensemble, net(), *data(), rerun=0).false == ("the record does not tell this: noise breaks all",)
+    assert verify(ensemble, net(), *data(), rerun=0).false == (
+        "the record does not tell this: noise breaks all",
+    )
     ensemble.record.replace_flag(Kind.BEATEN, Flag(Kind.BEATEN, "noise breaks all"))
     assert verify(Evaluation.load(ensemble.place), net(), *data(), rerun=0).holds
 

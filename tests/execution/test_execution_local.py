@@ -29,7 +29,10 @@ def test_every_task_is_done_once_and_an_error_is_reported_by_its_task(tmp_path):
     found = by_task(outcomes)
     assert found[2].result is None
     assert found[2].error.startswith("ValueError: two is not liked (execution_work.py, line ")
-    assert all(found[task].error is None and torch.equal(found[task].result, steps(task)) for task in (0, 1, 4))
+    assert all(
+        found[task].error is None and torch.equal(found[task].result, steps(task))
+        for task in (0, 1, 4)
+    )
 
 
 def test_a_killed_worker_costs_a_retry_and_a_task_that_always_kills_is_reported_alone(tmp_path):
@@ -38,7 +41,11 @@ def test_a_killed_worker_costs_a_retry_and_a_task_that_always_kills_is_reported_
     assert sorted(outcome.task for outcome in outcomes) == list(range(10))
     found = by_task(outcomes)
     assert found[2].error.startswith("ValueError: two is not liked (execution_work.py, line ")
-    assert [task for task, outcome in found.items() if outcome.error and "process died 2 times" in outcome.error] == [3]
+    assert [
+        task
+        for task, outcome in found.items()
+        if outcome.error and "process died 2 times" in outcome.error
+    ] == [3]
     assert all(torch.equal(found[task].result, steps(task)) for task in (0, 1, 4, 5, 6, 7, 8, 9))
     assert [len(work.attempts(task)) for task in (0, 3, 5)] == [1, 2, 2]
 
@@ -56,25 +63,33 @@ def test_work_that_ends_the_program_while_it_is_loaded_is_an_outcome():
     assert pickle.loads(content)[1].startswith("SystemExit")  # noqa: S301
 
 
-@pytest.mark.parametrize("option", [{"workers": 1.5}, {"workers": "2"}, {"threads": 2.0}, {"pack": 1.5}])
+@pytest.mark.parametrize(
+    "option", [{"workers": 1.5}, {"workers": "2"}, {"threads": 2.0}, {"pack": 1.5}]
+)
 def test_numbers_of_a_machine_are_whole(option):
     with pytest.raises(FrontierError, match=f"{next(iter(option))} is .*: expected a whole number"):
         Machine(**option)
 
 
 def test_workers_share_the_cores(monkeypatch):
-    assert {outcome.result for outcome in execute(threads, [0], Machine(workers=1, threads=3))} == {3}
+    assert {outcome.result for outcome in execute(threads, [0], Machine(workers=1, threads=3))} == {
+        3
+    }
     monkeypatch.setattr(local, "cores", lambda: 8)
     assert {outcome.result for outcome in execute(threads, [0, 1], Machine(workers=2))} == {4}
     before = torch.get_num_threads()
-    assert {outcome.result for outcome in execute(threads, [0], Machine(threads=before + 1))} == {before + 1}
+    assert {outcome.result for outcome in execute(threads, [0], Machine(threads=before + 1))} == {
+        before + 1
+    }
     assert torch.get_num_threads() == before
 
 
 def test_workers_take_turns_at_the_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
-    assert {outcome.result for outcome in execute(visible_gpu, range(6), Machine("cuda", workers=2))} == {"4", "6"}
+    assert {
+        outcome.result for outcome in execute(visible_gpu, range(6), Machine("cuda", workers=2))
+    } == {"4", "6"}
 
 
 def test_what_cannot_be_sent_is_refused(tmp_path):
@@ -83,7 +98,8 @@ def test_what_cannot_be_sent_is_refused(tmp_path):
     with pytest.raises(FrontierError, match="workers is -1"):
         execute(square, [1], Machine(workers=-1))
     (good, bad) = sorted(
-        execute(square, [2, lambda: 0], Machine(workers=1)), key=lambda outcome: outcome.result is None
+        execute(square, [2, lambda: 0], Machine(workers=1)),
+        key=lambda outcome: outcome.result is None,
     )
     assert good.result == 4
     assert "pickle" in bad.error
@@ -115,8 +131,12 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see whether processes are alive")
-@pytest.mark.parametrize("stop", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.skipif(
+    not Path("/proc").is_dir(), reason="needs /proc to see whether processes are alive"
+)
+@pytest.mark.parametrize(
+    "stop", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_workers_end_with_their_parent(tmp_path, stop):
     script = tmp_path / "sleepy.py"
     script.write_text(SLEEPY.format(here=str(HERE)))

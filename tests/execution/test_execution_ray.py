@@ -17,9 +17,13 @@ from advfrontier.errors import FrontierError
 from advfrontier.execution import Machine, cluster, execute
 
 TESTS = str(Path(__file__).parent.parent)
-LOOPBACK = {"node_ip_address": "127.0.0.1"}  # another test may have imported Ray before, with its own defaults
+LOOPBACK = {
+    "node_ip_address": "127.0.0.1"
+}  # another test may have imported Ray before, with its own defaults
 pytestmark = [
-    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'advfrontier[ray]'"),
+    pytest.mark.skipif(
+        find_spec("ray") is None, reason="Ray is not installed: pip install 'advfrontier[ray]'"
+    ),
     pytest.mark.filterwarnings("ignore"),  # Ray's own
 ]
 
@@ -68,14 +72,20 @@ def test_the_overhead_is_small():
         results.append(outcome.result)
         times.append(time.monotonic())
     assert results == [2] * len(tasks)
-    quickest = min(last - first for first, last in zip(times, times[50:], strict=False))  # not while others work
+    quickest = min(
+        last - first for first, last in zip(times, times[50:], strict=False)
+    )  # not while others work
     assert quickest / 50 < 0.02
 
 
 @pytest.mark.slow  # it takes a cluster of its own
-def test_names_of_files_mean_the_same_on_workers_that_began_elsewhere(two_nodes, tmp_path, monkeypatch):
+def test_names_of_files_mean_the_same_on_workers_that_began_elsewhere(
+    two_nodes, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    Path("nets.py").write_text(f"import sys; sys.path.append({TESTS!r})\nfrom support.models import conv_net as net\n")
+    Path("nets.py").write_text(
+        f"import sys; sys.path.append({TESTS!r})\nfrom support.models import conv_net as net\n"
+    )
     model = conv_net()
     images, labels = samples(model, 4, (1, 8, 8))
     ensemble = Ensemble.of("tiny", "L2", {"fmn": 20, "ddn": 20})
@@ -99,8 +109,12 @@ def test_a_lost_node_loses_nothing(two_nodes, tmp_path):
     for outcome in execute(work, tasks, Machine(ray=two_nodes.address), retries=3):
         found[outcome.task] = outcome
         if lost is None and len(found) >= 4:
-            lost, worker, node = busy(two_nodes, work, [task for task in tasks if task not in found])
-            os.kill(worker, signal.SIGSTOP)  # or it would hand its result over before it sees that its node is gone
+            lost, worker, node = busy(
+                two_nodes, work, [task for task in tasks if task not in found]
+            )
+            os.kill(
+                worker, signal.SIGSTOP
+            )  # or it would hand its result over before it sees that its node is gone
             two_nodes.remove_node(node, allow_graceful=False)
             os.kill(worker, signal.SIGKILL)
     assert sorted(found) == tasks

@@ -15,7 +15,12 @@ def test_workers_share_the_units_and_a_stop_between_groups_costs_the_tail():
     apart = [Unit(0, 0, 10.0)] * 3 + [Unit(1, 1, 10.0)] * 3
     assert simulate(one_queue, World(2, **PLAIN)).makespan == 30
     assert simulate(apart, World(2, **PLAIN)).makespan == 40
-    assert simulate(one_queue, World(1, **PLAIN | {"load": 1.0, "dispatch": 0.5, "store": 0.25})).makespan == 66.5
+    assert (
+        simulate(
+            one_queue, World(1, **PLAIN | {"load": 1.0, "dispatch": 0.5, "store": 0.25})
+        ).makespan
+        == 66.5
+    )
 
 
 def test_crashes_lose_half_a_unit_on_average_and_nothing_else():

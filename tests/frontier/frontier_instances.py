@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from advfrontier.frontier import Trajectories, build_problem, certify, exact_optimum, greedy, improve
+from advfrontier.frontier import (
+    Trajectories,
+    build_problem,
+    certify,
+    exact_optimum,
+    greedy,
+    improve,
+)
 from advfrontier.frontier.allocation import applied
 
 RUNS = (
@@ -34,7 +41,9 @@ def trajectories(seed, *, runs=RUNS, levels=LEVELS, models=2, samples=12):
             d[run] = end * (1 + 2 * (1 - progress))
             d[run][spent < rng.choice([0.0, 0.0, 0.8]) * rng.random(samples)] = np.inf
         d[:, :, rng.random(samples) < 0.15] = 0
-        found.append(Trajectories.best_so_far(runs, levels, d, [f"{i:03}" for i in range(samples)], "L2"))
+        found.append(
+            Trajectories.best_so_far(runs, levels, d, [f"{i:03}" for i in range(samples)], "L2")
+        )
     return found
 
 
@@ -82,7 +91,9 @@ def difference_columns(rng, shape):
 def doi_columns(rng, shape):
     hardness = rng.lognormal(0, 0.6, shape)
     pool = [
-        np.where(rng.random(shape) < 0.1 + 0.1 * k, 0.0, hardness * rng.lognormal(-0.1 * k, 0.4, shape))
+        np.where(
+            rng.random(shape) < 0.1 + 0.1 * k, 0.0, hardness * rng.lognormal(-0.1 * k, 0.4, shape)
+        )
         for k in range(5)
     ]
     return pool[2], np.max(pool, axis=0)

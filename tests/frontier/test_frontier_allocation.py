@@ -63,7 +63,9 @@ def test_global_aoi_of_an_allocation_is_the_mean_of_the_models_aois():
     traces = trajectories(0)
     p = build_problem(traces, levels=LEVELS)
     levels = np.random.default_rng(1).integers(0, 5, len(RUNS))
-    expected = global_aoi({str(k): aoi(t.best(queries_of(p, levels)), t.frontier()) for k, t in enumerate(traces)})
+    expected = global_aoi(
+        {str(k): aoi(t.best(queries_of(p, levels)), t.frontier()) for k, t in enumerate(traces)}
+    )
     assert p.aoi(levels) == pytest.approx(expected.value, abs=1e-12)
     assert p.aoi(p.none) == 0
     assert p.aoi(p.none + 4) == pytest.approx(1)
@@ -113,7 +115,9 @@ def test_levels_are_tenths_of_what_was_traced():
     assert levels_of(1000) == tuple(range(100, 1001, 100))
     assert levels_of(300) == (30, 60, 90, 120, 150, 180, 210, 240, 270, 300)
     assert levels_of(40) == (10, 20, 30, 40)
-    traces = Trajectories(("fmn",), np.array([10, 20]), np.array([[[2.0, 3.0], [1.0, 3.0]]]), ("a", "b"), "L2")
+    traces = Trajectories(
+        ("fmn",), np.array([10, 20]), np.array([[[2.0, 3.0], [1.0, 3.0]]]), ("a", "b"), "L2"
+    )
     assert allocate([traces], budgets=(20,))[0].queries == {"fmn": 20}
     few = Trajectories(("fmn",), np.array([1, 2]), traces.distances, ("a", "b"), "L2")
     assert allocate([few], budgets=(2,))[0].queries == {"fmn": 2}
@@ -148,14 +152,24 @@ def test_certificates_are_never_below_the_exact_optimum(solved):
         assert not violations(named(p, best))
         assert p.aoi(better) <= p.aoi(best) + 1e-9 <= tight + 2e-9
         assert tight <= plain + 1e-12 <= 1 + 2e-12
-    gaps = np.array([[tight / p.aoi(best) - 1, plain / p.aoi(best) - 1] for p, _, _, best, plain, tight in solved])
+    gaps = np.array(
+        [
+            [tight / p.aoi(best) - 1, plain / p.aoi(best) - 1]
+            for p, _, _, best, plain, tight in solved
+        ]
+    )
     assert gaps[:, 0].mean() < 0.02
     assert gaps[:, 0].mean() < gaps[:, 1].mean()
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_exact_optimum_is_what_trying_everything_finds(seed):
-    p = problem(seed, runs=("fmn", "fmn:restart1", "fmn:target1", "fmn:target2", "ddn"), levels=(250, 1000), samples=8)
+    p = problem(
+        seed,
+        runs=("fmn", "fmn:restart1", "fmn:target1", "fmn:target2", "ddn"),
+        levels=(250, 1000),
+        samples=8,
+    )
     everything = [np.array(q) for q in product(range(3), repeat=5)]
     best = max(p.aoi(q) for q in everything if p.cost(q) <= 2500 and p.feasible(q))
     assert p.aoi(exact_optimum(p, 2500)) == pytest.approx(best, abs=1e-9)

@@ -31,7 +31,9 @@ def test_below_and_crossings_follow_from_the_curves(d):
 
 
 def test_a_lower_curve_is_rejected_at_the_cheapest_tier():
-    result = compare(evaluated("A", [0, 2, 3, 4], 12000), evaluated("B", [1, 0, 3, 3.5], 4000), E=4.0)
+    result = compare(
+        evaluated("A", [0, 2, 3, 4], 12000), evaluated("B", [1, 0, 3, 3.5], 4000), E=4.0
+    )
     assert (result.lower, result.rejected) == ("B", "B")
     assert result.run_next == {}
     assert result.verdict.startswith("reject B")
@@ -86,7 +88,9 @@ def test_without_an_area_nobody_is_rejected_by_one():
     assert found.rejected is None
     assert "there is no area to compare" in found.verdict
     equal = compare(evaluated("A", [1, 4], 4000), evaluated("B", [2, 3], 4000))
-    assert equal.verdict.startswith("undecided: the curves cross (at ε = 3), and the areas are equal; extend A")
+    assert equal.verdict.startswith(
+        "undecided: the curves cross (at ε = 3), and the areas are equal; extend A"
+    )
 
 
 def test_a_record_that_can_go_no_further_is_not_to_be_extended():
@@ -112,7 +116,9 @@ def test_where_curves_cross_a_clearly_smaller_area_is_rejected_unless_the_other_
     assert len(result.crossings) == 1
     assert result.rejected == rejected
     assert result.run_next == run_next
-    assert result.verdict.startswith("reject B: its area is smaller" if rejected else "extend A to 8k queries: B at")
+    assert result.verdict.startswith(
+        "reject B: its area is smaller" if rejected else "extend A to 8k queries: B at"
+    )
     assert ("queries only" in " ".join(result.flags)) == (queries == (4000, 4000))
 
 
@@ -152,8 +158,13 @@ def test_where_no_run_broke_any_sample_there_is_no_order():
 
 
 def test_doubts_are_shown_and_what_is_harmless_is_not():
-    doubt, harmless = Flag(Kind.CLEAN_ACCURACY, "the accuracy is near chance"), Flag(Kind.TRAINING, "was training")
-    result = compare(evaluated("A", [2, 3], 12000, flags=(doubt, harmless)), evaluated("B", [1, 2], 12000))
+    doubt, harmless = (
+        Flag(Kind.CLEAN_ACCURACY, "the accuracy is near chance"),
+        Flag(Kind.TRAINING, "was training"),
+    )
+    result = compare(
+        evaluated("A", [2, 3], 12000, flags=(doubt, harmless)), evaluated("B", [1, 2], 12000)
+    )
     assert result.flags == ("A: the accuracy is near chance",)
 
 

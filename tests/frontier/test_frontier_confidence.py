@@ -10,7 +10,11 @@ from scipy import stats
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier import aoi, aoi_interval, aurec, aurec_interval, curve_margin, wilson
-from advfrontier.frontier.confidence import aurec_difference_interval, ratio_intervals, robust_accuracy_interval
+from advfrontier.frontier.confidence import (
+    aurec_difference_interval,
+    ratio_intervals,
+    robust_accuracy_interval,
+)
 
 DRAWS = 1000
 
@@ -39,7 +43,9 @@ def test_intervals_of_a_mean_of_ratios_cover():
     truth = np.mean(many.mean(axis=-1) / most.mean(axis=-1))
     u, w = two_norms((DRAWS, 100))
     intervals = ratio_intervals(u, w, limits=[(-np.inf, np.inf)] * DRAWS, resamples=1000)
-    assert intervals[0].estimate == pytest.approx(np.mean(u[:, 0].mean(axis=-1) / w[:, 0].mean(axis=-1)))
+    assert intervals[0].estimate == pytest.approx(
+        np.mean(u[:, 0].mean(axis=-1) / w[:, 0].mean(axis=-1))
+    )
     assert 0.92 <= np.mean([i.low <= truth <= i.high for i in intervals]) <= 0.98
 
 
@@ -47,7 +53,9 @@ def test_intervals_of_a_mean_of_ratios_cover():
 def test_wilson_covers_wherever_an_interval_can(n):
     """Exact coverage, from sums of binomial probabilities, on a fine grid of p with both sides of every jump."""
     intervals = [wilson(count, n) for count in range(n + 1)]
-    low, high = (np.array([getattr(i, side) for i in intervals])[:, None] for side in ("low", "high"))
+    low, high = (
+        np.array([getattr(i, side) for i in intervals])[:, None] for side in ("low", "high")
+    )
     ends = np.concatenate((low, high)).ravel()
     p = np.unique(np.concatenate((np.linspace(0.01, 0.99, 9801), ends - 1e-9, ends + 1e-9)))
     p = p[(p >= 0.01) & (p <= 0.99)]
@@ -78,7 +86,10 @@ def test_robust_accuracy_interval_covers_in_simulation(n):
     rng = np.random.default_rng(n)
     p = rng.uniform(0.01, 0.99, DRAWS)
     draws = np.where(rng.random((DRAWS, n)) < p[:, None], 1.0, 0.1)
-    held = [i.low <= q <= i.high for q, i in zip(p, (robust_accuracy_interval(d, 0.5) for d in draws), strict=True)]
+    held = [
+        i.low <= q <= i.high
+        for q, i in zip(p, (robust_accuracy_interval(d, 0.5) for d in draws), strict=True)
+    ]
     assert 0.92 <= np.mean(held) <= 0.98
 
 
@@ -89,9 +100,13 @@ def test_band_covers_the_whole_curve(n):
     assert 0.95 <= stats.kstwo.cdf(margin, n) <= 0.96
     draws = 4000
     rng = np.random.default_rng(n)
-    d = np.sort(np.where(rng.random((draws, n)) < 0.15, 0.0, rng.exponential(1, (draws, n))), axis=1)
+    d = np.sort(
+        np.where(rng.random((draws, n)) < 0.15, 0.0, rng.exponential(1, (draws, n))), axis=1
+    )
     truth = 0.85 * np.exp(-d)  # P(distance > ε)
-    larger = 1 - np.arange(1, n + 1) / n  # ρ at each distance, where distances differ, and 1 / n above it just before
+    larger = (
+        1 - np.arange(1, n + 1) / n
+    )  # ρ at each distance, where distances differ, and 1 / n above it just before
     off = np.where(d > 0, np.maximum(np.abs(larger - truth), np.abs(larger + 1 / n - truth)), 0)
     off_at_zero = np.abs((d > 0).mean(axis=1) - 0.85)
     covered = np.mean(np.maximum(off.max(axis=1), off_at_zero) <= margin)
@@ -106,13 +121,17 @@ def test_intervals_are_around_the_figures_they_are_for():
     assert aurec_interval(first, E=E).estimate == pytest.approx(aurec(first, E=E).value)
     expected = aurec(first, E=E).value - aurec(second, E=E).value
     assert aurec_difference_interval(first, second, E=E).estimate == pytest.approx(expected)
-    assert aoi_interval(first, frontier, E=E).estimate == pytest.approx(aoi(first, frontier, E=E).value)
+    assert aoi_interval(first, frontier, E=E).estimate == pytest.approx(
+        aoi(first, frontier, E=E).value
+    )
 
 
 def test_interval_agrees_with_scipys_bootstrap():
     d = np.random.default_rng(5).exponential(1, 400)
     ours = aurec_interval(d, E=100.0)
-    theirs = stats.bootstrap((d,), np.mean, n_resamples=4000, method="BCa", rng=np.random.default_rng(0))
+    theirs = stats.bootstrap(
+        (d,), np.mean, n_resamples=4000, method="BCa", rng=np.random.default_rng(0)
+    )
     width = theirs.confidence_interval.high - theirs.confidence_interval.low
     assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.1 * width)
     assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.1 * width)
@@ -130,7 +149,9 @@ def test_pairing_makes_differences_sharper():
 
 def test_the_seed_decides_everything():
     d = np.random.default_rng(0).exponential(1, (1, 100))
-    one, again, other = (ratio_intervals(d, np.ones_like(d), limits=[(0.0, E)], seed=seed) for seed in (1, 1, 2))
+    one, again, other = (
+        ratio_intervals(d, np.ones_like(d), limits=[(0.0, E)], seed=seed) for seed in (1, 1, 2)
+    )
     assert one == again != other
 
 
@@ -153,10 +174,14 @@ def test_degenerate_samples_are_flagged():
     assert (nothing.estimate, nothing.low, nothing.high) == (1.0, 0.0, 1.0)
     assert nothing.flags
     frontier = np.linspace(1, 2, 100)
-    few = aoi_interval(np.append(frontier[:-1], 3.0), frontier, E=E)  # one sample alone is off the frontier
+    few = aoi_interval(
+        np.append(frontier[:-1], 3.0), frontier, E=E
+    )  # one sample alone is off the frontier
     assert "too few samples" in few.flags[0]
     assert few.low == 0
-    rare = aoi_interval([0.0] * 29 + [2.0], [0.0] * 29 + [1.0], E=E)  # a third of the resamples have nothing to break
+    rare = aoi_interval(
+        [0.0] * 29 + [2.0], [0.0] * 29 + [1.0], E=E
+    )  # a third of the resamples have nothing to break
     assert 0 <= rare.low <= rare.estimate <= rare.high <= 1
 
 

@@ -17,14 +17,20 @@ def test_wins_and_losses():
     fmn, restart, ddn = contributions(DISTANCES)
     assert (fmn.wins, fmn.alone) == (2, 1)
     assert (restart.wins, restart.alone, restart.loss) == (1, 0, 0.0)
-    assert (ddn.wins, ddn.alone, ddn.loss) == (1, 1, 0.0)  # it sets E, up to which its own sample adds nothing
+    assert (ddn.wins, ddn.alone, ddn.loss) == (
+        1,
+        1,
+        0.0,
+    )  # it sets E, up to which its own sample adds nothing
     assert fmn.loss == pytest.approx(1 / 5)
     assert contributions(DISTANCES, E=6.0)[2].loss == pytest.approx(1 / 11)
 
 
 @given(
     hnp.arrays(
-        np.float64, (3, 10), elements=st.one_of(st.integers(1, 5).map(float), st.floats(0.5, 5), st.just(np.inf))
+        np.float64,
+        (3, 10),
+        elements=st.one_of(st.integers(1, 5).map(float), st.floats(0.5, 5), st.just(np.inf)),
     )
 )
 def test_loss_is_what_leaving_the_run_out_costs(d):

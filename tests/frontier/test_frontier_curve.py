@@ -36,7 +36,9 @@ def test_curve_is_the_share_of_larger_distances(d, ε):
     np.testing.assert_allclose(Curve.of(d).at(ε), expected, rtol=0, atol=1e-15)
     assert [robust_accuracy(d, one) for one in ε] == expected
     np.testing.assert_allclose(
-        Curve.of(d).at(d[np.isfinite(d)]), [(d > one).mean() for one in d[np.isfinite(d)]], atol=1e-15
+        Curve.of(d).at(d[np.isfinite(d)]),
+        [(d > one).mean() for one in d[np.isfinite(d)]],
+        atol=1e-15,
     )
 
 

@@ -23,7 +23,11 @@ def pool(**changes):
 
 
 @given(
-    hnp.arrays(np.float64, (3, 12), elements=st.one_of(st.floats(0.01, 9), st.just(0.0), st.integers(1, 4).map(float)))
+    hnp.arrays(
+        np.float64,
+        (3, 12),
+        elements=st.one_of(st.floats(0.01, 9), st.just(0.0), st.integers(1, 4).map(float)),
+    )
 )
 def test_doi_is_the_papers_ratio_of_areas(d):
     models = dict(zip("abc", d, strict=True))
@@ -32,7 +36,9 @@ def test_doi_is_the_papers_ratio_of_areas(d):
     whole = Curve.of(frontier).area(end)
     for row in d:
         if whole:
-            assert doi(row, frontier).value == pytest.approx(Curve.of(row).area(end) / whole, rel=1e-12, abs=1e-12)
+            assert doi(row, frontier).value == pytest.approx(
+                Curve.of(row).area(end) / whole, rel=1e-12, abs=1e-12
+            )
             assert doi(row, frontier).value <= 1 + 1e-12
         else:
             assert np.isnan(doi(row, frontier).value)
@@ -57,7 +63,10 @@ def test_a_newcomer_needs_no_other_model_run_again():
 def test_a_newcomer_brings_its_samples_and_replaces_the_model_of_its_name():
     new = pool().add(newcomer("zoo:a", [9.0, 8.0], samples=("s3", "s0")))
     assert new.samples == ("s3", "s0")
-    assert {name: d.tolist() for name, d in new.distances.items()} == {"b": [0.0, 1.0], "zoo:a": [9.0, 8.0]}
+    assert {name: d.tolist() for name, d in new.distances.items()} == {
+        "b": [0.0, 1.0],
+        "zoo:a": [9.0, 8.0],
+    }
 
 
 def test_two_models_of_one_name_are_refused():
@@ -97,7 +106,9 @@ def test_only_comparable_newcomers_are_taken():
         pool().add(newcomer("new", np.ones(4), queries=4000))
     with pytest.raises(FrontierError, match="across norms"):
         pool().add(newcomer("new", np.ones(4), norm="L1"))
-    with pytest.raises(FrontierError, match="1 of 4 samples are not among the 4 of the reference pool"):
+    with pytest.raises(
+        FrontierError, match="1 of 4 samples are not among the 4 of the reference pool"
+    ):
         pool().add(newcomer("new", np.ones(4), samples=("x", *SAMPLES[1:])))
     with pytest.raises(FrontierError, match="3 distances of new for 4 samples"):
         newcomer("new", np.ones(3))

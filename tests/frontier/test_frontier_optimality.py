@@ -40,7 +40,9 @@ def test_closed_form_is_the_papers_ratio_of_areas(d):
     for row in d:
         measured = aoi(row, frontier).value
         # Areas, not their ratio, are compared: a ratio of tiny areas magnifies rounding without bound.
-        assert measured * reach == pytest.approx(clean * E - Curve.of(row).area(E), rel=1e-12, abs=1e-12 * E)
+        assert measured * reach == pytest.approx(
+            clean * E - Curve.of(row).area(E), rel=1e-12, abs=1e-12 * E
+        )
         assert 0 <= measured <= 1
     assert aoi(frontier, frontier).value == 1
     assert aoi(np.full(d.shape[1], np.inf), frontier).value == 0
@@ -55,7 +57,9 @@ def test_adding_a_run_never_lowers_the_aoi(d):
 
 
 @pytest.mark.parametrize(
-    "frontier", [[0.0, 0.0, 0.0], [2.0, 2.0, 2.0], [3.0], [0.0, 2.0, np.inf], [np.inf, np.inf]], ids=str
+    "frontier",
+    [[0.0, 0.0, 0.0], [2.0, 2.0, 2.0], [3.0], [0.0, 2.0, np.inf], [np.inf, np.inf]],
+    ids=str,
 )
 def test_degenerate_frontiers_give_one_and_a_flag(frontier):
     measured = aoi(np.full(len(frontier), np.inf), frontier)
@@ -137,7 +141,9 @@ def test_accuracies_off_the_lines_only_where_points_are_known():
     with pytest.raises(FrontierError, match="at most 4"):
         straight_accuracies([4.0, 2.0], [0.2, 0.5], [4.5], clean=0.9)
     assert known_up_to([2.0, 4.0], [0.5, 0.0]) == np.inf  # nothing is robust at 4, and so beyond
-    np.testing.assert_allclose(straight_accuracies([2.0, 4.0], [0.5, 0.0], [3.0, 9.0], clean=0.9), [0.25, 0])
+    np.testing.assert_allclose(
+        straight_accuracies([2.0, 4.0], [0.5, 0.0], [3.0, 9.0], clean=0.9), [0.25, 0]
+    )
 
 
 def test_more_radii_tighten_the_bracket():
@@ -155,7 +161,9 @@ def test_more_radii_tighten_the_bracket():
 
 def test_baseline_radii_are_nine_percentiles_and_the_reference():
     radii = baseline_radii(np.append(np.arange(1.0, 101.0), [0.0, np.inf]), reference=0.5)
-    np.testing.assert_array_equal(radii, [0.5, *np.arange(10.5, 91, 10)])  # half-way between two of the distances
+    np.testing.assert_array_equal(
+        radii, [0.5, *np.arange(10.5, 91, 10)]
+    )  # half-way between two of the distances
     np.testing.assert_array_equal(baseline_radii([2.0, 0.0, 4.0]), [1.0, 3.0])
     np.testing.assert_array_equal(baseline_radii([2.0]), [1.0])
     with pytest.raises(FrontierError, match="no radius"):
@@ -166,7 +174,9 @@ def test_odd_baselines():
     frontier = [1.0, 2.0]
     assert baseline_aoi([0.5, 1.5], [1.0, 0.5], frontier).flags == ()
     assert "rise" in baseline_aoi([0.5, 1.5], [0.5, 1.0], frontier).flags[0]
-    assert "below the frontier at 1 radii" in baseline_aoi([0.5, 1.5], [1.0, 0.0], frontier).flags[0]
+    assert (
+        "below the frontier at 1 radii" in baseline_aoi([0.5, 1.5], [1.0, 0.0], frontier).flags[0]
+    )
     assert baseline_aoi([0.5], [0.5], [0.0, 0.0]).flags
     with pytest.raises(FrontierError, match="per cent"):
         baseline_aoi([0.5], [50.0], frontier)

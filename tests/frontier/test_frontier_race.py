@@ -51,7 +51,9 @@ def test_it_beats_the_same_moves_for_all_samples():
     policy = learn_race(training)
     hopeful = dict.fromkeys(policy.hopes, (1e-09,) * 10)
     plain = Race("plain", "L2", policy.total, policy.order, hopeful)
-    assert race_excess(traces, policy, [4000])[4000] < 0.8 * race_excess(traces, plain, [4000])[4000]
+    assert (
+        race_excess(traces, policy, [4000])[4000] < 0.8 * race_excess(traces, plain, [4000])[4000]
+    )
 
 
 def test_a_sample_alone_is_raced_as_among_others():
@@ -71,7 +73,9 @@ def test_what_was_learned_is_feasible_and_covers_the_pool():
 @pytest.mark.parametrize("lost", [np.inf, 0.0])
 def test_models_on_which_nothing_was_broken_teach_nothing(lost):
     one = made_up(runs=RUNS[:20])
-    other = Trajectories.best_so_far(one.runs, QUERIES, np.full_like(one.distances, lost), one.samples, "L2")
+    other = Trajectories.best_so_far(
+        one.runs, QUERIES, np.full_like(one.distances, lost), one.samples, "L2"
+    )
     for traces in ([one, other], [other]):
         assert set(learn_race(traces).runs) == set(one.runs)
 

@@ -14,8 +14,14 @@ MASKED = Flag(Kind.ZERO_GRADIENTS, "masked gradients")
 
 def pool(models, *, norm="L2", doubted=(), samples=None):
     table = {name: np.asarray(d, dtype=float) for name, d in models.items()}
-    names = tuple(f"s{k}" for k in range(len(next(iter(table.values()))))) if samples is None else samples
-    return ReferencePool(norm, "fashion-mnist", 12000, names, table, dict.fromkeys(doubted, (MASKED,)))
+    names = (
+        tuple(f"s{k}" for k in range(len(next(iter(table.values())))))
+        if samples is None
+        else samples
+    )
+    return ReferencePool(
+        norm, "fashion-mnist", 12000, names, table, dict.fromkeys(doubted, (MASKED,))
+    )
 
 
 def rows(table):
@@ -50,7 +56,11 @@ def test_a_model_in_doubt_stands_last_whatever_its_doi_and_takes_nobodys_rank():
 
 
 def test_a_model_that_was_never_broken_has_neither_doi_nor_area_nor_rank():
-    found = rank_table(pool({"never": [np.inf, np.inf, 0], "a": [2, 3, 4], "masked": [9, 9, 9]}, doubted=["masked"]))
+    found = rank_table(
+        pool(
+            {"never": [np.inf, np.inf, 0], "a": [2, 3, 4], "masked": [9, 9, 9]}, doubted=["masked"]
+        )
+    )
     assert rows(found) == [("1", "a"), ("(1)", "masked"), ("–", "never")]
     never = found.rows[-1]
     assert (never.rank, never.ranks, never.doi.known) == (None, None, False)
@@ -62,7 +72,9 @@ def test_where_nobody_is_ever_correct_there_is_no_order():
     found = rank_table(pool({"a": np.zeros(3), "b": np.zeros(3)}))
     assert rows(found) == [("–", "a"), ("–", "b")]
     assert np.isnan(found.rows[0].aurec)
-    content = json.loads(json.dumps(rank({"L2": pool({"a": np.zeros(3)})}).to_dict(), allow_nan=False))
+    content = json.loads(
+        json.dumps(rank({"L2": pool({"a": np.zeros(3)})}).to_dict(), allow_nan=False)
+    )
     assert content["norms"][0]["rows"][0]["doi"]["estimate"] is None
 
 
@@ -79,7 +91,11 @@ def test_intervals_are_around_the_figures_they_are_for():
 def test_ranges_tell_how_easily_the_order_changes():
     rng = np.random.default_rng(8)
     d = rng.lognormal(0, 0.5, 300)
-    models = {"far": d * 3, "a": d * rng.lognormal(0, 0.5, 300), "b": d * rng.lognormal(0, 0.5, 300)}
+    models = {
+        "far": d * 3,
+        "a": d * rng.lognormal(0, 0.5, 300),
+        "b": d * rng.lognormal(0, 0.5, 300),
+    }
     assert rank_ranges(pool(models)) == {"far": (1, 1), "a": (2, 3), "b": (2, 3)}
     same = rank_ranges(pool({"wild": 9 * d, "a": 2 * d, "b": d}, doubted=["wild"]), resamples=20)
     assert same == {"wild": (1, 1), "a": (1, 1), "b": (2, 2)}
@@ -97,7 +113,11 @@ def test_models_in_doubt_do_not_set_the_frontier_of_intervals():
 def test_means_over_norms_put_models_in_doubt_in_any_norm_last():
     models = {"a": [2, 3, 4], "b": [1, 2, 3], "c": [4, 4, 5]}
     found = rank({"L2": pool(models), "Linf": pool(models, norm="Linf", doubted=["c"])})
-    assert [(row.position, row.model) for row in found.overall] == [("1", "a"), ("2", "b"), ("(1)", "c")]
+    assert [(row.position, row.model) for row in found.overall] == [
+        ("1", "a"),
+        ("2", "b"),
+        ("(1)", "c"),
+    ]
     for row in found.overall:
         assert row.doi.estimate == pytest.approx(np.mean(list(row.dois.values())))
         assert set(row.dois) == {"L2", "Linf"}
@@ -111,14 +131,20 @@ def test_norms_in_another_order_of_samples_are_aligned():
     models = {"a": rng.random(50), "b": rng.random(50)}
     turned = pool({name: d[::-1] for name, d in models.items()}, norm="Linf",
                   samples=tuple(f"s{k}" for k in reversed(range(50))))  # fmt: skip
-    one, other = (rank({"L2": pool(models), "Linf": second}).overall for second in (pool(models, norm="Linf"), turned))
+    one, other = (
+        rank({"L2": pool(models), "Linf": second}).overall
+        for second in (pool(models, norm="Linf"), turned)
+    )
     for first, second in zip(one, other, strict=True):
         assert (first.model, first.rank, first.ranks) == (second.model, second.rank, second.ranks)
         assert [first.doi.low, first.doi.high] == pytest.approx([second.doi.low, second.doi.high])
 
 
 def test_a_model_that_lacks_a_norm_has_no_mean():
-    tables = [rank_table(pool({"a": [2, 3], "b": [1, 2]})), rank_table(pool({"a": [2, 3]}, norm="L1"))]
+    tables = [
+        rank_table(pool({"a": [2, 3], "b": [1, 2]})),
+        rank_table(pool({"a": [2, 3]}, norm="L1")),
+    ]
     assert [(row.model, row.rank) for row in mean_rows(tables)] == [("a", 1), ("b", None)]
 
 

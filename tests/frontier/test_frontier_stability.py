@@ -17,7 +17,10 @@ def test_ranks_at_every_step():
     table = rank_stability(MODELS)
     for row, name in enumerate(MODELS):
         np.testing.assert_allclose(table.accuracies[row], Curve.of(MODELS[name]).at(table.epsilons))
-    at = {ε: dict(zip(table.models, table.ranks[:, k], strict=True)) for k, ε in enumerate(table.epsilons.tolist())}
+    at = {
+        ε: dict(zip(table.models, table.ranks[:, k], strict=True))
+        for k, ε in enumerate(table.epsilons.tolist())
+    }
     assert at[0.0] == {"steady": 1, "early": 1, "weak": 3}
     assert at[2.0] == {"steady": 2, "early": 1, "weak": 3}
     assert at[2.5] == {"steady": 1, "early": 2, "weak": 2}
@@ -40,7 +43,9 @@ def test_a_grid_may_be_given():
 def test_accuracies_rank_as_the_distances_they_come_from():
     grid = [0.5, 1.0, 2.0, 2.4, 4.0]
     expected = rank_stability(MODELS, epsilons=grid)
-    found = rank_accuracies({name: Curve.of(d).at(grid) for name, d in MODELS.items()}, epsilons=grid)
+    found = rank_accuracies(
+        {name: Curve.of(d).at(grid) for name, d in MODELS.items()}, epsilons=grid
+    )
     np.testing.assert_array_equal(found.ranks, expected.ranks)
     assert found.moved == expected.moved
 

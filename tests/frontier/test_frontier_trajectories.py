@@ -19,7 +19,9 @@ def test_distances_must_be_the_best_so_far():
     rising = np.array([[[1.0], [2.0]]])
     with pytest.raises(FrontierError, match="best_so_far"):
         Trajectories(("fmn",), np.array([10, 20]), rising, ("a",), "L2")
-    assert Trajectories.best_so_far(["fmn"], [10, 20], rising, ["a"], "L2").distances.ravel().tolist() == [1.0, 1.0]
+    assert Trajectories.best_so_far(
+        ["fmn"], [10, 20], rising, ["a"], "L2"
+    ).distances.ravel().tolist() == [1.0, 1.0]
 
 
 def test_frontier_is_the_least_over_runs_with_all_queries():

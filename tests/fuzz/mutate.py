@@ -70,11 +70,15 @@ def mutate_text(content, random):
                 key, equals, _value = line.partition("=")
                 lines[place] = f"{key}{equals} {random.choice(VALUES)}" if equals else line
             case 2:
-                lines[place] = re.sub(r"\d+(\.\d+)?|\"[^\"]*\"", lambda _: random.choice(VALUES), line, count=1)
+                lines[place] = re.sub(
+                    r"\d+(\.\d+)?|\"[^\"]*\"", lambda _: random.choice(VALUES), line, count=1
+                )
             case 3:
                 lines.insert(random.randrange(len(lines)), line)
             case 4:
-                lines[place] = line.replace(random.choice(line or "#"), random.choice('=."[]{}#\\\n\x00é'), 1)
+                lines[place] = line.replace(
+                    random.choice(line or "#"), random.choice('=."[]{}#\\\n\x00é'), 1
+                )
             case 5:
                 if len(lines) > 1:
                     del lines[place]

@@ -84,7 +84,10 @@ class Format:
                     continue
                 except (Exception, TooSlowError):  # noqa: BLE001 (any other end is what is looked for)
                     ends["failed"] += 1
-                    print(f"{self.path.name}, case {number}:\n{traceback.format_exc()}", file=sys.__stderr__)
+                    print(
+                        f"{self.path.name}, case {number}:\n{traceback.format_exc()}",
+                        file=sys.__stderr__,
+                    )
                     continue
             same = found == original
             ends["same" if same else "other"] += 1
@@ -134,7 +137,10 @@ def read_benchmark(path):
     for run in benchmark.pool:
         Run.parse(run)
     assert all(
-        0 < radius < float("inf") for data in benchmark.data.values() for r in data.radii.values() for radius in r
+        0 < radius < float("inf")
+        for data in benchmark.data.values()
+        for r in data.radii.values()
+        for radius in r
     )
     return benchmark
 
@@ -167,7 +173,10 @@ def read_weights(source):
     """Load a model; whether it takes the images of the original is another matter."""
 
     def read(path):
-        return {name: value.numpy().tobytes() for name, value in load_model(source.format(path)).state_dict().items()}
+        return {
+            name: value.numpy().tobytes()
+            for name, value in load_model(source.format(path)).state_dict().items()
+        }
 
     return read
 
@@ -177,7 +186,12 @@ def make(tmp_path):
     """The format of this name."""
 
     def npz(save, name):
-        save(tmp_path / name, images=PIXELS, labels=LABELS, class_names=np.array(["cat", "dog", "eel"]))
+        save(
+            tmp_path / name,
+            images=PIXELS,
+            labels=LABELS,
+            class_names=np.array(["cat", "dog", "eel"]),
+        )
         return Format(tmp_path / name, read_data("npz:{}"))
 
     def toml(name, content, read):
@@ -220,12 +234,18 @@ def make(tmp_path):
             library = pytest.importorskip("onnx")
             pytest.importorskip("onnx2torch")
         library.save(network(library), tmp_path / "net.onnx")
-        return Format(tmp_path / "net.onnx", read_weights("onnx:{}"), quick=20, exact=False)  # has no checksum
+        return Format(
+            tmp_path / "net.onnx", read_weights("onnx:{}"), quick=20, exact=False
+        )  # has no checksum
 
     def exported(name):
-        pytest.importorskip("torch.export.pt2_archive", reason="the archives of torch.export.save need torch 2.9")
+        pytest.importorskip(
+            "torch.export.pt2_archive", reason="the archives of torch.export.save need torch 2.9"
+        )
         net = nn.Sequential(nn.Conv2d(3, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 4)).eval()
-        program = torch.export.export(net, (torch.rand(2, 3, 8, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+        program = torch.export.export(
+            net, (torch.rand(2, 3, 8, 8),), dynamic_shapes=({0: torch.export.Dim("batch")},)
+        )
         torch.export.save(program, tmp_path / name)
         return tmp_path / name
 
@@ -239,13 +259,28 @@ def make(tmp_path):
         "onnx": onnx,
         "pt2": lambda: Format(exported("net.pt2"), read_model("export:{}"), quick=20),
         "pt2 program": lambda: Format(
-            exported("program.pt2"), read_weights("export:{}"), mutate_archive, quick=15, exact=False
+            exported("program.pt2"),
+            read_weights("export:{}"),
+            mutate_archive,
+            quick=15,
+            exact=False,
         ),
     }
 
 
 @pytest.mark.parametrize(
-    "name", ["ensemble", "race", "benchmark", "stored npz", "compressed npz", "cifar", "onnx", "pt2", "pt2 program"]
+    "name",
+    [
+        "ensemble",
+        "race",
+        "benchmark",
+        "stored npz",
+        "compressed npz",
+        "cifar",
+        "onnx",
+        "pt2",
+        "pt2 program",
+    ],
 )
 def test_changed_files_are_read_as_they_were_or_refused(make, name):
     chosen = make[name]()

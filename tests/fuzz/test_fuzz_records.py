@@ -63,7 +63,13 @@ def damaged(content, rng):
 def places(tree, path=()):
     """Every place in a tree of JSON."""
     yield path
-    children = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    children = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for key, child in children:
         yield from places(child, (*path, key))
 
@@ -92,7 +98,13 @@ def read_all(place):
     assert all(flag.text for flag in found.flags)
     assert sum(found.counts.values()) >= 0
     assert repr(found)
-    return found.norm, found.distances, found.adversarials, found.predictions, found.ensemble.queries
+    return (
+        found.norm,
+        found.distances,
+        found.adversarials,
+        found.predictions,
+        found.ensemble.queries,
+    )
 
 
 def same(one, two):

@@ -143,7 +143,9 @@ class Subclass(torch.Tensor):
 def where_wrong(value, net, x):
     """The net's logits where it is right, nothing where it is not."""
     z = net(x)
-    home = NET(IMAGES).argmax(1)[[int((image - IMAGES).flatten(1).abs().sum(1).argmin()) for image in x.detach()]]
+    home = NET(IMAGES).argmax(1)[
+        [int((image - IMAGES).flatten(1).abs().sum(1).argmin()) for image in x.detach()]
+    ]
     return torch.where((z.argmax(1) == home)[:, None], z, value)
 
 
@@ -182,7 +184,9 @@ def lazy():
 
 
 def int8():
-    return torch.ao.quantization.quantize_dynamic(copy.deepcopy(NET), {nn.Linear}, dtype=torch.qint8)
+    return torch.ao.quantization.quantize_dynamic(
+        copy.deepcopy(NET), {nn.Linear}, dtype=torch.qint8
+    )
 
 
 def trainable():
@@ -208,9 +212,13 @@ RIGHT = {
     "normalises its input in place": Odd(answering(inplace_normalise)),
     "writes to the data of its input": Odd(answering(inplace_data)),
     "moves its input where nobody looks": Odd(answering(inplace_quietly)),
-    "rectifies its input in place": Odd(lambda: nn.Sequential(nn.ReLU(inplace=True), copy.deepcopy(NET)).eval()),
+    "rectifies its input in place": Odd(
+        lambda: nn.Sequential(nn.ReLU(inplace=True), copy.deepcopy(NET)).eval()
+    ),
     "float64 logits": Odd(answering(lambda net, x: net(x).double())),
-    "computes in float64": Odd(lambda: Made(lambda net, x: net(x.double()), copy.deepcopy(NET).double())),
+    "computes in float64": Odd(
+        lambda: Made(lambda net, x: net(x.double()), copy.deepcopy(NET).double())
+    ),
     "float64 weights": Odd(lambda: copy.deepcopy(NET).double()),
     "a dictionary with logits": Odd(answering(lambda net, x: {"logits": net(x), "features": x})),
     "a tuple of one": Odd(answering(lambda net, x: (net(x),))),
@@ -238,80 +246,139 @@ RIGHT = {
 }
 
 FLAGGED = {
-    "bfloat16 logits": Odd(answering(lambda net, x: net(x).bfloat16()), flagged="torch.bfloat16 logits"),
+    "bfloat16 logits": Odd(
+        answering(lambda net, x: net(x).bfloat16()), flagged="torch.bfloat16 logits"
+    ),
     "float16 logits": Odd(answering(lambda net, x: net(x).half()), flagged="torch.float16 logits"),
     "computes in float16": Odd(
-        lambda: Made(lambda net, x: net(x.half()), copy.deepcopy(NET).half()), flagged="torch.float16 logits"
+        lambda: Made(lambda net, x: net(x.half()), copy.deepcopy(NET).half()),
+        flagged="torch.float16 logits",
     ),
     "autocast of its own": Odd(answering(autocast_inside), flagged="torch.float16 logits"),
     "an offset of 1e5": Odd(answering(lambda net, x: net(x) + 1e5), flagged="share a large offset"),
-    "probabilities": Odd(answering(lambda net, x: net(x).softmax(1)), flagged="probabilities, not logits"),
-    "random": Odd(answering(lambda net, x: net(x) + 0.1 * torch.randn(len(x), 4)), flagged="is random"),
+    "probabilities": Odd(
+        answering(lambda net, x: net(x).softmax(1)), flagged="probabilities, not logits"
+    ),
+    "random": Odd(
+        answering(lambda net, x: net(x) + 0.1 * torch.randn(len(x), 4)), flagged="is random"
+    ),
     "answers differently each time": Odd(Counting, flagged="is random"),
     "statistics of the batch": Odd(
         answering(lambda net, x: net((x - x.mean(0)) / (x.std(0, correction=0) + 0.1))),
         flagged="other images of the batch",
     ),
-    "rounds its input": Odd(answering(lambda net, x: net((x * 8).round() / 8)), flagged="used surrogate ones"),
-    "detaches its input": Odd(answering(lambda net, x: net(x.detach())), flagged="used surrogate ones"),
+    "rounds its input": Odd(
+        answering(lambda net, x: net((x * 8).round() / 8)), flagged="used surrogate ones"
+    ),
+    "detaches its input": Odd(
+        answering(lambda net, x: net(x.detach())), flagged="used surrogate ones"
+    ),
     "detaches its input, trainable": Odd(
-        lambda: Made(lambda net, x: net(x.detach()), trainable()).forward, flagged="used surrogate ones"
+        lambda: Made(lambda net, x: net(x.detach()), trainable()).forward,
+        flagged="used surrogate ones",
     ),
-    "vanishing logits": Odd(answering(lambda net, x: 1e-16 * net(x)), flagged="no gradient on 100%"),
+    "vanishing logits": Odd(
+        answering(lambda net, x: 1e-16 * net(x)), flagged="no gradient on 100%"
+    ),
     "gradients that are not finite": Odd(
-        answering(lambda net, x: net(x) + (0 * x).sqrt().flatten(1)[:, :1]), flagged="gradient is not finite on 100%"
+        answering(lambda net, x: net(x) + (0 * x).sqrt().flatten(1)[:, :1]),
+        flagged="gradient is not finite on 100%",
     ),
-    "negated gradients": Odd(answering(lambda net, x: net(2 * x.detach() - x)), flagged="as its gradient says"),
+    "negated gradients": Odd(
+        answering(lambda net, x: net(2 * x.detach() - x)), flagged="as its gradient says"
+    ),
     "shattered gradients": Odd(answering(shattered), flagged="as its gradient says"),
     "random gradients": Odd(answering(random_gradient), flagged="as its gradient says"),
     "faint gradients": Odd(
-        answering(lambda net, x: net(1e-3 * x + (0.999 * x).detach())), flagged="as its gradient says"
+        answering(lambda net, x: net(1e-3 * x + (0.999 * x).detach())),
+        flagged="as its gradient says",
     ),
-    "a negated backward pass": Odd(answering(partial(with_backward, torch.neg)), flagged="as its gradient says"),
-    "NaN where it would be wrong": Odd(answering(partial(where_wrong, torch.nan)), flagged="logits or gradients"),
-    "inf where it would be wrong": Odd(answering(partial(where_wrong, torch.inf)), flagged="logits or gradients"),
+    "a negated backward pass": Odd(
+        answering(partial(with_backward, torch.neg)), flagged="as its gradient says"
+    ),
+    "NaN where it would be wrong": Odd(
+        answering(partial(where_wrong, torch.nan)), flagged="logits or gradients"
+    ),
+    "inf where it would be wrong": Odd(
+        answering(partial(where_wrong, torch.inf)), flagged="logits or gradients"
+    ),
     "NaN where it would be wrong, black box": Odd(
         answering(partial(where_wrong, torch.nan)), flagged="logits or gradients", run="square_min"
     ),
-    "in train mode": Odd(lambda: nn.Sequential(copy.deepcopy(NET), nn.Dropout(0.5)).train(), flagged="train mode"),
+    "in train mode": Odd(
+        lambda: nn.Sequential(copy.deepcopy(NET), nn.Dropout(0.5)).train(), flagged="train mode"
+    ),
     "scripted in train mode": Odd(partial(scripted, train=True), flagged="train mode"),
 }
 
 REFUSED = {
-    "without gradients": Odd(answering(torch.no_grad()(lambda net, x: net(x))), refused="no gradient with respect"),
+    "without gradients": Odd(
+        answering(torch.no_grad()(lambda net, x: net(x))), refused="no gradient with respect"
+    ),
     "inference mode inside": Odd(answering(inference_inside), refused="no gradient with respect"),
     "int8 layers": Odd(int8, refused="no gradient with respect"),
-    "made in inference mode": Odd(made_in_inference_mode, refused=r"inference_mode.*copy.deepcopy\(model\)"),
+    "made in inference mode": Odd(
+        made_in_inference_mode, refused=r"inference_mode.*copy.deepcopy\(model\)"
+    ),
     "a tuple": Odd(answering(lambda net, x: (net(x), x)), refused="returned tuple of 2"),
-    "a dictionary": Odd(answering(lambda net, x: {"a": net(x), "b": x}), refused="returned dict of a, b"),
+    "a dictionary": Odd(
+        answering(lambda net, x: {"a": net(x), "b": x}), refused="returned dict of a, b"
+    ),
     "nothing": Odd(answering(lambda _net, _x: None), refused="returned NoneType"),
     "an array": Odd(answering(lambda net, x: net(x).detach().numpy()), refused="returned ndarray"),
-    "one number": Odd(answering(lambda net, x: net(x).sum()), refused=r"returned \(\) for 6 images"),
+    "one number": Odd(
+        answering(lambda net, x: net(x).sum()), refused=r"returned \(\) for 6 images"
+    ),
     "one number per image": Odd(answering(lambda net, x: net(x)[:, 0]), refused=r"returned \(6,\)"),
     "one column": Odd(answering(lambda net, x: net(x)[:, :1]), refused=r"returned \(6, 1\)"),
-    "a map of classes": Odd(answering(lambda net, x: net(x)[:, :, None, None]), refused=r"returned \(6, 4, 1, 1\)"),
+    "a map of classes": Odd(
+        answering(lambda net, x: net(x)[:, :, None, None]), refused=r"returned \(6, 4, 1, 1\)"
+    ),
     "fewer rows": Odd(answering(lambda net, x: net(x)[1:]), refused=r"returned \(5, 4\)"),
-    "fewer classes": Odd(answering(lambda net, x: net(x)[:, :2]), refused="the model has 2 classes"),
+    "fewer classes": Odd(
+        answering(lambda net, x: net(x)[:, :2]), refused="the model has 2 classes"
+    ),
     "integers": Odd(answering(lambda net, x: (10 * net(x)).long()), refused="returned torch.int64"),
-    "complex numbers": Odd(answering(lambda net, x: torch.complex(net(x), net(x))), refused="returned torch.complex64"),
-    "a sparse tensor": Odd(answering(lambda net, x: net(x).to_sparse()), refused="expected a dense one"),
-    "a tensor without numbers": Odd(answering(lambda net, x: net(x).to("meta")), refused="expected a dense one"),
+    "complex numbers": Odd(
+        answering(lambda net, x: torch.complex(net(x), net(x))), refused="returned torch.complex64"
+    ),
+    "a sparse tensor": Odd(
+        answering(lambda net, x: net(x).to_sparse()), refused="expected a dense one"
+    ),
+    "a tensor without numbers": Odd(
+        answering(lambda net, x: net(x).to("meta")), refused="expected a dense one"
+    ),
     "NaN": Odd(answering(lambda net, x: net(x) * torch.nan), refused="not finite on clean images"),
-    "one inf": Odd(answering(lambda net, x: net(x).index_fill(1, torch.tensor([3]), torch.inf)), refused="not finite"),
-    "a KeyError": Odd(answering(partial(fails, KeyError("x"))), refused=r"cannot take images .*KeyError: 'x'"),
+    "one inf": Odd(
+        answering(lambda net, x: net(x).index_fill(1, torch.tensor([3]), torch.inf)),
+        refused="not finite",
+    ),
+    "a KeyError": Odd(
+        answering(partial(fails, KeyError("x"))), refused=r"cannot take images .*KeyError: 'x'"
+    ),
     "an OSError": Odd(answering(partial(fails, OSError("no file"))), refused="OSError: no file"),
     "a MemoryError": Odd(answering(partial(fails, MemoryError())), refused=r"\(MemoryError\)"),
-    "an AssertionError": Odd(answering(partial(fails, AssertionError())), refused=r"\(AssertionError\)"),
+    "an AssertionError": Odd(
+        answering(partial(fails, AssertionError())), refused=r"\(AssertionError\)"
+    ),
     "an end of the program": Odd(answering(partial(fails, SystemExit(3))), refused="SystemExit: 3"),
     "other arguments": Odd(lambda: lambda: NET(IMAGES), refused="TypeError"),
-    "other images": Odd(lambda: tanh_mlp((3, 4, 4)), refused=r"cannot take images of shape \(6, 1, 4, 4\)"),
-    "fails backwards": Odd(
-        answering(partial(with_backward, partial(fails, KeyError("slope")))), refused="backward pass failed.*'slope'"
+    "other images": Odd(
+        lambda: tanh_mlp((3, 4, 4)), refused=r"cannot take images of shape \(6, 1, 4, 4\)"
     ),
-    "float16 weights": Odd(lambda: copy.deepcopy(NET).half(), refused=r"float16: try model.float\(\)"),
+    "fails backwards": Odd(
+        answering(partial(with_backward, partial(fails, KeyError("slope")))),
+        refused="backward pass failed.*'slope'",
+    ),
+    "float16 weights": Odd(
+        lambda: copy.deepcopy(NET).half(), refused=r"float16: try model.float\(\)"
+    ),
     "lazy": Odd(lazy, refused="1.weight is not initialised"),
-    "without weights": Odd(lambda: copy.deepcopy(NET).to("meta"), refused="1.weight is on the device meta"),
+    "without weights": Odd(
+        lambda: copy.deepcopy(NET).to("meta"), refused="1.weight is on the device meta"
+    ),
     "changes what asks for gradients": Odd(
-        answering(lambda net, x: net(x.requires_grad_(requires_grad=False))), refused="cannot take images"
+        answering(lambda net, x: net(x.requires_grad_(requires_grad=False))),
+        refused="cannot take images",
     ),
 }

@@ -70,7 +70,9 @@ def test_the_mode_of_the_caller_does_not_matter(mode):
 def test_int8_layers_can_be_attacked_without_gradients():
     """Their scale is that of the batch."""
     traces = distances(int8(), "square_min")
-    assert [flag for flag in traces.flags if "other images of the batch" in flag.text] == list(traces.flags)
+    assert [flag for flag in traces.flags if "other images of the batch" in flag.text] == list(
+        traces.flags
+    )
     assert np.allclose(traces.frontier(), honest("square_min").frontier(), rtol=0.5)
 
 
@@ -122,12 +124,18 @@ def test_whoever_presses_control_c_is_heard():
 def test_clean_images_without_logits_are_refused_wherever_they_are():
     images = torch.cat([IMAGES] * 20)
     images[77] = 1.0
-    model = Made(lambda net, x: net(x) + torch.where((x.flatten(1) == 1).all(1), torch.nan, 0.0)[:, None])
-    with pytest.raises(FrontierError, match=r"not finite on clean images \(sample 77 is the first\)"):
+    model = Made(
+        lambda net, x: net(x) + torch.where((x.flatten(1) == 1).all(1), torch.nan, 0.0)[:, None]
+    )
+    with pytest.raises(
+        FrontierError, match=r"not finite on clean images \(sample 77 is the first\)"
+    ):
         trace(model, images, LABELS.repeat(20), norm="Linf", runs=["fmn"], queries=10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
 def test_attacks_compute_in_float32_or_float64(dtype):
-    with pytest.raises(FrontierError, match=f"dtype is {str(dtype)[6:]}: expected float32 or float64"):
+    with pytest.raises(
+        FrontierError, match=f"dtype is {str(dtype)[6:]}: expected float32 or float64"
+    ):
         distances(NET, machine=Machine(dtype=dtype))

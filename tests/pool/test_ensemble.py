@@ -28,7 +28,9 @@ def test_paper_ensembles_have_their_totals_obey_c_and_nest(norm):
     for ensemble, total in zip(tiers, (4000, 8000, 12000), strict=True):
         assert ensemble.total == total
         ensemble.check(classes=10)
-        assert not violations({Run.parse(run): queries for run, queries in ensemble.queries.items()})
+        assert not violations(
+            {Run.parse(run): queries for run, queries in ensemble.queries.items()}
+        )
         assert tiers[-1].at(total).queries == ensemble.queries
     assert contains(tiers[1], tiers[0])
     assert contains(tiers[2], tiers[1])
@@ -41,8 +43,16 @@ def test_paper_ensembles_split_the_published_totals(norm):
     for place, name in enumerate(PAPER_TIERS):
         queries = {Run.parse(run): q for run, q in paper_ensemble(name, norm).queries.items()}
         for attack, groups in table[norm].items():
-            for group, variant in (("base", "base"), ("restarts", "restart"), ("targets", "target")):
-                total = sum(q for run, q in queries.items() if run.attack == attack and run.variant == variant)
+            for group, variant in (
+                ("base", "base"),
+                ("restarts", "restart"),
+                ("targets", "target"),
+            ):
+                total = sum(
+                    q
+                    for run, q in queries.items()
+                    if run.attack == attack and run.variant == variant
+                )
                 assert total == groups.get(group, [0, 0, 0])[place]
 
 
@@ -77,7 +87,9 @@ def test_any_budget_is_spent_and_nested(norm):
 
 def test_few_classes_drop_targets_and_the_total_says_so():
     ten, three = paper_ensemble("paper-12k", "L0"), paper_ensemble("paper-12k", "L0", classes=3)
-    dropped = {run for run in ten.runs if Run.parse(run).variant == "target" and Run.parse(run).index > 2}
+    dropped = {
+        run for run in ten.runs if Run.parse(run).variant == "target" and Run.parse(run).index > 2
+    }
     assert set(ten.runs) - set(three.runs) == dropped
     assert three.total == 12000 - sum(ten.queries[run] for run in dropped)
     three.check(classes=3)
@@ -107,7 +119,9 @@ def test_toml_round_trip(tmp_path):
 
 def test_a_tier_that_left_queries_unspent_comes_back_as_it_was():
     ensemble = Ensemble("x", "L2", (Move((("fmn", 300),), 1000), Move((("ddn", 100),), 2000)))
-    assert ensemble.at(1000).queries == {"fmn": 300}  # ddn would fit, but was given its queries only beyond 1000
+    assert ensemble.at(1000).queries == {
+        "fmn": 300
+    }  # ddn would fit, but was given its queries only beyond 1000
     assert ensemble.at(1010) is ensemble  # nothing is left to give beyond
     assert ensemble.at(1000).at(200).queries == {"fmn": 200}
 
@@ -120,7 +134,9 @@ def test_a_cut_move_still_obeys_c():
 
 def test_ensemble_of_queries_orders_runs_so_that_prefixes_obey_c():
     ensemble = Ensemble.of(
-        "mine", "L2", {"fmn:target2": 100, "fmn:restart1": 200, "fmn:target1": 100, "fmn": 100, "ddn": 0}
+        "mine",
+        "L2",
+        {"fmn:target2": 100, "fmn:restart1": 200, "fmn:target1": 100, "fmn": 100, "ddn": 0},
     )
     ensemble.check()
     assert ensemble.total == 500
@@ -167,14 +183,26 @@ MOVE = 'name = "x"\nnorm = "L2"\n[[moves]]\ntier = 100\nraises = { fmn = 100 }\n
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name = 1", "ensemble: has no norm: expected norm = …; `advfrontier allocate` writes such files"),
+        (
+            "name = 1",
+            "ensemble: has no norm: expected norm = …; `advfrontier allocate` writes such files",
+        ),
         ("not toml", "ensemble: not TOML"),
         (MOVE.replace("raises = { fmn = 100 }", ""), "moves 1: has no raises"),
-        (MOVE.replace("100 }", "true }"), "moves 1.raises.fmn = True: expected it to be a valid integer"),
+        (
+            MOVE.replace("100 }", "true }"),
+            "moves 1.raises.fmn = True: expected it to be a valid integer",
+        ),
         (MOVE.replace("100 }", '"100" }'), "raises.fmn = '100': expected it to be a valid integer"),
         (MOVE.replace("100 }", "nan }"), "raises.fmn = nan: expected it to be a valid integer"),
-        (MOVE.replace("{ fmn = 100 }", "{}"), "moves 1.raises = ..: expected it to have at least 1 item"),
-        (MOVE.replace("{ fmn = 100 }", "[]"), "moves 1.raises = ..: expected it to be a valid dict"),
+        (
+            MOVE.replace("{ fmn = 100 }", "{}"),
+            "moves 1.raises = ..: expected it to have at least 1 item",
+        ),
+        (
+            MOVE.replace("{ fmn = 100 }", "[]"),
+            "moves 1.raises = ..: expected it to be a valid dict",
+        ),
         (MOVE.replace("{ fmn", '{ "FMN!"'), "'FMN!' does not name a run"),
         (MOVE.replace("fmn =", f'"fmn:target{"9" * 5000}" ='), "does not name a run"),
         (MOVE.replace("100 }", f"0x{'f' * 5000} }}"), "raises.fmn = a very large int"),
@@ -247,10 +275,19 @@ def test_runs_and_budgets_in_other_spellings_are_found():
 
 
 def test_runs_in_turns_take_a_budget_that_reaches_all_of_them_and_that_they_can_spend():
-    assert find_ensemble("fmn,ddn,alma@210", "L2", 10).queries == {"fmn": 100, "ddn": 100, "alma": 10}
-    with pytest.raises(FrontierError, match=r"150 queries per sample do not reach all of fmn,ddn,alma.* at least 210"):
+    assert find_ensemble("fmn,ddn,alma@210", "L2", 10).queries == {
+        "fmn": 100,
+        "ddn": 100,
+        "alma": 10,
+    }
+    with pytest.raises(
+        FrontierError,
+        match=r"150 queries per sample do not reach all of fmn,ddn,alma.* at least 210",
+    ):
         find_ensemble("fmn,ddn,alma@150", "L2", 10)
-    with pytest.raises(FrontierError, match="5000 queries per sample are more than the 1000 that fmn can spend"):
+    with pytest.raises(
+        FrontierError, match="5000 queries per sample are more than the 1000 that fmn can spend"
+    ):
         find_ensemble("fmn@5000", "L2", 10)
 
 
@@ -272,8 +309,14 @@ def test_any_budget_of_few_classes_is_the_same_by_both_names_and_goes_on(kind, c
 
 
 def test_a_total_of_thousands_of_digits_is_one_message():
-    text = Ensemble.of("small", "L2", {"fmn": 20}).to_toml().replace("total = 20", f"total = 0x{'f' * 5000}")
-    with pytest.raises(FrontierError, match="total = a very large int: expected it to be less than 2147483648"):
+    text = (
+        Ensemble.of("small", "L2", {"fmn": 20})
+        .to_toml()
+        .replace("total = 20", f"total = 0x{'f' * 5000}")
+    )
+    with pytest.raises(
+        FrontierError, match="total = a very large int: expected it to be less than 2147483648"
+    ):
         Ensemble.from_toml(text)
 
 
@@ -290,7 +333,9 @@ def test_a_misspelt_name_is_answered_with_the_nearest_and_with_all_kinds(asked, 
     with pytest.raises(FrontierError, match="no such ensemble or run") as error:
         find_ensemble(asked, "L2", 10)
     assert f"(did you mean {meant}?)" in str(error.value)
-    assert "a kind (race, greedy, paper) with a tier (4k, 8k, 12k) as in race-4k" in str(error.value)
+    assert "a kind (race, greedy, paper) with a tier (4k, 8k, 12k) as in race-4k" in str(
+        error.value
+    )
 
 
 def test_a_name_like_no_other_is_not_guessed():

@@ -80,7 +80,17 @@ def test_names_are_read_back(norm):
         assert check_run(run, norm) is CATALOGUE[run.solver]
 
 
-MISSPELT = ["", "FMN", "fmn:", "fmn:restart", "fmn:restart0", "fmn:restart01", "fmn:other1", "fmn-", "fmn target1"]
+MISSPELT = [
+    "",
+    "FMN",
+    "fmn:",
+    "fmn:restart",
+    "fmn:restart0",
+    "fmn:restart01",
+    "fmn:other1",
+    "fmn-",
+    "fmn target1",
+]
 
 
 @pytest.mark.parametrize("name", [*MISSPELT, "fmn:target1:restart1"])
@@ -150,7 +160,9 @@ def test_restarts_have_seeds_43_to_47():
     for k in range(1, 6):
         unit = bench.unit(f"fmn:restart{k}")
         assert unit.problem.seeds.tolist() == [42 + k] * 3
-        expected = get_norm("L2").random_start(unit.problem.inputs, unit.problem.boundary, seed=42 + k, ids=bench.ids)
+        expected = get_norm("L2").random_start(
+            unit.problem.inputs, unit.problem.boundary, seed=42 + k, ids=bench.ids
+        )
         assert torch.equal(unit.problem.starts, expected)
     assert torch.equal(bench.unit("fmn").problem.starts, bench.images.flatten(1))
 
@@ -169,7 +181,9 @@ def test_targets_are_the_likeliest_wrong_classes_in_order():
     assert not bench.clean.correct.any()
 
 
-allocations = st.dictionaries(st.sampled_from(pool("L1")), st.integers(0, 5).map(lambda k: 100 * k), max_size=12)
+allocations = st.dictionaries(
+    st.sampled_from(pool("L1")), st.integers(0, 5).map(lambda k: 100 * k), max_size=12
+)
 
 
 def feasible(queries):
@@ -189,7 +203,11 @@ def feasible(queries):
 def test_violations_are_what_the_rules_say(queries):
     found = violations(queries)
     assert (not found) == feasible(queries)
-    broken = [run for run in queries if any(line.startswith(f"{run} has {queries[run]} queries") for line in found)]
+    broken = [
+        run
+        for run in queries
+        if any(line.startswith(f"{run} has {queries[run]} queries") for line in found)
+    ]
     assert bool(broken) == bool(found)
 
 

@@ -26,7 +26,9 @@ def seen(*states):
     """(sample, run) queries and distances from one dictionary per sample: run → (queries, distance)."""
     runs = race().runs
     spent = np.array([[state.get(run, (0, 0))[0] for run in runs] for state in states])
-    found = np.array([[state[run][1] if run in state else np.inf for run in runs] for state in states])
+    found = np.array(
+        [[state[run][1] if run in state else np.inf for run in runs] for state in states]
+    )
     return spent, found
 
 
@@ -50,7 +52,9 @@ def test_a_run_without_hope_is_left_out():
 
 def test_a_run_not_begun_is_judged_by_its_attack():
     assert chosen({"fmn": (300, 9.0), "ddn": (100, 2.0)}) == ["ddn"]  # not fmn:restart1
-    assert chosen({"fmn": (300, 2.2), "ddn": (100, 2.0)}) == ["fmn:restart1"]  # 0.8 · 2.2 is less than 2
+    assert chosen({"fmn": (300, 2.2), "ddn": (100, 2.0)}) == [
+        "fmn:restart1"
+    ]  # 0.8 · 2.2 is less than 2
 
 
 def test_samples_choose_each_for_itself():
@@ -98,7 +102,9 @@ def test_few_classes_leave_the_queries_to_other_runs():
 def test_every_family_has_its_tiers_in_every_norm(family, norm):
     tiers = [find_ensemble(f"{family}-{tier}", norm, 10) for tier in ("4k", "8k", "12k")]
     assert [tier.total for tier in tiers[:2]] == [4000, 8000]
-    assert 11000 <= tiers[2].total <= 12000  # an allocation may have had no use for the last thousand
+    assert (
+        11000 <= tiers[2].total <= 12000
+    )  # an allocation may have had no use for the last thousand
     assert all(isinstance(tier, Race if family == "race" else Ensemble) for tier in tiers)
     assert find_ensemble("4k", norm, 10) == find_ensemble("race-4k", norm, 10)
 
@@ -132,16 +138,29 @@ def test_the_last_queries_of_every_so_many_polish():
     states = seen({"fmn": (300, 2.0), "ddn": (100, 2.1)}, {"fmn": (100, 9.0), "ddn": (100, 2.0)})
     spent, found = (np.pad(table, ((0, 0), (0, 2))) for table in states)
     assert polishes.names == (*RUNS_IN_ORDER, "ddn:polish", "fmn:polish")
-    expected = {600: (3, 0), 650: (3, 50), 700: (4, 0), 800: (4, 100), 900: (3, 0), 1600: (3, 0), 1750: (4, 50)}
+    expected = {
+        600: (3, 0),
+        650: (3, 50),
+        700: (4, 0),
+        800: (4, 100),
+        900: (3, 0),
+        1600: (3, 0),
+        1750: (4, 50),
+    }
     for queries, (place, before) in expected.items():
-        assert [each.tolist() for each in polishes.choice(queries, spent, found)] == [[place] * 2, [before] * 2]
+        assert [each.tolist() for each in polishes.choice(queries, spent, found)] == [
+            [place] * 2,
+            [before] * 2,
+        ]
     for queries in (0, 500, 1000, 1500):
         chosen, before = polishes.choice(queries, spent, found)
         assert [polishes.names[place] for place in chosen] == ["fmn:restart1", "ddn"]
         assert before.tolist() == [0, 100]
 
 
-@pytest.mark.parametrize(("queries", "every"), [(150, 800), (200, 850), (800, 800), (0, 800), (1100, 4000)])
+@pytest.mark.parametrize(
+    ("queries", "every"), [(150, 800), (200, 850), (800, 800), (0, 800), (1100, 4000)]
+)
 def test_polishing_that_fits_no_slices_is_refused(queries, every):
     with pytest.raises(FrontierError, match="expected multiples of 100"):
         Polish((Turn("fmn", queries),), every)
@@ -170,7 +189,9 @@ def test_without_gradients_one_black_box_run_goes_on_from_what_it_has_found():
         500: ("square_min:polish", 0),
         2700: ("square_min:polish", 200),
     }.items():
-        place, before = alone.choice(queries, np.zeros_like(spent) if queries == 0 else spent, found)
+        place, before = alone.choice(
+            queries, np.zeros_like(spent) if queries == 0 else spent, found
+        )
         assert (alone.names[place[0]], before[0]) == (name, begun)
     assert replace(alone, total=40_000).most == np.inf
     assert Race.from_toml(alone.to_toml()) == alone

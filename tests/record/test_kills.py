@@ -99,7 +99,9 @@ def contents(place):
     from advfrontier.record.tensors import unpack  # noqa: PLC0415
 
     return {
-        str(path.relative_to(place)): {name: t.numpy().tobytes() for name, t in unpack(path.read_bytes())[0].items()}
+        str(path.relative_to(place)): {
+            name: t.numpy().tobytes() for name, t in unpack(path.read_bytes())[0].items()
+        }
         for path in sorted(Path(place).rglob("*.safetensors"))
         if not path.name.startswith(".")
     }
@@ -109,7 +111,9 @@ def write_job(folder):
     """The script, and the benchmark that it may run."""
     (folder / "benchmark.toml").write_text(BENCHMARK)
     script, tests = folder / "job.py", str(Path(__file__).parent.parent)
-    script.write_text(JOB.format(tests=tests, shape=SHAPE, benchmark=str(folder / "benchmark.toml")))
+    script.write_text(
+        JOB.format(tests=tests, shape=SHAPE, benchmark=str(folder / "benchmark.toml"))
+    )
     return script
 
 
@@ -156,7 +160,9 @@ SLOW = [("evaluate", 0, 35), ("evaluate", 2, 25), ("extend", 0, 35), ("extend", 
 def test_killed_in_the_middle(tmp_path):
     """When a few units are finished and most are not: those few stay, and the end is that of a run left alone."""
     script, place = write_job(tmp_path), tmp_path / "killed"
-    child = subprocess.Popen([sys.executable, str(script), "small", str(place), "0"], start_new_session=True)  # noqa: S603
+    child = subprocess.Popen(  # noqa: S603
+        [sys.executable, str(script), "small", str(place), "0"], start_new_session=True
+    )
     while len(finished(place)) < 5 and child.poll() is None:
         time.sleep(0.01)
     assert child.poll() is None

@@ -26,7 +26,9 @@ def test_other_code_is_not_mixed_in_but_its_record_can_be_read(problem, tmp_path
     for unit, stored in contents_of.items():  # as that code would have marked them
         solver = record.header.solvers[unit.run]
         record.write_clean(clean)
-        record.write_file(unit.file(stored.queries), stored.tensors, stored.words, record.unit_mark(unit, solver))
+        record.write_file(
+            unit.file(stored.queries), stored.tensors, stored.words, record.unit_mark(unit, solver)
+        )
     own = evaluate(*problem, **OPTIONS)
     same(Evaluation.load(tmp_path / "a" / "L2"), own)
     same(evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS), own)  # nothing is to be computed
@@ -44,7 +46,13 @@ def test_other_code_is_not_mixed_in_but_its_record_can_be_read(problem, tmp_path
     victim.write_bytes(before)
     more = torch.cat([problem[1], 1 - problem[1]])
     with pytest.raises(FrontierError, match=message):
-        evaluate(problem[0], more, torch.cat([problem[2], problem[2]]), out=tmp_path / "a" / "L2", **OPTIONS)
+        evaluate(
+            problem[0],
+            more,
+            torch.cat([problem[2], problem[2]]),
+            out=tmp_path / "a" / "L2",
+            **OPTIONS,
+        )
     same(Evaluation.load(tmp_path / "a" / "L2"), own)
 
 
@@ -93,8 +101,12 @@ def test_solvers_with_other_parameters_are_refused_and_used_ones_recorded(proble
 
 def test_another_version_of_what_rounds_is_a_flag(problem, tmp_path):
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
-    edit_record(tmp_path / "a" / "L2", versions=identity.versions().model_copy(update={"torch": "1.0"}))
-    assert evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS).flags == ()  # nothing was computed by the newer one
+    edit_record(
+        tmp_path / "a" / "L2", versions=identity.versions().model_copy(update={"torch": "1.0"})
+    )
+    assert (
+        evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS).flags == ()
+    )  # nothing was computed by the newer one
     done = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})
     text = f"computed with several versions of torch (1.0, {torch.__version__}), which may round differently"
     assert [flag.text for flag in done.flags] == [text]

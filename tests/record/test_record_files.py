@@ -13,7 +13,11 @@ from advfrontier.jobs.setup import tidy
 from advfrontier.record import Header, Record, UnitName, find_records, folder_name, open_folder
 from advfrontier.record.folder import LocalFolder, write_file
 
-TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([True, False]), "c": torch.tensor(7)}
+TENSORS = {
+    "a": torch.arange(6.0).view(2, 3),
+    "b": torch.tensor([True, False]),
+    "c": torch.tensor(7),
+}
 UNIT = UnitName("fmn", 0, 4)
 SHAPE = (1, 6, 6)
 
@@ -21,11 +25,15 @@ SHAPE = (1, 6, 6)
 @pytest.fixture(params=["local", "remote"])
 def record(request, tmp_path):
     """A record with two units of one run."""
-    place = str(tmp_path / "record") if request.param == "local" else f"memory://{tmp_path.name}/record"
+    place = (
+        str(tmp_path / "record") if request.param == "local" else f"memory://{tmp_path.name}/record"
+    )
     model = conv_net(SHAPE, classes=10, seed=5)
     images, labels = samples(model, 8, SHAPE, seed=5)
     ensemble = Ensemble.of("small", "L2", {"fmn": 40})
-    yield evaluate(model, images, labels, norm="L2", ensemble=ensemble, batch_size=4, out=place).record
+    yield evaluate(
+        model, images, labels, norm="L2", ensemble=ensemble, batch_size=4, out=place
+    ).record
     if request.param == "remote":
         import fsspec  # noqa: PLC0415
 
@@ -34,12 +42,20 @@ def record(request, tmp_path):
 
 def write_unit(record, unit, queries, tensors):
     words = {"seconds": "0", "checks": "0", "attack": "0", "verification": "0"}
-    record.write_file(unit.file(queries), tensors, words, record.unit_mark(unit, record.header.solvers["fmn"]))
+    record.write_file(
+        unit.file(queries), tensors, words, record.unit_mark(unit, record.header.solvers["fmn"])
+    )
 
 
 def test_a_unit_is_named_by_run_shard_and_queries(record):
-    assert UnitName("fmn:target1", 200, 100).file(270) == "units/fmn.target1/00200+100-0270.safetensors"
-    assert UnitName.of_file("units/fmn.target1/00200+100-0270.safetensors") == (UnitName("fmn:target1", 200, 100), 270)
+    assert (
+        UnitName("fmn:target1", 200, 100).file(270)
+        == "units/fmn.target1/00200+100-0270.safetensors"
+    )
+    assert UnitName.of_file("units/fmn.target1/00200+100-0270.safetensors") == (
+        UnitName("fmn:target1", 200, 100),
+        270,
+    )
     assert UnitName.of_file("units/fmn.target1/notes.txt") is None
     assert record.units() == {UNIT: 40, UnitName("fmn", 4, 4): 40}
     assert record.read_unit(UNIT, 40).queries == 40
@@ -104,10 +120,14 @@ def test_the_header_is_json_with_a_schema_and_a_checksum(record):
     for change in ({"flags": []}, {"runs": {}}, {"checksum": "0"}, {"keep_state": False}):
         record.folder.write("record.json", json.dumps(content | change).encode())
         if json.loads(record.folder.read("record.json")) != content:
-            with pytest.raises(FrontierError, match="checksum does not match: it was changed after it was written"):
+            with pytest.raises(
+                FrontierError, match="checksum does not match: it was changed after it was written"
+            ):
                 Record.find(record.place)
     record.folder.write("record.json", b"{")
-    with pytest.raises(FrontierError, match=r"record\.json is damaged .*: expected a record; put back a copy"):
+    with pytest.raises(
+        FrontierError, match=r"record\.json is damaged .*: expected a record; put back a copy"
+    ):
         Record.find(record.place)
 
 
@@ -176,7 +196,9 @@ def test_folders_of_models_are_apart_and_never_above(tmp_path):
 
 def test_a_file_that_somebody_else_wrote_is_not_replaced(tmp_path):
     (tmp_path / "report.html").write_text("mine")
-    with pytest.raises(FrontierError, match="was not written by advfrontier: move it away, or name another file"):
+    with pytest.raises(
+        FrontierError, match="was not written by advfrontier: move it away, or name another file"
+    ):
         write_file(tmp_path / "report.html", b"<new>", mark=b"<new")
     assert (tmp_path / "report.html").read_text() == "mine"
     write_file(tmp_path / "own.html", b"<new>", mark=b"<new")
@@ -213,7 +235,9 @@ def test_ten_thousand_units_are_listed_in_two_seconds(tmp_path):
     model = conv_net(SHAPE, classes=10, seed=5)
     images, labels = samples(model, 4, SHAPE, seed=5)
     ensemble = Ensemble.of("small", "L2", {"ddn": 20})
-    record = evaluate(model, images, labels, norm="L2", ensemble=ensemble, out=tmp_path / "a" / "L2").record
+    record = evaluate(
+        model, images, labels, norm="L2", ensemble=ensemble, out=tmp_path / "a" / "L2"
+    ).record
     for run in range(100):
         folder = tmp_path / "a" / "L2" / "units" / f"fmn.target{run}"
         folder.mkdir(parents=True)
@@ -228,7 +252,9 @@ def test_tidying_takes_time_in_proportion_to_the_files(tmp_path):
     model = conv_net(SHAPE, classes=10, seed=5)
     images, labels = samples(model, 4, SHAPE, seed=5)
     ensemble = Ensemble.of("small", "L2", {"ddn": 20})
-    done = evaluate(model, images, labels, norm="L2", ensemble=ensemble, batch_size=1, out=tmp_path / "a" / "L2")
+    done = evaluate(
+        model, images, labels, norm="L2", ensemble=ensemble, batch_size=1, out=tmp_path / "a" / "L2"
+    )
     record = done.record
     record.write_clean(record.clean.rows(torch.zeros(20_000, dtype=torch.int64)))
     for row in range(4, 20_000):

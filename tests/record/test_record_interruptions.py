@@ -32,8 +32,14 @@ def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_pa
     (flag,) = half.flags
     assert flag.kind == Kind.INTERRUPTED
     assert not flag.doubtful
-    assert f"to 100 queries was interrupted ({after} of 6 units are done): these are the figures of the 40" in flag.text
-    assert "adversarial images, their classes and what each run of a race found may be those of the longer" in flag.text
+    assert (
+        f"to 100 queries was interrupted ({after} of 6 units are done): these are the figures of the 40"
+        in flag.text
+    )
+    assert (
+        "adversarial images, their classes and what each run of a race found may be those of the longer"
+        in flag.text
+    )
     assert "to go on, type advfrontier extend a --tier 8k" in flag.text
     with torch.no_grad():  # the points may be nearer by now, and are misclassified all the same
         assert (model(half.adversarials).argmax(1) != labels).all()
@@ -49,9 +55,12 @@ def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_pa
 def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_path):
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     with pytest.raises(KeyboardInterrupt):
-        Evaluation.load(tmp_path / "a" / "L2").extend(LARGER, model=problem[0], machine=interrupted(1))
+        Evaluation.load(tmp_path / "a" / "L2").extend(
+            LARGER, model=problem[0], machine=interrupted(1)
+        )
     with pytest.raises(
-        FrontierError, match=r"holds 100 queries per sample of larger, unfinished \(the same call.*which the"
+        FrontierError,
+        match=r"holds 100 queries per sample of larger, unfinished \(the same call.*which the",
     ):
         evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     done = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})
@@ -72,7 +81,9 @@ def test_more_samples_that_were_interrupted_are_no_extension_of_queries(problem,
     with pytest.raises(KeyboardInterrupt):
         evaluate(model, images, labels, out=tmp_path, machine=interrupted(1), **OPTIONS)
     half = Evaluation.load(tmp_path)
-    with pytest.raises(FrontierError, match=r"\(40 queries per sample\) is not finished: 3 of 4 units are done"):
+    with pytest.raises(
+        FrontierError, match=r"\(40 queries per sample\) is not finished: 3 of 4 units are done"
+    ):
         half.distances  # noqa: B018
     same(evaluate(*problem, out=tmp_path, **OPTIONS), evaluate(*problem, **OPTIONS))
 
@@ -86,7 +97,11 @@ def test_certifying_what_was_interrupted_leaves_the_command_that_goes_on_last(pr
     with typed("advfrontier certify a"):
         certify(Evaluation.load(tmp_path), model=model)
     half = Evaluation.load(tmp_path)
-    assert half.commands == ("advfrontier evaluate net", "advfrontier certify a", "advfrontier extend a")
+    assert half.commands == (
+        "advfrontier evaluate net",
+        "advfrontier certify a",
+        "advfrontier extend a",
+    )
     assert half.flags[-1].text.endswith("to go on, type advfrontier extend a")
     with typed("advfrontier extend a"):
         half.extend(LARGER, model=model)
@@ -107,13 +122,17 @@ def test_all_commands_that_made_a_record_are_kept(problem, tmp_path):
 def test_an_interrupted_evaluate_says_its_command(problem, tmp_path):
     with typed("advfrontier evaluate net"), pytest.raises(KeyboardInterrupt):
         evaluate(*problem, out=tmp_path / "a" / "L2", machine=interrupted(1), **OPTIONS)
-    with pytest.raises(FrontierError, match="1 of 4 units are done; to go on, type advfrontier evaluate net"):
+    with pytest.raises(
+        FrontierError, match="1 of 4 units are done; to go on, type advfrontier evaluate net"
+    ):
         Evaluation.load(tmp_path / "a" / "L2").aurec()
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     assert Evaluation.load(tmp_path / "a" / "L2").commands == ("advfrontier evaluate net",)
 
 
-def test_points_of_a_record_that_was_extended_meanwhile_are_not_shown_for_the_shorter_ones(problem, tmp_path):
+def test_points_of_a_record_that_was_extended_meanwhile_are_not_shown_for_the_shorter_ones(
+    problem, tmp_path
+):
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     reader = Evaluation.load(tmp_path / "a" / "L2")
     expected = reader.distances
@@ -125,13 +144,19 @@ def test_points_of_a_record_that_was_extended_meanwhile_are_not_shown_for_the_sh
 
 
 def test_units_that_were_not_begun_in_time_are_not_called_stored(problem, tmp_path):
-    machine = Machine(until=0.0, executor=lambda _, tasks: iter([Outcome(tasks[0], None, "no room")]))
-    with pytest.raises(FrontierError, match=r"1 of 4 units failed, and what was done is stored.*no room"):
+    machine = Machine(
+        until=0.0, executor=lambda _, tasks: iter([Outcome(tasks[0], None, "no room")])
+    )
+    with pytest.raises(
+        FrontierError, match=r"1 of 4 units failed, and what was done is stored.*no room"
+    ):
         evaluate(*problem, out=tmp_path, machine=machine, **OPTIONS)
 
 
 def test_units_that_another_clock_has_stopped_are_not_taken_for_finished(problem, tmp_path):
-    machine = Machine(until=time.time() + 9999, executor=lambda work, tasks: iter([attempt(work, tasks[0])]))
+    machine = Machine(
+        until=time.time() + 9999, executor=lambda work, tasks: iter([attempt(work, tasks[0])])
+    )
     with pytest.raises(Unfinished, match="time is up"):
         evaluate(*problem, out=tmp_path, machine=machine, **OPTIONS)
     assert Record.find(tmp_path / "L2").header.finished is None

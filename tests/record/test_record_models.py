@@ -79,7 +79,9 @@ def test_a_function_is_recognised_by_its_answers(problem, tmp_path):
     two = evaluate(wrapped(model), images, labels, out=tmp_path / "a" / "L2", **OPTIONS)
     same(one, two)
     assert one.counts["checks"] == 8 * 8 + 4
-    assert two.counts["checks"] == one.counts["checks"] + 8  # looked at again when the record was opened
+    assert (
+        two.counts["checks"] == one.counts["checks"] + 8
+    )  # looked at again when the record was opened
     refused(
         "another model, which answers differently",
         tmp_path / "a" / "L2",
@@ -94,7 +96,9 @@ def test_a_function_that_a_source_names_is_recognised_too(problem, nets, tmp_pat
     refused(
         "another model, which answers differently",
         tmp_path / "a" / "L2",
-        lambda: evaluate(f"{nets}:another_function", images, labels, out=tmp_path / "a" / "L2", **OPTIONS),
+        lambda: evaluate(
+            f"{nets}:another_function", images, labels, out=tmp_path / "a" / "L2", **OPTIONS
+        ),
     )
 
 

@@ -59,7 +59,9 @@ def test_data_that_is_other_each_time_is_read_once_and_then_kept(problem, tmp_pa
 
 
 @pytest.mark.parametrize("reads", [2, 3, 4])
-def test_data_that_changes_later_is_noticed_by_whoever_reads_it(problem, tmp_path, reads, monkeypatch):
+def test_data_that_changes_later_is_noticed_by_whoever_reads_it(
+    problem, tmp_path, reads, monkeypatch
+):
     model, images_, labels = problem
     monkeypatch.setattr(images, "_LIMIT", 0)  # nothing stays in memory, so every unit reads again
     left = iter(range(reads))
@@ -67,17 +69,36 @@ def test_data_that_changes_later_is_noticed_by_whoever_reads_it(problem, tmp_pat
     def read(rows):
         return images_[rows] if next(left, None) is not None else 1 - images_[rows]
 
-    with pytest.raises(FrontierError, match="turning gives other images than when the record was begun"):
-        trace(model, Samples("turning", labels, read), out=tmp_path / "a" / "L2", norm="L2", runs=["fmn"], batch_size=4)
+    with pytest.raises(
+        FrontierError, match="turning gives other images than when the record was begun"
+    ):
+        trace(
+            model,
+            Samples("turning", labels, read),
+            out=tmp_path / "a" / "L2",
+            norm="L2",
+            runs=["fmn"],
+            batch_size=4,
+        )
 
 
-def test_an_evaluation_reads_its_header_once_and_hashes_every_image_once(problem, tmp_path, monkeypatch):
+def test_an_evaluation_reads_its_header_once_and_hashes_every_image_once(
+    problem, tmp_path, monkeypatch
+):
     read, hashed = [], []
     from_bytes, sample_ids = Header.from_bytes, images.sample_ids
     monkeypatch.setattr(Header, "from_bytes", lambda *a: [read.append(1), from_bytes(*a)][1])
-    for module in ("advfrontier.record.images", "advfrontier.jobs.setup", "advfrontier.engine.clean"):
-        monkeypatch.setattr(f"{module}.sample_ids", lambda x: [hashed.append(len(x)), sample_ids(x)][1])
-    ensemble = Ensemble.of("nine", "L2", {"fmn": 20, "ddn": 20, "alma": 20, "fmn:restart1": 20, "ddn:target1": 20})
+    for module in (
+        "advfrontier.record.images",
+        "advfrontier.jobs.setup",
+        "advfrontier.engine.clean",
+    ):
+        monkeypatch.setattr(
+            f"{module}.sample_ids", lambda x: [hashed.append(len(x)), sample_ids(x)][1]
+        )
+    ensemble = Ensemble.of(
+        "nine", "L2", {"fmn": 20, "ddn": 20, "alma": 20, "fmn:restart1": 20, "ddn:target1": 20}
+    )
     done = evaluate(*problem, norm="L2", ensemble=ensemble, batch_size=4, out=tmp_path / "a" / "L2")
     assert len(done.distances) == 8
     assert torch.equal(done.images(), problem[1])
@@ -90,11 +111,20 @@ def test_ordinary_inputs(problem, tmp_path):
     model, images, labels = problem
     expected = evaluate(*problem, seed=3, **OPTIONS)
     asked = images.clone().requires_grad_()
-    same(evaluate(model, asked, labels, seed=np.int64(3), out=tmp_path / "a" / "L2", **OPTIONS), expected)
+    same(
+        evaluate(model, asked, labels, seed=np.int64(3), out=tmp_path / "a" / "L2", **OPTIONS),
+        expected,
+    )
     assert Evaluation.load(tmp_path / "a" / "L2").seed == 3
-    same(evaluate(model, [(asked[:5], labels[:5]), (asked[5:], labels[5:])], seed=3, **OPTIONS), expected)
+    same(
+        evaluate(model, [(asked[:5], labels[:5]), (asked[5:], labels[5:])], seed=3, **OPTIONS),
+        expected,
+    )
     plain = {"norm": "L2", "runs": ["fmn"], "queries": 20}
-    one, two = trace(model, asked, labels, seed=np.int64(3), **plain), trace(model, images, labels, seed=3, **plain)
+    one, two = (
+        trace(model, asked, labels, seed=np.int64(3), **plain),
+        trace(model, images, labels, seed=3, **plain),
+    )
     assert (one.distances == two.distances).all()
 
 
@@ -105,7 +135,10 @@ def test_samples_that_are_added_lose_no_count_and_leave_no_file(problem, tmp_pat
     grown = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **OPTIONS)
     assert watch.total == sum(grown.counts.values())
     same(grown, evaluate(*problem, **OPTIONS))
-    shards = {path.name.split("-")[0].removesuffix(".safetensors") for path in (tmp_path / "a" / "L2").rglob("*+*")}
+    shards = {
+        path.name.split("-")[0].removesuffix(".safetensors")
+        for path in (tmp_path / "a" / "L2").rglob("*+*")
+    }
     assert shards == {"00000+004", "00004+004"}
     spent = grown.counts
     again = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **OPTIONS)
@@ -126,7 +159,13 @@ def test_what_fails_without_a_folder_leaves_none(problem, tmp_path, monkeypatch,
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     model, images, labels = problem
     with pytest.raises((FrontierError, KeyboardInterrupt)):
-        evaluate(model if wrong == "interrupted" else nn.Flatten(0), images, labels, machine=interrupted(1), **OPTIONS)
+        evaluate(
+            model if wrong == "interrupted" else nn.Flatten(0),
+            images,
+            labels,
+            machine=interrupted(1),
+            **OPTIONS,
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -164,7 +203,9 @@ def test_figures_do_not_read_points_or_states(tmp_path, monkeypatch):
     assert len(read) <= 2
 
 
-def test_a_record_that_another_process_begins_meanwhile_is_gone_on_with(problem, tmp_path, monkeypatch):
+def test_a_record_that_another_process_begins_meanwhile_is_gone_on_with(
+    problem, tmp_path, monkeypatch
+):
     tried = setup._try_model
 
     def slowly(*about):

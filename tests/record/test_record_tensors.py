@@ -11,7 +11,11 @@ from advfrontier.record import tensors as tensors_module
 from advfrontier.record.folder import LocalFolder
 from advfrontier.record.tensors import Damaged, pack, unpack
 
-TENSORS = {"a": torch.arange(6.0).view(2, 3), "b": torch.tensor([True, False]), "c": torch.tensor(7)}
+TENSORS = {
+    "a": torch.arange(6.0).view(2, 3),
+    "b": torch.tensor([True, False]),
+    "c": torch.tensor(7),
+}
 
 
 def test_what_is_packed_comes_back():
@@ -74,7 +78,9 @@ def test_a_part_is_read_alone_and_is_as_sure_as_the_whole():
 def forged(entry, checksums):
     """A file whose seal is right, of one tensor of four bytes."""
     words = {"checksums": checksums, "seal": tensors_module._seal({}, checksums)}
-    header = json.dumps({"__metadata__": words, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} | entry})
+    header = json.dumps(
+        {"__metadata__": words, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} | entry}
+    )
     return len(header).to_bytes(8, "little") + header.encode() + bytes(4)
 
 

@@ -36,7 +36,9 @@ def foreign(problem):
     }
 
 
-@pytest.mark.parametrize("what", ["another model", "other images", "another seed", "another precision"])
+@pytest.mark.parametrize(
+    "what", ["another model", "other images", "another seed", "another precision"]
+)
 def test_a_unit_of_another_record_is_named_and_done_again(problem, tmp_path, what):
     own = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     arguments, options = foreign(problem)[what]
@@ -79,7 +81,9 @@ def test_images_that_are_damaged_are_healed_when_the_images_are_at_hand(problem,
     else:
         shutil.copy(tmp_path / "b" / "L2" / "images" / victim.name, victim)
     images._KEPT.clear()
-    with pytest.raises(FrontierError, match=r"does not hold the images of samples 4–7|gives other images"):
+    with pytest.raises(
+        FrontierError, match=r"does not hold the images of samples 4–7|gives other images"
+    ):
         Evaluation.load(tmp_path / "a" / "L2").adversarials  # noqa: B018
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     assert victim.stat().st_size == len(right)
@@ -91,7 +95,9 @@ def test_a_clean_pass_of_another_record_is_not_taken_for_its_own(problem, tmp_pa
     model, pixels, _ = problem
     own = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     evaluate(model, 1 - pixels, model(1 - pixels).argmax(1), out=tmp_path / "b" / "L2", **OPTIONS)
-    shutil.copy(tmp_path / "b" / "L2" / "clean.safetensors", tmp_path / "a" / "L2" / "clean.safetensors")
+    shutil.copy(
+        tmp_path / "b" / "L2" / "clean.safetensors", tmp_path / "a" / "L2" / "clean.safetensors"
+    )
     with pytest.raises(FrontierError, match=r"lacks its clean pass .*belongs to another record"):
         Evaluation.load(tmp_path / "a" / "L2").distances  # noqa: B018
     same(evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS), own)
@@ -101,10 +107,15 @@ def test_points_that_are_damaged_are_done_again_once_their_file_is_removed(probl
     done = evaluate(*problem, out=tmp_path, **OPTIONS)
     (unit,) = {unit for unit, _ in done.record.layout([done.winners[0]]) if unit.first == 0}
     file, before = tmp_path / "L2" / unit.file(20), done.adversarials
-    content, points = file.read_bytes(), done.record.read_unit(unit, 20).tensors["best_point"].numpy().tobytes()
+    content, points = (
+        file.read_bytes(),
+        done.record.read_unit(unit, 20).tensors["best_point"].numpy().tobytes(),
+    )
     file.write_bytes(content.replace(points, points[::-1]))
     evaluate(*problem, out=tmp_path, **OPTIONS)  # which reads no points
-    with pytest.raises(FrontierError, match=r"checksum of best_point.*; remove that file; the same call as before"):
+    with pytest.raises(
+        FrontierError, match=r"checksum of best_point.*; remove that file; the same call as before"
+    ):
         _ = Evaluation.load(tmp_path).adversarials
     file.unlink()
     evaluate(*problem, out=tmp_path, **OPTIONS)

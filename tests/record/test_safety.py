@@ -45,7 +45,9 @@ def project(tmp_path):
 
 def contents(folder):
     return {
-        str(path.relative_to(folder)): str(path.readlink()) if path.is_symlink() else path.read_bytes()
+        str(path.relative_to(folder)): str(path.readlink())
+        if path.is_symlink()
+        else path.read_bytes()
         for path in sorted(folder.rglob("*"))
         if path.is_symlink() or path.is_file()
     }
@@ -76,7 +78,9 @@ def test_a_record_is_never_started_among_other_files(problem, project):
             *problem[1:], state_path=project
         ),
     ):
-        with pytest.raises(FrontierError, match=r"holds \.env\.prod-eu and \d+ more, but no record\.json.*--out"):
+        with pytest.raises(
+            FrontierError, match=r"holds \.env\.prod-eu and \d+ more, but no record\.json.*--out"
+        ):
             start()
         assert contents(project) == before
 
@@ -106,21 +110,32 @@ def test_commands_leave_a_folder_of_other_files_as_it_was(project, words, capsys
 def test_foreign_files_that_come_into_a_record_later_stay(problem, tmp_path):
     out = tmp_path / "a" / "L2"
     done = evaluate(*problem, out=out, **OPTIONS)
-    foreign = [".env.prod-eu", "images/cat.png", "images/.x.y-z", "units/fmn/notes.txt", "units/.a.b-c", "mine/x.txt"]
+    foreign = [
+        ".env.prod-eu",
+        "images/cat.png",
+        "images/.x.y-z",
+        "units/fmn/notes.txt",
+        "units/.a.b-c",
+        "mine/x.txt",
+    ]
     for name in foreign:
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text("of the user")
         os.utime(out / name, (time.time() - 10_000,) * 2)
     done.extend(LARGER)
     more = torch.cat([problem[1], 1 - problem[1]])
-    evaluate(problem[0], more, torch.cat([problem[2]] * 2), out=out, **OPTIONS | {"ensemble": LARGER})
+    evaluate(
+        problem[0], more, torch.cat([problem[2]] * 2), out=out, **OPTIONS | {"ensemble": LARGER}
+    )
     assert all((out / name).read_text() == "of the user" for name in foreign)
 
 
 # Links
 
 
-@pytest.mark.parametrize("name", ["images", "units", "record.json", "clean.safetensors", "units/fmn"])
+@pytest.mark.parametrize(
+    "name", ["images", "units", "record.json", "clean.safetensors", "units/fmn"]
+)
 def test_no_link_in_a_record_is_followed(problem, tmp_path, name):
     """A received record with a link to a folder, or to a file, of the one who received it."""
     out, outside = tmp_path / "a" / "L2", tmp_path / "outside"
@@ -159,10 +174,17 @@ def test_a_report_that_somebody_else_wrote_is_kept(problem, tmp_path, capsys):
     assert "was not written by advfrontier" in capsys.readouterr().err
     assert (tmp_path / "a" / "L2" / "report.html").read_text() == "<p>my own notes</p>"
     assert typed("report", tmp_path / "a" / "L2", "--out", tmp_path / "other.html") == 0
-    assert typed("report", tmp_path / "a" / "L2", "--out", tmp_path / "other.html") == 0  # its own it may replace
+    assert (
+        typed("report", tmp_path / "a" / "L2", "--out", tmp_path / "other.html") == 0
+    )  # its own it may replace
 
 
-NAMES = {"card": "L2.json", "classes": "L2-classes.csv", "latex": "summary.tex", "sentence": "sentence.txt"}
+NAMES = {
+    "card": "L2.json",
+    "classes": "L2-classes.csv",
+    "latex": "summary.tex",
+    "sentence": "sentence.txt",
+}
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz", "card", "parquet", "classes", "latex", "sentence"])
@@ -176,7 +198,9 @@ def test_a_table_that_somebody_else_wrote_is_kept(problem, tmp_path, kind, capsy
     assert target.read_text() == "my own figures"
     target.unlink()
     assert typed("report", tmp_path / "a" / "L2", "--export", kind, *out) == 0
-    assert typed("report", tmp_path / "a" / "L2", "--export", kind, *out) == 0  # its own it may replace
+    assert (
+        typed("report", tmp_path / "a" / "L2", "--export", kind, *out) == 0
+    )  # its own it may replace
 
 
 # Code
@@ -195,7 +219,14 @@ def net():
 
 def test_figures_and_rank_tables_of_somebody_else_are_kept(problem, tmp_path, capsys):
     made = [tmp_path / "f" / "curve-L2.pdf", tmp_path / "f" / "curve-L2.png", tmp_path / "t.csv"]
-    words = ["report", str(tmp_path / "r"), "--out", str(tmp_path / "r.html"), "--figures", str(tmp_path / "f")]
+    words = [
+        "report",
+        str(tmp_path / "r"),
+        "--out",
+        str(tmp_path / "r.html"),
+        "--figures",
+        str(tmp_path / "f"),
+    ]
     tables = ["rank", str(tmp_path / "r"), "--csv", str(tmp_path / "t.csv")]
     evaluate(*problem, norm="L2", ensemble=["fmn"], out=tmp_path / "r")
     for command in (words, tables) * 2:
@@ -210,10 +241,23 @@ def test_figures_and_rank_tables_of_somebody_else_are_kept(problem, tmp_path, ca
 
 
 def test_a_page_that_somebody_else_wrote_is_kept(tmp_path, capsys):
-    for page, words in (("NOTES.md", "was not written by advfrontier"), ("notes", "expected a file with an ending")):
+    for page, words in (
+        ("NOTES.md", "was not written by advfrontier"),
+        ("notes", "expected a file with an ending"),
+    ):
         (tmp_path / page).write_text("mine")
         with pytest.raises(SystemExit, match="2"):
-            main(["bench", "run", "small", "--out", str(tmp_path / "b"), "--page", str(tmp_path / page)])
+            main(
+                [
+                    "bench",
+                    "run",
+                    "small",
+                    "--out",
+                    str(tmp_path / "b"),
+                    "--page",
+                    str(tmp_path / page),
+                ]
+            )
         assert words in capsys.readouterr().err
         assert (tmp_path / page).read_text() == "mine"
     assert not (tmp_path / "b").exists()
@@ -226,10 +270,22 @@ def test_code_that_a_record_names_is_not_run(problem, tmp_path, capsys):
     evaluate(source, *problem[1:], out=tmp_path / "a" / "L2", machine=Machine(threads=1), **OPTIONS)
     ran.unlink()
     assert Record.find(tmp_path / "a" / "L2").header.model.source == source
-    with pytest.raises(FrontierError, match=r"which would run code on this machine.*--model .*evil.py:net"):
+    with pytest.raises(
+        FrontierError, match=r"which would run code on this machine.*--model .*evil.py:net"
+    ):
         Evaluation.load(tmp_path / "a" / "L2").extend(LARGER)
     LARGER.save(tmp_path / "larger.toml")
-    assert typed("extend", tmp_path / "a" / "L2", "--ensemble", tmp_path / "larger.toml", "--workers", "0") == 2
+    assert (
+        typed(
+            "extend",
+            tmp_path / "a" / "L2",
+            "--ensemble",
+            tmp_path / "larger.toml",
+            "--workers",
+            "0",
+        )
+        == 2
+    )
     assert "type it yourself" in capsys.readouterr().err
     assert typed("report", tmp_path / "a" / "L2") == 0
     assert typed("rank", tmp_path / "a" / "L2") == 0

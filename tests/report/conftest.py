@@ -23,7 +23,12 @@ def summaries(references):
 
     def make(model="zoo:F3", **more):
         return [
-            summarise(record(model, norm, **more), radii=RADII[norm], reference=references[norm], gallery=2)
+            summarise(
+                record(model, norm, **more),
+                radii=RADII[norm],
+                reference=references[norm],
+                gallery=2,
+            )
             for norm in SCALES
         ]
 
@@ -33,7 +38,9 @@ def summaries(references):
 @pytest.fixture(scope="session")
 def evil():
     """A name that tries every way out of a page."""
-    return "<b>b</b></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;<!--\u2028"
+    return (
+        "<b>b</b></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;<!--\u2028"
+    )
 
 
 @pytest.fixture(scope="session")

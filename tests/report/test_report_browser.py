@@ -14,7 +14,9 @@ from advfrontier.report import write_report
 
 
 def axis_type(browser):
-    return browser.execute_script("return document.querySelector('[data-chart=curve]')._fullLayout.xaxis.type")
+    return browser.execute_script(
+        "return document.querySelector('[data-chart=curve]')._fullLayout.xaxis.type"
+    )
 
 
 def test_four_charts_are_drawn(browser, pages):
@@ -43,7 +45,10 @@ def test_the_drawn_curve_is_the_curve(browser, pages):
 
 
 def test_a_curve_that_never_falls_goes_on_to_the_end_of_the_chart(browser, tmp_path):
-    write_report(tmp_path / "r.html", [summarise(record("safe", "L0", unbroken=54), radii=RADII["L0"], gallery=0)])
+    write_report(
+        tmp_path / "r.html",
+        [summarise(record("safe", "L0", unbroken=54), radii=RADII["L0"], gallery=0)],
+    )
     open_page(browser, tmp_path / "r.html")
     drawn, wide, end = browser.execute_script(
         "const c = document.querySelector('[data-chart=curve]'), x = c._fullLayout.xaxis, t = c._fullData.at(-1); "
@@ -104,7 +109,9 @@ def test_tables_sort_both_ways(browser, pages):
     assert [float(value) for value in found] == sorted(numbers)
     direction, found = browser.execute_script(column, "Model")
     assert (direction, found) == ("ascending", ["other"] * 4 + ["zoo:F3"] * 4)
-    marked = browser.execute_script("return document.querySelectorAll('#summary [aria-sort]').length")
+    marked = browser.execute_script(
+        "return document.querySelectorAll('#summary [aria-sort]').length"
+    )
     assert marked == 1
 
 
@@ -163,7 +170,9 @@ def test_charts_shrink_onto_paper(browser, pages):
 
 
 @pytest.mark.parametrize(("width", "scheme", "media"), SIZES)
-def test_models_of_a_report_stand_in_rows_by_norm_with_the_lines_of_the_charts(browser, tmp_path, width, scheme, media):
+def test_models_of_a_report_stand_in_rows_by_norm_with_the_lines_of_the_charts(
+    browser, tmp_path, width, scheme, media
+):
     three = [record(f"m{k}", norm, seed=k) for k in range(3) for norm in SCALES]
     write_report(tmp_path / "r.html", summarise_all(three))
     open_page(browser, tmp_path / "r.html", width=width, scheme=scheme, media=media)

@@ -33,7 +33,9 @@ def test_comparison_draws_curves_and_their_difference(browser, pages):
           of("curve", "model", (trace) => trace.line.color)];
         """
     )
-    assert leads == curves[::-1]  # where a model leads, the area has its colour; its own curve is drawn last
+    assert (
+        leads == curves[::-1]
+    )  # where a model leads, the area has its colour; its own curve is drawn last
     assert quiet(browser)
 
 
@@ -57,18 +59,24 @@ def test_leaderboard_shows_the_curve_pointed_at(browser, pages):
     assert first == "F1"
     for _ in range(2):  # best first, then worst first: who is in doubt stays below
         click(browser, "#L2 thead th:nth-child(3) button")
-        last = browser.execute_script("return document.querySelector('#L2 tbody tr:last-child th').textContent")
+        last = browser.execute_script(
+            "return document.querySelector('#L2 tbody tr:last-child th').textContent"
+        )
         assert last == "F8"
     assert quiet(browser)
 
 
 def test_no_column_of_the_leaderboard_is_cut_off(browser, pages, references, tmp_path):
-    ranking = rank([record(norm=norm) for norm in SCALES], reference=references, radii="L2=0.5,L2=1,Linf=8/255")
+    ranking = rank(
+        [record(norm=norm) for norm in SCALES], reference=references, radii="L2=0.5,L2=1,Linf=8/255"
+    )
     write_leaderboard(tmp_path / "board.html", ranking)
     for page in (pages / "leaderboard.html", tmp_path / "board.html"):
         open_page(browser, page, width=1280)
         assert scrolling(browser) == []
-        open_page(browser, page, width=390)  # a phone cannot show all columns: they scroll, and the page does not
+        open_page(
+            browser, page, width=390
+        )  # a phone cannot show all columns: they scroll, and the page does not
         assert len(scrolling(browser)) == 5
         assert page_width(browser) <= 390
 
@@ -82,7 +90,9 @@ def scrolling(browser):
 
 
 @pytest.mark.parametrize(("width", "scheme", "media"), SIZES)
-def test_leaderboard_tells_lines_apart_and_names_them_without_pointing(browser, pages, width, scheme, media):
+def test_leaderboard_tells_lines_apart_and_names_them_without_pointing(
+    browser, pages, width, scheme, media
+):
     open_page(browser, pages / "leaderboard.html", width=width, scheme=scheme, media=media)
     boards = browser.execute_script(
         """
@@ -103,7 +113,9 @@ def test_leaderboard_tells_lines_apart_and_names_them_without_pointing(browser, 
     for board in boards:
         assert dict(board["rows"]) == dict(board["curves"])  # the table is the legend
         assert len({look for _, look in board["rows"]}) == 8
-        assert dict(board["rows"]) == dict(boards[0]["rows"])  # one look per model on the whole page
+        assert dict(board["rows"]) == dict(
+            boards[0]["rows"]
+        )  # one look per model on the whole page
         assert len(board["labels"]) >= 6
         assert not overlapping([box for _, box in board["labels"]])
         assert not overlapping([board["table"], board["picture"]])
@@ -137,8 +149,15 @@ def test_a_model_is_highlighted_only_if_asked_for(browser, pages, references, tm
 def test_hostile_names_do_nothing(browser, hostile, evil):
     for path in hostile:
         open_page(browser, path)
-        assert evil.split("<!--")[0] in browser.execute_script("return document.querySelector('h1').textContent")
-        assert browser.execute_script("return document.querySelectorAll('main img:not([src^=\"data:\"])').length") == 0
+        assert evil.split("<!--")[0] in browser.execute_script(
+            "return document.querySelector('h1').textContent"
+        )
+        assert (
+            browser.execute_script(
+                "return document.querySelectorAll('main img:not([src^=\"data:\"])').length"
+            )
+            == 0
+        )
         assert quiet(browser)  # an alert would also have made the commands above fail
         if path.name == "report.html":
             shown = browser.execute_script(
@@ -146,5 +165,7 @@ def test_hostile_names_do_nothing(browser, hostile, evil):
                 "Plotly.Fx.hover(c, [{curveNumber: c._fullData.length - 1, pointNumber: 3}]);"
                 "return c.querySelector('.hoverlayer').textContent"
             )
-            assert "<b>b</b></script><script>alert(1)</script>" in shown  # plotly would read the first as markup
+            assert (
+                "<b>b</b></script><script>alert(1)</script>" in shown
+            )  # plotly would read the first as markup
             assert "&amp;" in shown

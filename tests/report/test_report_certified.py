@@ -36,13 +36,19 @@ def test_the_share_certified_is_never_above_the_share_that_stands():
         "certified in Linf of zoo",
         "certified in Linf of other",
     ]
-    assert json.loads(json.dumps(found.to_dict()))["certified"]["radii"] == list(found.certified.radii)
+    assert json.loads(json.dumps(found.to_dict()))["certified"]["radii"] == list(
+        found.certified.radii
+    )
 
 
 def test_a_norm_without_certificates_leaves_its_cells_empty():
     (table,) = summary_tables([summary("L0", share=None), summary(share=0.6)])
     place = [column.name for column in table.columns].index(NAME)
-    assert [row[place] for row in table.rows] == [None, None, *(row[place] for row in table.rows[2:])]
+    assert [row[place] for row in table.rows] == [
+        None,
+        None,
+        *(row[place] for row in table.rows[2:]),
+    ]
     assert None not in [row[place] for row in table.rows[2:]]
     (plain,) = summary_tables([summary("L0", share=None)])
     assert NAME not in [column.name for column in plain.columns]
@@ -67,6 +73,8 @@ def test_the_figure_has_one_more_line(monkeypatch, tmp_path):
     from advfrontier.report import figures  # noqa: PLC0415
 
     drawn = []
-    monkeypatch.setattr(figures, "draw_steps", lambda _axes, _curve, **line: drawn.append(line.get("label")))
+    monkeypatch.setattr(
+        figures, "draw_steps", lambda _axes, _curve, **line: drawn.append(line.get("label"))
+    )
     write_figures(tmp_path, [summary(share=0.6)], formats=("png",))
     assert drawn == ["zoo:F3", "zoo:F3, certified"]

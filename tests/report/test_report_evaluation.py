@@ -32,7 +32,9 @@ def evaluations():
     images, labels = samples(model, 12, (1, 8, 8))
     labels[:2] = (labels[:2] + 1) % 4  # two that are misclassified anyway
     return [
-        evaluate(model, images, labels, norm=norm, ensemble=Ensemble.of("tiny", norm, runs), name="net")
+        evaluate(
+            model, images, labels, norm=norm, ensemble=Ensemble.of("tiny", norm, runs), name="net"
+        )
         for norm, runs in RUNS.items()
     ]
 
@@ -55,7 +57,9 @@ def test_summary_of_a_real_record(evaluations):
 
 def test_report_and_ranks_of_real_records(evaluations, tmp_path):
     pools = {
-        e.norm: ReferencePool(e.norm, "noise", 100, e.samples, {"half": e.distances / 2, "twice": e.distances * 2})
+        e.norm: ReferencePool(
+            e.norm, "noise", 100, e.samples, {"half": e.distances / 2, "twice": e.distances * 2}
+        )
         for e in evaluations
     }
     found = [summarise(e, radii=[("0.1", 0.1)], reference=pools[e.norm]) for e in evaluations]
@@ -65,7 +69,9 @@ def test_report_and_ranks_of_real_records(evaluations, tmp_path):
     np.testing.assert_allclose([row.doi.estimate for row in ranking.overall], [1, 0.5, 0.25])
     assert "2 of 3" in as_text(*summary_tables(found))
     text = Path(write_report(tmp_path / "r.html", found)).read_text(encoding="utf-8")
-    assert "By DOI among the reference models of noise it ranks 2 of 3 in ℓ2 and 2 of 3 in ℓ∞." in text
+    assert (
+        "By DOI among the reference models of noise it ranks 2 of 3 in ℓ2 and 2 of 3 in ℓ∞." in text
+    )
 
 
 def test_an_evaluation_prints_the_table_of_the_command_line(evaluations):
@@ -75,7 +81,9 @@ def test_an_evaluation_prints_the_table_of_the_command_line(evaluations):
     assert text == as_text(*summary_tables(summarise_all([one], radii="8/255")))
     assert repr(text) == str(text)  # a session shows the table, not a quoted string
     assert "8/255" in text
-    assert "robust accuracy" not in one.summary().split("\n\n")[1]  # no radius is customary for this data
+    assert (
+        "robust accuracy" not in one.summary().split("\n\n")[1]
+    )  # no radius is customary for this data
 
 
 def test_a_notebook_shows_table_and_curve(evaluations, tmp_path):
@@ -88,7 +96,9 @@ def test_a_notebook_shows_table_and_curve(evaluations, tmp_path):
     )  # fmt: skip
     assert "<script" not in odd._repr_html_()
     next((tmp_path / "odd" / "L2" / "units").rglob("*.safetensors")).unlink()
-    assert "lacks fmn on samples" in Evaluation.load(tmp_path / "odd")._repr_html_()  # in words, not as a traceback
+    assert (
+        "lacks fmn on samples" in Evaluation.load(tmp_path / "odd")._repr_html_()
+    )  # in words, not as a traceback
 
 
 def test_a_plot_is_in_the_axes_given_or_in_new_ones(evaluations):
@@ -147,7 +157,15 @@ def test_a_slash_behind_an_address_leaves_every_record_a_file_of_its_own(tmp_pat
         model = conv_net()
         images, labels = samples(model, 2, (1, 8, 8))
         tiny = Ensemble.of("tiny", "L2", {"fmn": 10})
-        evaluate(model, images, labels, norm="L2", ensemble=tiny, name=name, out=f"memory://{tmp_path.name}/{name}")
+        evaluate(
+            model,
+            images,
+            labels,
+            norm="L2",
+            ensemble=tiny,
+            name=name,
+            out=f"memory://{tmp_path.name}/{name}",
+        )
     for folder in (f"memory://{tmp_path.name}", f"memory://{tmp_path.name}/"):
         found = find_evaluations([folder])
         written = [path for _, path in export_all(found, summarise_all(found), folder, ["csv"])]
@@ -158,22 +176,36 @@ def test_all_exports_at_once(evaluations, tmp_path):
     kinds = parse_formats("csv,npz,card,classes,png,latex,sentence")
     found = summarise_all(evaluations, radii="0.1")
     written = list(export_all(evaluations, found, str(tmp_path), kinds, radii="0.1"))
-    assert {what for what, _ in written} == {"table", "points", "card", "classes", "pictures", "sentence"}
+    assert {what for what, _ in written} == {
+        "table",
+        "points",
+        "card",
+        "classes",
+        "pictures",
+        "sentence",
+    }
     classes = (tmp_path / "Linf-classes.csv").read_text().splitlines()
-    assert classes[0].startswith("class,name,samples,clean_accuracy,robust_accuracy_at_0.1,median_distance,taken_for")
+    assert classes[0].startswith(
+        "class,name,samples,clean_accuracy,robust_accuracy_at_0.1,median_distance,taken_for"
+    )
     assert sum(int(line.split(",")[2]) for line in classes[1:]) == 12
     one = evaluations[1]
     pictures = sorted((tmp_path / "Linf-png").glob("*.png"))
     assert len(pictures) == int(((one.distances > 0) & np.isfinite(one.distances)).sum())
     row = int(pictures[0].name[:6])
     assert pictures[0].name == f"{row:06d}-class{one.labels[row]}-as{one.predictions[row]}.png"
-    older, mine = pictures[0].with_name("000000-class3-as77.png"), pictures[0].with_name("000001-class3-as77.png")
+    older, mine = (
+        pictures[0].with_name("000000-class3-as77.png"),
+        pictures[0].with_name("000001-class3-as77.png"),
+    )
     older.write_bytes(pictures[0].read_bytes())
     mine.write_bytes(b"my own picture")
     list(export_all(evaluations, found, str(tmp_path), ["png"]))
     assert sorted((tmp_path / "Linf-png").glob("*.png")) == sorted([*pictures, mine])
     image = pytest.importorskip("PIL.Image").open(pictures[0])
-    np.testing.assert_allclose(np.asarray(image) / 255, one.adversarials[row, 0], atol=0.5 / 255 + 1e-6)
+    np.testing.assert_allclose(
+        np.asarray(image) / 255, one.adversarials[row, 0], atol=0.5 / 255 + 1e-6
+    )
     table = (tmp_path / "summary.tex").read_text()
     assert r"\usepackage{booktabs}" in table
     assert r"$\ell_{2}$ &" in table
@@ -205,7 +237,9 @@ def test_a_report_names_all_numbers_of_samples_and_queries(tmp_path):
     found = []
     for norm, n, queries in (("L2", 4, 20), ("Linf", 6, 40)):
         own = Ensemble.of("tiny", norm, {"fmn": queries})
-        found.append(evaluate(model, *samples(model, n, (1, 8, 8)), norm=norm, ensemble=own, name="net"))
+        found.append(
+            evaluate(model, *samples(model, n, (1, 8, 8)), norm=norm, ensemble=own, name="net")
+        )
     path = write_report(tmp_path / "report.html", summarise_all(found))
     page = Path(path).read_text("utf-8")
     assert "4 or 6 samples · at most 20 or 40 queries per sample" in page

@@ -59,7 +59,9 @@ def report(summaries, tmp_path_factory):
 
 def test_everything_is_inside(report):
     elements = Elements(report)
-    addresses = [attrs[key] for _, attrs in elements.found for key in ("src", "href") if key in attrs]
+    addresses = [
+        attrs[key] for _, attrs in elements.found for key in ("src", "href") if key in attrs
+    ]
     assert addresses
     assert all(address.startswith(("data:image/png;base64,", "#")) for address in addresses)
     assert not re.search(r"https?:|url\(|@import", report)
@@ -67,7 +69,17 @@ def test_everything_is_inside(report):
 
 def test_every_part_is_there(report):
     ids = {attrs["id"] for _, attrs in Elements(report).found if "id" in attrs}
-    assert {"verdict", "summary", "curves", "standing", "queries", "wins", "gallery", "reproduce", "data"} <= ids
+    assert {
+        "verdict",
+        "summary",
+        "curves",
+        "standing",
+        "queries",
+        "wins",
+        "gallery",
+        "reproduce",
+        "data",
+    } <= ids
     assert "advfrontier evaluate zoo:F3 --data fashion-mnist" in report
     assert "2 of 60 samples were never broken" in report
     assert "zoo:F3 classifies 90.0\u00a0% of 60 samples correctly, and still" in report
@@ -78,7 +90,11 @@ def test_pictures_and_charts_have_words(report):
     images = [attrs for tag, attrs in elements if tag == "img"]
     assert len(images) == 2 * (1 + 4 * 2) - 4 * 2  # the last sample was never broken, in no norm
     assert all(attrs["alt"] for attrs in images)
-    charts = [attrs for _, attrs in elements if attrs.get("class", "").startswith("chart ") or attrs.get("data-chart")]
+    charts = [
+        attrs
+        for _, attrs in elements
+        if attrs.get("class", "").startswith("chart ") or attrs.get("data-chart")
+    ]
     assert len(charts) == 8
     assert all("zoo:F3" in attrs["aria-label"] for attrs in charts)
 
@@ -91,7 +107,15 @@ def test_chart_data_are_the_curves(report):
     np.testing.assert_allclose(linf["own"]["x"][1:], np.unique(evaluation.full[6:-2]), rtol=1e-5)
     assert linf["own"]["y"][0] == 0.9
     assert [other["name"] for other in linf["others"]] == ["other"]
-    assert sorted(model["name"] for model in linf["pool"]) == ["F1", "F2", "F4", "F5", "F6", "F7", "F8"]
+    assert sorted(model["name"] for model in linf["pool"]) == [
+        "F1",
+        "F2",
+        "F4",
+        "F5",
+        "F6",
+        "F7",
+        "F8",
+    ]
     assert [model["name"] for model in linf["pool"] if model["flagged"]] == ["F8"]
     assert linf["queries"]["tiers"] == [4000, 8000, 12000]
     assert [radius["label"] for radius in linf["radii"]] == ["8/255", "16/255"]
@@ -100,20 +124,26 @@ def test_chart_data_are_the_curves(report):
 def test_one_norm_without_pool_or_pictures(tmp_path):
     evaluation = record()
     evaluation.originals = evaluation.originals.flatten(1)
-    text = Path(write_report(tmp_path / "r.html", [summarise(evaluation, radii=())])).read_text(encoding="utf-8")
+    text = Path(write_report(tmp_path / "r.html", [summarise(evaluation, radii=())])).read_text(
+        encoding="utf-8"
+    )
     ids = {attrs.get("id") for _, attrs in Elements(without_library(text)).found}
     assert not {"standing", "gallery", "pool", "frontier"} & ids
     assert len(text) < 6_000_000
 
 
 def test_without_radii_there_is_no_column_for_them_but_a_note(tmp_path, report):
-    text = Path(write_report(tmp_path / "r.html", [summarise(record(), radii=())])).read_text(encoding="utf-8")
+    text = Path(write_report(tmp_path / "r.html", [summarise(record(), radii=())])).read_text(
+        encoding="utf-8"
+    )
     for shown in ("Robust accuracy %", "reference radii</li>"):
         assert shown in report
         assert shown not in text
     assert "For robust accuracy give" not in report
     assert "for robust accuracy give some, such as --radii 4/255,8/255." in text
-    head, row = (part.split("</tr>")[0] for part in text.split('id="summary"')[1].split("<tr", 2)[1:])
+    head, row = (
+        part.split("</tr>")[0] for part in text.split('id="summary"')[1].split("<tr", 2)[1:]
+    )
     assert head.count("<th") == row.count("<th") + row.count("<td")
 
 
@@ -130,18 +160,26 @@ def test_models_where_nothing_or_everything_breaks(tmp_path):
     always = summarise(record("always", wrong=1.0), radii=RADII["Linf"], reference=pool())
     said = {"never": "no run broke any sample in ℓ∞.", "always": "there is nothing to attack."}
     for summary in (never, always):
-        text = Path(write_report(tmp_path / f"{summary.model}.html", [summary])).read_text(encoding="utf-8")
+        text = Path(write_report(tmp_path / f"{summary.model}.html", [summary])).read_text(
+            encoding="utf-8"
+        )
         assert "no sample was broken" in text
         assert said[summary.model] in text
         assert "settled" not in without_library(text)
-        assert not re.search(r"\bnan\b", without_library(text), re.IGNORECASE) or "NaN" in asset("page.js")
+        assert not re.search(r"\bnan\b", without_library(text), re.IGNORECASE) or "NaN" in asset(
+            "page.js"
+        )
     assert "(0–0)" not in text
 
 
 def test_flags_of_every_kind_are_shown(tmp_path):
     one = record()
-    one.flags = tuple(Flag(kind, f"a flag about {kind}") for kind in Kind if kind is not Kind.UNBROKEN)
-    text = Path(write_report(tmp_path / "r.html", [summarise(one, radii=())])).read_text(encoding="utf-8")
+    one.flags = tuple(
+        Flag(kind, f"a flag about {kind}") for kind in Kind if kind is not Kind.UNBROKEN
+    )
+    text = Path(write_report(tmp_path / "r.html", [summarise(one, radii=())])).read_text(
+        encoding="utf-8"
+    )
     for flag in one.flags:
         assert f"<li>ℓ∞: {flag}</li>" in text
 
@@ -149,7 +187,9 @@ def test_flags_of_every_kind_are_shown(tmp_path):
 def test_a_model_beside_keeps_its_colour_where_others_are_missing(tmp_path, summaries):
     others = [*summaries("b", seed=1)[:2], *summaries("c", seed=2)]
     path = Path(write_report(tmp_path / "r.html", [*summaries(), *others]))
-    norms = json.loads(Elements(without_library(path.read_text(encoding="utf-8"))).scripts[-3])["norms"]
+    norms = json.loads(Elements(without_library(path.read_text(encoding="utf-8"))).scripts[-3])[
+        "norms"
+    ]
     lines = [{other["name"]: other["line"] for other in norm["others"]} for norm in norms]
     assert lines == [{"b": [1, 1], "c": [2, 2]}] * 2 + [{"c": [2, 2]}] * 2
 
@@ -158,7 +198,9 @@ def test_names_cannot_break_out(hostile, evil):
     for path in hostile:
         text = without_library(path.read_text(encoding="utf-8"))
         elements = Elements(text)
-        assert not [attrs for _, attrs in elements.found if "onerror" in attrs or attrs.get("src") == "x"]
+        assert not [
+            attrs for _, attrs in elements.found if "onerror" in attrs or attrs.get("src") == "x"
+        ]
         assert not [script for script in elements.scripts if script.startswith("alert")]
         assert "<script>alert" not in text
         if path.name != "leaderboard.html":
@@ -192,7 +234,9 @@ def test_two_records_of_one_model_are_compared_under_their_own_names(tmp_path):
     first, second = (summarise(record(seed=seed), radii=()) for seed in (0, 1))
     found = compare(evaluated(first, "a"), evaluated(second, "b"))
     text = without_library(
-        Path(write_comparison(tmp_path / "c.html", [(found, first, second)])).read_text(encoding="utf-8")
+        Path(write_comparison(tmp_path / "c.html", [(found, first, second)])).read_text(
+            encoding="utf-8"
+        )
     )
     norm = json.loads(Elements(text).scripts[-3])["norms"][0]
     assert (norm["own"]["name"], norm["others"][0]["name"]) == ("a", "b")
@@ -200,7 +244,9 @@ def test_two_records_of_one_model_are_compared_under_their_own_names(tmp_path):
     assert gap[0] == 0
     assert max(map(abs, gap.values())) > 0.05
     with pytest.raises(FrontierError, match="expected the same norm"):
-        write_comparison(tmp_path / "c.html", [(found, first, summarise(record(norm="L2"), radii=()))])
+        write_comparison(
+            tmp_path / "c.html", [(found, first, summarise(record(norm="L2"), radii=()))]
+        )
 
 
 def test_thinned_curves_keep_both_ends():
@@ -216,12 +262,17 @@ def test_leaderboard_is_small_and_names_every_curve(references, tmp_path):
     text = Path(write_leaderboard(tmp_path / "board.html", ranking)).read_text(encoding="utf-8")
     assert len(text) < 300_000
     elements = Elements(text).found
-    curves = [attrs for tag, attrs in elements if tag == "path" and attrs["class"].split()[0] == "curve"]
+    curves = [
+        attrs for tag, attrs in elements if tag == "path" and attrs["class"].split()[0] == "curve"
+    ]
     assert len({attrs["class"] for attrs in curves[:8]}) == 8  # told apart by colour and dashes
     rows = [attrs for tag, attrs in elements if tag == "tr" and "data-curve" in attrs]
     assert len(curves) == len(rows) == 4 * 8
     leader = next(row for row in ranking.overall if not row.bracketed)
-    assert f"{leader.model} has the highest mean DOI over ℓ0, ℓ1, ℓ2, ℓ∞: {leader.doi.estimate:.3f}" in text
+    assert (
+        f"{leader.model} has the highest mean DOI over ℓ0, ℓ1, ℓ2, ℓ∞: {leader.doi.estimate:.3f}"
+        in text
+    )
 
 
 def test_svg_paths_stay_inside_the_picture():
@@ -239,7 +290,9 @@ def test_svg_paths_stay_inside_the_picture():
 
 
 def test_the_last_step_of_a_picture_is_drawn_however_it_is_rounded():
-    (path,) = svg_chart("L2", {"net": Curve.of([0.12345678])})["paths"]  # 0.123457 would be beyond the end
+    (path,) = svg_chart("L2", {"net": Curve.of([0.12345678])})[
+        "paths"
+    ]  # 0.123457 would be beyond the end
     assert path["d"] == "M48.0 12.0H508.0V336.0"
 
 
@@ -252,11 +305,23 @@ def test_png(channels):
     while place < len(content):
         (length,) = struct.unpack(">I", content[place : place + 4])
         kind, body = content[place + 4 : place + 8], content[place + 8 : place + 8 + length]
-        assert struct.unpack(">I", content[place + 8 + length : place + 12 + length]) == (zlib.crc32(kind + body),)
+        assert struct.unpack(">I", content[place + 8 + length : place + 12 + length]) == (
+            zlib.crc32(kind + body),
+        )
         chunks[kind] = body
         place += 12 + length
-    assert struct.unpack(">IIBBBBB", chunks[b"IHDR"]) == (7, 5, 8, 0 if channels == 1 else 2, 0, 0, 0)
-    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), dtype=np.uint8).reshape(5, 1 + 7 * channels)
+    assert struct.unpack(">IIBBBBB", chunks[b"IHDR"]) == (
+        7,
+        5,
+        8,
+        0 if channels == 1 else 2,
+        0,
+        0,
+        0,
+    )
+    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), dtype=np.uint8).reshape(
+        5, 1 + 7 * channels
+    )
     assert (rows[:, 0] == 0).all()
     np.testing.assert_array_equal(rows[:, 1:].reshape(image.shape), image)
     assert base64.b64encode(content)

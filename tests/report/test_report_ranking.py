@@ -42,7 +42,10 @@ def text_of(ranking):
 
 def test_a_flagged_model_takes_nobodys_rank_and_stands_last():
     records = three()
-    records[2].flags = (Flag(Kind.RANDOM, "the model is random"), Flag(Kind.TRAINING, "it was training"))
+    records[2].flags = (
+        Flag(Kind.RANDOM, "the model is random"),
+        Flag(Kind.TRAINING, "it was training"),
+    )
     rows = rank(records).norms[0].rows
     assert [(row.position, row.model) for row in rows] == [("1", "m1"), ("2", "m0"), ("(1)", "m2")]
     assert rows[-1].flags == (records[2].flags[0],)
@@ -54,7 +57,12 @@ def test_a_doi_above_one_is_never_printed_without_its_brackets(tmp_path):
         one.flags = (Flag(Kind.ZERO_GRADIENTS, "masked"),)
         one.full = one.full * 5
     found = rank(records)
-    above = [row.doi.estimate for table in (*found.norms,) for row in (*table.rows, *found.overall) if row.bracketed]
+    above = [
+        row.doi.estimate
+        for table in (*found.norms,)
+        for row in (*table.rows, *found.overall)
+        if row.bracketed
+    ]
     above += [value for row in found.overall if row.bracketed for value in row.dois.values()]
     assert min(above) > 1
     page = Path(write_leaderboard(tmp_path / "board.html", found)).read_text(encoding="utf-8")
@@ -69,7 +77,13 @@ def test_models_that_were_never_broken_are_a_dash_in_text_csv_and_json(tmp_path)
     last = text_of(found).split("\n\n")[1].split("\n")[-1]
     assert re.match(r"\s+–\s+–\s+\*\s+never\s+–\s+–\s", last)
     row = list(csv.DictReader(io.StringIO(ranking_csv(found))))[-1]
-    assert (row["model"], row["rank"], row["doi"], row["aurec"], row["bracketed"]) == ("never", "", "", "", "1")
+    assert (row["model"], row["rank"], row["doi"], row["aurec"], row["bracketed"]) == (
+        "never",
+        "",
+        "",
+        "",
+        "1",
+    )
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))["norms"][0]["rows"][-1]
     assert (content["rank"], content["doi"]["estimate"], content["aurec"]) == (None, None, None)
     page = Path(write_leaderboard(tmp_path / "board.html", found)).read_text(encoding="utf-8")
@@ -81,7 +95,11 @@ def test_samples_in_another_order_are_aligned():
     records = three()
     turned = record("m1", seed=1, strength=2.0)
     turned.samples = turned.samples[::-1]
-    turned.full, turned.first, turned.labels = turned.full[::-1], turned.first[::-1], turned.labels.flip(0)
+    turned.full, turned.first, turned.labels = (
+        turned.full[::-1],
+        turned.first[::-1],
+        turned.labels.flip(0),
+    )
     mixed, straight = rank([records[0], turned, records[2]]).to_dict(), rank(records).to_dict()
     assert mixed == straight
 
@@ -110,7 +128,10 @@ def test_mean_over_the_norms_all_share():
     assert found.shared == ("L2", "Linf")
     best = found.overall[0]
     assert best.model == "m2"
-    dois = [next(row.doi.estimate for row in table.rows if row.model == "m2") for table in found.norms[1:]]
+    dois = [
+        next(row.doi.estimate for row in table.rows if row.model == "m2")
+        for table in found.norms[1:]
+    ]
     assert best.doi.estimate == pytest.approx(np.mean(dois))
     assert best.doi.low < best.doi.estimate < best.doi.high
     assert best.ranks == (1, 1)
@@ -139,10 +160,14 @@ def test_tiers():
     low, high = record("low", tier="paper-4k"), record("high", tier="paper-12k", seed=1)
     table = rank([low, high]).norms[0]
     assert table.queries == 4000  # the other record holds its own 4k
-    with pytest.raises(FrontierError, match=r"low was evaluated in Linf with 4k queries.*--tier 12k"):
+    with pytest.raises(
+        FrontierError, match=r"low was evaluated in Linf with 4k queries.*--tier 12k"
+    ):
         rank([low], reference={"Linf": pool()})
     high.ensemble = type(high.ensemble).of("own", "Linf", {"fmn": 900, "alma": 800})
-    with pytest.raises(FrontierError, match=r"low was .* with paper-4k, high with own: expected the same attacks"):
+    with pytest.raises(
+        FrontierError, match=r"low was .* with paper-4k, high with own: expected the same attacks"
+    ):
         rank([low, high])
 
 
@@ -152,10 +177,13 @@ def test_what_cannot_be_ranked():
     with pytest.raises(FrontierError, match="m0 comes more than once in Linf"):
         rank([record("m0"), record("m0", seed=1)])
     with pytest.raises(
-        FrontierError, match=r"different samples \(0 only in the former, 10 only in the latter\).*--sample-seed"
+        FrontierError,
+        match=r"different samples \(0 only in the former, 10 only in the latter\).*--sample-seed",
     ):
         rank([record("a"), record("b", n=50)])
-    with pytest.raises(FrontierError, match=r"20 of 80 samples are not among the 60.*--data fashion-mnist"):
+    with pytest.raises(
+        FrontierError, match=r"20 of 80 samples are not among the 60.*--data fashion-mnist"
+    ):
         rank([record("a", n=80)], reference={"Linf": pool(n=60)})
 
 

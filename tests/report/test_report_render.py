@@ -26,7 +26,15 @@ TABLE = Table(
     (
         ("a|b", "zoo:F1", "L2", 0.5, BaselineAOI(0.98, 0.9, 1.1), Share(3, 13), 2.5e6),
         ("c_d", None, "Linf", Doubted(1.367), Strong(0.5), 4, 900),
-        ("e", None, "L0", Interval(float("nan"), float("nan"), float("nan")), Spread(0.5, 0.25), (2, 4), None),
+        (
+            "e",
+            None,
+            "L0",
+            Interval(float("nan"), float("nan"), float("nan")),
+            Spread(0.5, 0.25),
+            (2, 4),
+            None,
+        ),
     ),
     ("a note",),
 )
@@ -40,8 +48,28 @@ class Terminal(io.StringIO):
 def test_text_lines_up_and_ends_with_the_notes():
     title, _, headings, rule, *rows, _, note = as_text(TABLE).splitlines()
     assert (title, note) == ("Cells", "a note")
-    assert headings.split() == ["ℓ2", "source", "norm", "DOI", "(%)", "AOI", "(%)", "matched", "disk"]
-    assert rows[0].split() == ["a|b", "zoo:F1", "ℓ2", "50.0", "98.00", "[90.00–110.00]", "3/13", "2.5", "MB"]
+    assert headings.split() == [
+        "ℓ2",
+        "source",
+        "norm",
+        "DOI",
+        "(%)",
+        "AOI",
+        "(%)",
+        "matched",
+        "disk",
+    ]
+    assert rows[0].split() == [
+        "a|b",
+        "zoo:F1",
+        "ℓ2",
+        "50.0",
+        "98.00",
+        "[90.00–110.00]",
+        "3/13",
+        "2.5",
+        "MB",
+    ]
     assert rows[1].split() == ["c_d", "–", "ℓ∞", "(136.7)", "50.00", "4", "1", "kB"]
     assert rows[2].split() == ["e", "–", "ℓ0", "–", "50.00", "±", "25.00", "2–4", "–"]
     assert len(rule) == max(len(line) for line in (headings, *rows))
@@ -60,7 +88,11 @@ def test_json_has_raw_values_by_key_and_null_for_what_is_not_known():
     assert list(first) == ["model", "source", "norm", "doi", "aoi", "matched", "disk"]
     assert first["aoi"] == {"value": 0.98, "low": 0.9, "high": 1.1, "flags": []}
     assert first["matched"] == {"count": 3, "of": 13}
-    assert (second["doi"], second["aoi"], second["source"]) == ({"value": 1.367, "in_doubt": True}, 0.5, None)
+    assert (second["doi"], second["aoi"], second["source"]) == (
+        {"value": 1.367, "in_doubt": True},
+        0.5,
+        None,
+    )
     assert third["doi"]["estimate"] is None
 
 
@@ -107,6 +139,8 @@ def test_a_row_of_another_length_is_refused():
 
 def test_a_column_of_nothing_takes_no_letter_from_others():
     table = Table(
-        "", (Column(""), Column("model", folds=True), Column("DOI", "score")), (("", "F1", 0.5), ("", "F2", 0.7))
+        "",
+        (Column(""), Column("model", folds=True), Column("DOI", "score")),
+        (("", "F1", 0.5), ("", "F2", 0.7)),
     )
     assert as_text(table).splitlines()[0] == "   model    DOI"

@@ -24,7 +24,9 @@ def test_figures_are_those_of_the_frontier_room(norm):
     summary = summarise(evaluation, radii=RADII[norm])
     d = evaluation.distances
     assert summary.clean == wilson(54, 60)
-    assert [at.accuracy.estimate for at in summary.robust] == [robust_accuracy(d, ε) for _, ε in RADII[norm]]
+    assert [at.accuracy.estimate for at in summary.robust] == [
+        robust_accuracy(d, ε) for _, ε in RADII[norm]
+    ]
     assert all(at.accuracy.low < at.accuracy.estimate < at.accuracy.high for at in summary.robust)
     assert d.max() == summary.E
     assert summary.aurec.estimate == pytest.approx(aurec(d).value)
@@ -57,7 +59,9 @@ def test_wins_count_the_broken_samples_only():
     summary = summarise(evaluation, radii=())
     assert sum(win.samples for win in summary.wins) == 50
     assert sum(win.share for win in summary.wins) == pytest.approx(1)
-    assert [win.samples for win in summary.wins] == sorted((win.samples for win in summary.wins), reverse=True)
+    assert [win.samples for win in summary.wins] == sorted(
+        (win.samples for win in summary.wins), reverse=True
+    )
     assert (summary.misclassified, summary.unbroken) == (6, 4)
 
 
@@ -77,7 +81,12 @@ def test_where_no_run_broke_any_sample_nothing_is_known(more):
     assert summary.convergence.queries == ()
     assert summary.convergence.settled is None
     content = json.loads(json.dumps(summary.to_dict(), allow_nan=False))
-    assert content["aurec"]["estimate"] is content["aurec"]["low"] is content["convergence"]["settled"] is None
+    assert (
+        content["aurec"]["estimate"]
+        is content["aurec"]["low"]
+        is content["convergence"]["settled"]
+        is None
+    )
     assert content["convergence"]["last_drop"] is None
 
 
@@ -91,7 +100,9 @@ def test_a_model_that_was_never_broken_has_no_doi_among_others():
 def test_standing_counts_the_trusted_models():
     summary = summarise(record(), radii=(), reference=pool())
     standing, row = summary.standing, summary.standing.row
-    assert standing.position == f"{row.rank} of 7"  # of F1 … F8 this is F3, and F8 was never broken on 3 samples
+    assert (
+        standing.position == f"{row.rank} of 7"
+    )  # of F1 … F8 this is F3, and F8 was never broken on 3 samples
     assert [row.model for row in standing.table.rows if row.bracketed] == ["F8"]
     assert [row.model for row in standing.table.rows if row.given] == ["zoo:F3"]
     assert "F3" not in [row.model for row in standing.table.rows]
@@ -126,7 +137,10 @@ def test_a_record_that_went_further_is_ranked_at_the_pools_tier():
 
 @pytest.mark.parametrize(
     ("evaluation", "said"),
-    [(record(tier="paper-4k"), "extend"), (record(n=61), "1 of 61 samples are not among the 60 of the reference pool")],
+    [
+        (record(tier="paper-4k"), "extend"),
+        (record(n=61), "1 of 61 samples are not among the 60 of the reference pool"),
+    ],
 )
 def test_what_does_not_fit_the_pool_has_no_standing_and_says_why(evaluation, said):
     summary = summarise(evaluation, radii=(), reference=pool())
@@ -149,7 +163,9 @@ def test_gallery_pictures():
     assert first.original.dtype == np.uint8
     change = (evaluation.adversarials - evaluation.originals)[first.row].numpy().transpose(1, 2, 0)
     assert first.magnification == pytest.approx(0.5 / np.abs(change).max())
-    assert (first.difference == np.round(255 * (0.5 + change * first.magnification)).clip(0, 255)).mean() > 0.99
+    assert (
+        first.difference == np.round(255 * (0.5 + change * first.magnification)).clip(0, 255)
+    ).mean() > 0.99
     assert {0, 255} & set(np.unique(first.difference).tolist())
     assert (first.label_name, first.prediction_name) == ("g", "h")
     assert last.distance == np.inf
@@ -191,9 +207,13 @@ def test_json_holds_everything_but_the_pictures():
 
 
 def test_what_json_can_hold():
-    found = jsonable({"a": np.float64("nan"), "b": -np.inf, "c": (np.int64(3), 0.5), 4: None, "d": Kind.BATCH})
+    found = jsonable(
+        {"a": np.float64("nan"), "b": -np.inf, "c": (np.int64(3), 0.5), 4: None, "d": Kind.BATCH}
+    )
     assert found == {"a": None, "b": "-inf", "c": [3, 0.5], "4": None, "d": "batch"}
-    assert jsonable({"a": np.array([[1.0, np.inf], [np.nan, 2.0]])}) == {"a": [[1.0, "inf"], [None, 2.0]]}
+    assert jsonable({"a": np.array([[1.0, np.inf], [np.nan, 2.0]])}) == {
+        "a": [[1.0, "inf"], [None, 2.0]]
+    }
     assert jsonable([Flag(Kind.BATCH, "x")], without=("text",)) == [{"kind": "batch"}]
 
 
@@ -209,11 +229,15 @@ def test_passes_and_wins_are_added_up():
 
 
 def test_models_shown_together_share_one_end_and_are_ranked_among_each_other():
-    three = [record(f"m{k}", norm, seed=k, strength=1.0 + k) for k in range(3) for norm in ("L2", "Linf")]
+    three = [
+        record(f"m{k}", norm, seed=k, strength=1.0 + k) for k in range(3) for norm in ("L2", "Linf")
+    ]
     found = summarise_all(three, radii="0.1")
     for norm in ("L2", "Linf"):
         group = [summary for summary in found if summary.norm == norm]
-        assert {summary.E for summary in group} == {max(d for summary in group for d in summary.distances)}
+        assert {summary.E for summary in group} == {
+            max(d for summary in group for d in summary.distances)
+        }
         assert [summary.standing.position for summary in group] == ["3 of 3", "2 of 3", "1 of 3"]
         assert not any(summary.standing.referenced for summary in group)
         areas = [summary.aurec.estimate for summary in group]
@@ -223,14 +247,18 @@ def test_models_shown_together_share_one_end_and_are_ranked_among_each_other():
 def test_models_on_other_samples_share_an_end_and_have_no_ranks():
     found = summarise_all([record("a"), record("b", n=50, strength=2.0)], radii="0.1")
     assert len({summary.E for summary in found}) == 1
-    assert all(summary.standing is None and "different samples" in summary.no_standing for summary in found)
+    assert all(
+        summary.standing is None and "different samples" in summary.no_standing for summary in found
+    )
 
 
 def test_models_attacked_by_other_kinds_of_ensembles_have_no_ranks():
     other = record("b", strength=2.0)
     other.ensemble = find_ensemble("greedy-12k", "Linf", 10)
     found = summarise_all([record("a"), other], radii="0.1")
-    assert all(s.standing is None and "expected the same attacks for all" in s.no_standing for s in found)
+    assert all(
+        s.standing is None and "expected the same attacks for all" in s.no_standing for s in found
+    )
 
 
 def test_a_single_checkpoint_says_nothing_about_settling():

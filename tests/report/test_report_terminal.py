@@ -37,7 +37,9 @@ def text_of(summaries):
 
 def test_plain_text_holds_the_figures(found):
     text = text_of(found)
-    assert text.startswith("zoo:F3 on fashion-mnist, 60 samples, at most 12k queries per sample, seed 42\n")
+    assert text.startswith(
+        "zoo:F3 on fashion-mnist, 60 samples, at most 12k queries per sample, seed 42\n"
+    )
     assert "\x1b" not in text
     for summary in found:
         assert f"\n{summary.norm} " in text
@@ -99,7 +101,10 @@ def test_flags_missing_standings_and_falling_areas_are_said():
 def test_names_are_text_not_commands(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     name = "[bold red]x[/]\x1b[2J\x07"
-    odd = [summarise(record(name, norm), radii=RADII[norm], reference=pool(norm), gallery=0) for norm in SCALES]
+    odd = [
+        summarise(record(name, norm), radii=RADII[norm], reference=pool(norm), gallery=0)
+        for norm in SCALES
+    ]
     other = summarise(record("b", seed=4), radii=RADII["Linf"], gallery=0)
     ranking = rank([record(name), record("b", seed=4)])
     for tables in (
@@ -122,7 +127,10 @@ def test_comparison_says_the_verdict_first(found):
     assert f"({ends(comparison.difference, size)})" in text
     assert "the curves cross at ε = " in text
     assert "at 0.5" in text
-    bare = [summarise(record(name, "L2", seed=seed), radii=(), gallery=0) for seed, name in enumerate("ab")]
+    bare = [
+        summarise(record(name, "L2", seed=seed), radii=(), gallery=0)
+        for seed, name in enumerate("ab")
+    ]
     assert "robust %" not in as_text(comparison_table(compared(*bare), *bare))
 
 
@@ -155,11 +163,16 @@ def test_columns_line_up():
 def test_intervals_go_below_their_figures_where_a_table_is_wide():
     columns = tuple(Column(f"figure {k}", "score") for k in range(5))
     text = as_text(Table("", columns, ((Interval(0.5, 0.25, 0.75),) * 5,)))
-    assert text.split("\n")[2:] == ["        0.500" + "          0.500" * 4, "(0.250–0.750)" + "  (0.250–0.750)" * 4]
+    assert text.split("\n")[2:] == [
+        "        0.500" + "          0.500" * 4,
+        "(0.250–0.750)" + "  (0.250–0.750)" * 4,
+    ]
 
 
 def test_ranking_columns_share_their_decimals():
-    tables = rank_tables(rank([record(f"m{k}", "L2", seed=k, strength=0.1 * 5**k) for k in range(3)]))
+    tables = rank_tables(
+        rank([record(f"m{k}", "L2", seed=k, strength=0.1 * 5**k) for k in range(3)])
+    )
     table = as_text(tables[0]).split("\n\n")[1].split("\n")
     start = next(k for k, line in enumerate(table) if line.startswith("---")) + 1
     areas = [line.split()[-3] for line in table[start:]]
@@ -185,5 +198,13 @@ def test_decimals_of_a_column():
 def test_several_models_are_one_table_norm_by_norm():
     both = [record(name, norm, seed=k) for k, name in enumerate("ab") for norm in ("L2", "Linf")]
     (table,) = summary_tables(summarise_all(both, radii="0.1"))
-    assert table.title == "2 models on fashion-mnist, 60 samples, at most 12k queries per sample, seed 42"
-    assert [row[:2] for row in table.rows] == [("L2", "a"), ("L2", "b"), ("Linf", "a"), ("Linf", "b")]
+    assert (
+        table.title
+        == "2 models on fashion-mnist, 60 samples, at most 12k queries per sample, seed 42"
+    )
+    assert [row[:2] for row in table.rows] == [
+        ("L2", "a"),
+        ("L2", "b"),
+        ("Linf", "a"),
+        ("Linf", "b"),
+    ]

@@ -47,7 +47,9 @@ def test_square_search_tries_squares_that_shrink():
     for i in (0, 1, 2, 3, 4, 150, 151, 152, 153, 900, 901, 902, 903):
         unit.solver.step(unit.problem, unit.state, i, answer_of(unit, wrong=False, best=math.inf))
         assert torch.equal(unit.state.kept, kept)
-        for before, after in zip(kept.view(-1, *SHAPE), unit.state.trial.view(-1, *SHAPE), strict=True):
+        for before, after in zip(
+            kept.view(-1, *SHAPE), unit.state.trial.view(-1, *SHAPE), strict=True
+        ):
             changed = (before != after).any(0)
             rows, columns = changed.any(1).nonzero(), changed.any(0).nonzero()
             if len(rows):
@@ -63,7 +65,10 @@ def test_square_search_tries_squares_that_shrink():
 def test_windows_of_the_other_norms_shrink_too(norm):
     """A side is √(0.8·144) = 11 at first, and its area halves four times; in ℓ2 it is odd, for a middle."""
     unit = unit_of(norm, "square_min")
-    sides = [unit.solver._side(unit.problem, i, 144) for i in (0, 10, 11, 50, 51, 200, 201, 500, 501, 999)]
+    sides = [
+        unit.solver._side(unit.problem, i, 144)
+        for i in (0, 10, 11, 50, 51, 200, 201, 500, 501, 999)
+    ]
     assert sides == [11, 11, 8, 8, 5, 5, 4, 4, 3, 3]
     extents = []
     unit.state.margin = torch.full_like(unit.state.margin, 0.1)
@@ -81,10 +86,16 @@ def test_windows_of_the_other_norms_shrink_too(norm):
 def test_the_radius_of_the_square_search(norm, i):
     """Less by γ after a success, more by γ before the first, and as it is otherwise; γ falls along a cosine."""
     γ = cosine(0.015, 0.001, i, 1000)
-    for wrong, best, factor in ((True, 0.3, 0.75 * (1 - γ)), (False, math.inf, 1 + γ), (False, 0.3, 1)):
+    for wrong, best, factor in (
+        (True, 0.3, 0.75 * (1 - γ)),
+        (False, math.inf, 1 + γ),
+        (False, 0.3, 1),
+    ):
         unit = unit_of(norm, "square_min")
         unit.state.radius = torch.full_like(unit.state.radius, 0.4)
-        unit.solver.step(unit.problem, unit.state, i, answer_of(unit, wrong=wrong, best=best, distance=0.4))
+        unit.solver.step(
+            unit.problem, unit.state, i, answer_of(unit, wrong=wrong, best=best, distance=0.4)
+        )
         torch.testing.assert_close(unit.state.radius, torch.full((5,), 0.4 * factor))
 
 
@@ -102,8 +113,13 @@ def test_a_success_is_tried_again_at_the_smaller_radius_and_a_worse_margin_is_dr
     if norm != "Linf":
         torch.testing.assert_close(unit.state.point, x + (1 - 0.015) * (point - x))
     kept = unit.state.kept.clone()
-    for loss, stays in ((0.5, False), (0.7, True)):  # any margin is better than none; then only a lower one is
-        unit.solver.step(unit.problem, unit.state, 1, answer_of(unit, wrong=False, best=0.3, loss=loss))
+    for loss, stays in (
+        (0.5, False),
+        (0.7, True),
+    ):  # any margin is better than none; then only a lower one is
+        unit.solver.step(
+            unit.problem, unit.state, 1, answer_of(unit, wrong=False, best=0.3, loss=loss)
+        )
         assert (unit.state.margin == 0.5).all()
         assert torch.equal(unit.state.kept, kept) == (stays or norm == "Linf")
         kept = unit.state.kept.clone()
@@ -121,7 +137,9 @@ def test_moves_keep_the_size_and_touch_two_windows_only(shape):
         unit = kept / kept.norm(dim=1, keepdim=True)
         moved = move(shape, unit, side, draw)
         torch.testing.assert_close(moved.norm(dim=1), torch.ones(6))
-        less = move(shape, 0.6 * unit, side, draw)  # what is missing goes into the window, and not everywhere
+        less = move(
+            shape, 0.6 * unit, side, draw
+        )  # what is missing goes into the window, and not everywhere
         torch.testing.assert_close(less.norm(dim=1), torch.ones(6))
         windows = torch.cat(_windows(shape, min(side, shape[1]), min(side, shape[2]), draw), 1)
         outside = torch.ones_like(unit).scatter(1, windows, 0) > 0
@@ -138,20 +156,28 @@ def test_moves_keep_the_size_and_touch_two_windows_only(shape):
 
 def test_poured_windows_are_filled_from_the_middle_as_far_as_the_box_allows():
     shape, x = (1, 5, 5), torch.full((1, 25), 0.25)
-    draw = torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0, 0.9]])  # the sign is +, and the only window is the whole image
+    draw = torch.tensor(
+        [[0.0, 0.0, 0.0, 0.0, 0.0, 0.9]]
+    )  # the sign is +, and the only window is the whole image
     poured = 2 * pour(shape, torch.zeros(1, 25), 5, draw, inputs=x, radius=torch.tensor([2.0]))
     ordered = poured.view(5, 5)
     assert ordered[2, 2] == 0.75
-    assert (ordered.flatten().sort(descending=True).values[:3] == torch.tensor([0.75, 0.75, 0.5])).all()
+    assert (
+        ordered.flatten().sort(descending=True).values[:3] == torch.tensor([0.75, 0.75, 0.5])
+    ).all()
     assert (ordered[1:4, 1:4] != 0).sum() == 3  # in the first ring
     assert poured.sum() == 2
 
 
-@pytest.mark.parametrize(("i", "best", "features"), [(0, 40, 28), (0, 3, 2), (0, 1, 1), (500, 40, 33), (999, 200, 197)])
+@pytest.mark.parametrize(
+    ("i", "best", "features"), [(0, 40, 28), (0, 3, 2), (0, 1, 1), (500, 40, 33), (999, 200, 197)]
+)
 def test_sparse_search_goes_on_with_fewer_features(i, best, features):
     """⌊(1 − γ)·best⌋ with γ from 0.3 to 0.01 along a cosine, at least one less."""
     unit = unit_of("L0", "sparse_min")
-    unit.solver.step(unit.problem, unit.state, i, answer_of(unit, wrong=True, best=float(best), loss=-0.5))
+    unit.solver.step(
+        unit.problem, unit.state, i, answer_of(unit, wrong=True, best=float(best), loss=-0.5)
+    )
     assert (unit.state.features == features).all()
     changed = (unit.state.point != unit.problem.inputs).sum(1)
     assert (changed <= features).all()
@@ -162,7 +188,12 @@ def test_sparse_search_takes_more_features_until_there_is_a_success():
     for features, found, after in cases:
         unit = unit_of("L0", "sparse_min")
         unit.state.features = torch.full((5,), float(features))
-        unit.solver.step(unit.problem, unit.state, 0, answer_of(unit, wrong=False, best=9.0 if found else math.inf))
+        unit.solver.step(
+            unit.problem,
+            unit.state,
+            0,
+            answer_of(unit, wrong=False, best=9.0 if found else math.inf),
+        )
         assert (unit.state.features == after).all()
         assert ((unit.state.point != unit.problem.inputs).sum(1) == after).all()
 
@@ -185,7 +216,12 @@ def test_sparse_search_exchanges_a_shrinking_share_of_the_features(i, swapped):
 
 
 def test_restarts_of_black_box_searches_draw_other_numbers_and_samples_keep_theirs():
-    for norm, run in (("L0", "sparse_min"), ("L1", "square_min"), ("L2", "square_min"), ("Linf", "square_min")):
+    for norm, run in (
+        ("L0", "sparse_min"),
+        ("L1", "square_min"),
+        ("L2", "square_min"),
+        ("Linf", "square_min"),
+    ):
         bench = small(norm)
         alone = bench.unit(run, [4])
         together = bench.unit(run)
@@ -194,7 +230,11 @@ def test_restarts_of_black_box_searches_draw_other_numbers_and_samples_keep_thei
 
 
 def test_numbers_that_round_to_one_stay_inside_the_image(monkeypatch):
-    monkeypatch.setattr(square_min, "uniform", lambda _seed, ids, _stream, count: np.full((len(ids), count), 1 - 1e-12))
+    monkeypatch.setattr(
+        square_min,
+        "uniform",
+        lambda _seed, ids, _stream, count: np.full((len(ids), count), 1 - 1e-12),
+    )
     for norm in ("L1", "L2", "Linf"):
         bench = small(norm)
         unit = bench.finished("square_min", 100)

@@ -42,7 +42,9 @@ def by_linear_programme(a, c, x, norm):
         return linprog(np.ones(2 * d), A_ub=[[*a, *-a]], b_ub=[-gap], bounds=bounds).fun
     below = np.hstack([np.eye(2 * d), -np.ones((2 * d, 1))])
     rows = np.vstack([[*a, *-a, 0], below])
-    return linprog([*np.zeros(2 * d), 1], A_ub=rows, b_ub=[-gap, *np.zeros(2 * d)], bounds=[*bounds, (0, 1)]).fun
+    return linprog(
+        [*np.zeros(2 * d), 1], A_ub=rows, b_ub=[-gap, *np.zeros(2 * d)], bounds=[*bounds, (0, 1)]
+    ).fun
 
 
 def by_quadratic_programme(a, c, x):
@@ -61,8 +63,12 @@ def test_half_spaces(seed, d):
     a, c, x = instance(seed, d)
     assert halfspace_minimum(a, c, x, "L0") == fewest_by_enumeration(a, c, x)
     for norm in ("L1", "Linf"):
-        assert halfspace_minimum(a, c, x, norm) == pytest.approx(by_linear_programme(a, c, x, norm), rel=1e-6, abs=1e-9)
-    assert halfspace_minimum(a, c, x, "L2") == pytest.approx(by_quadratic_programme(a, c, x), rel=1e-5, abs=1e-6)
+        assert halfspace_minimum(a, c, x, norm) == pytest.approx(
+            by_linear_programme(a, c, x, norm), rel=1e-6, abs=1e-9
+        )
+    assert halfspace_minimum(a, c, x, "L2") == pytest.approx(
+        by_quadratic_programme(a, c, x), rel=1e-5, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -74,7 +80,9 @@ def test_no_random_point_is_nearer(norm):
     least = linear_minimum(weight, bias, x, y, norm)
     for sample, label, distance in zip(x, y, least, strict=True):
         points = rng.random((40_000, 3))
-        points[::2] = np.where(rng.random((20_000, 3)) < 0.5, sample, points[::2])  # some change few features only
+        points[::2] = np.where(
+            rng.random((20_000, 3)) < 0.5, sample, points[::2]
+        )  # some change few features only
         wrong = points[(points @ weight.T + bias).argmax(1) != label]
         sizes = np.array([size(point - sample, norm) for point in wrong])
         assert (sizes >= distance - 1e-12).all()

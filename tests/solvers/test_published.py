@@ -11,7 +11,18 @@ from support.runs import small
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool import Run, pool
-from advfrontier.solvers import DEPARTURES, PUBLISHED, Alma, ApgdMin, Ddn, Fmn, Pdgd, Pdpgd, SigmaZero, solver_of
+from advfrontier.solvers import (
+    DEPARTURES,
+    PUBLISHED,
+    Alma,
+    ApgdMin,
+    Ddn,
+    Fmn,
+    Pdgd,
+    Pdpgd,
+    SigmaZero,
+    solver_of,
+)
 from advfrontier.solvers.alma import BY_NORM
 from advfrontier.solvers.pdpgd import prox_local
 from advfrontier.solvers.published import check_published
@@ -33,11 +44,15 @@ def test_every_attack_of_the_papers_pool_has_a_published_solver():
 def test_published_solvers_differ_from_the_own_ones_by_their_departures_alone(attack):
     own, published = solver_of(Run.parse(attack)), PUBLISHED[attack]
     assert type(own) is type(published)
-    pairs = {each.name: (getattr(own, each.name), getattr(published, each.name)) for each in fields(own)}
+    pairs = {
+        each.name: (getattr(own, each.name), getattr(published, each.name)) for each in fields(own)
+    }
     assert {name: new for name, (old, new) in pairs.items() if old != new} == departed(attack) != {}
     for each in (each for each in DEPARTURES if each.attack == attack):
         alone = each.taken_back()
-        assert [name for name in pairs if getattr(alone, name) != getattr(own, name)] == [each.parameter]
+        assert [name for name in pairs if getattr(alone, name) != getattr(own, name)] == [
+            each.parameter
+        ]
         assert each.switch == f"{type(own).__name__}({each.parameter}={each.value!r})"
 
 
@@ -49,15 +64,26 @@ def test_published_parameters_are_those_of_the_papers():
         "ddn": Ddn(gamma=0.05, radius=1.0, levels=256, loss_name="plain_ce"),
         "fmn": Fmn(alpha=1.0, gamma=0.05, gamma_final=0.001, strict=True, plain_step=True),
         "pdgd": Pdgd(primal_rate=0.1, primal_decrease=0.01, least_margin=0.0),
-        "pdpgd": Pdpgd(primal_rate=0.1, primal_decrease=0.01, least_margin=0.0, dual_rate=0.1, local_minimum=True),
+        "pdpgd": Pdpgd(
+            primal_rate=0.1,
+            primal_decrease=0.01,
+            least_margin=0.0,
+            dual_rate=0.1,
+            local_minimum=True,
+        ),
         "sigma_zero": SigmaZero(eta=1.0, sigma=1e-3, tau=0.3, t=0.01),
     } == PUBLISHED
-    assert {norm: usual.distance for norm, usual in BY_NORM.items()} == {"L1": 0.5, "L2": 0.1}  # of the first step
+    assert {norm: usual.distance for norm, usual in BY_NORM.items()} == {
+        "L1": 0.5,
+        "L2": 0.1,
+    }  # of the first step
 
 
 def test_searches_that_no_paper_has_are_refused_among_published_ones():
     check_published(["fmn", "apgd_min-dlr:target2"])
-    with pytest.raises(FrontierError, match=r"fab_min, square_min: searches of this package.*--ensemble paper-4k"):
+    with pytest.raises(
+        FrontierError, match=r"fab_min, square_min: searches of this package.*--ensemble paper-4k"
+    ):
         check_published(["fmn", "fab_min:restart1", "square_min", "fab_min"])
 
 
@@ -67,7 +93,9 @@ def test_searches_that_no_paper_has_are_refused_among_published_ones():
 @pytest.mark.parametrize("targeted", [False, True])
 @pytest.mark.parametrize("classes", [2, 3, 4, 10])
 def test_published_ratios(classes, targeted):
-    z = torch.randn(20, classes, dtype=torch.float64, generator=torch.Generator().manual_seed(classes))
+    z = torch.randn(
+        20, classes, dtype=torch.float64, generator=torch.Generator().manual_seed(classes)
+    )
     y = torch.arange(20) % classes
     t = (y + 1) % classes if targeted else None
     ratio = LOSSES["plain_dlr"](z, y, t, torch.full((20,), 7.0))
@@ -91,7 +119,9 @@ def test_published_solvers_ask_for_the_published_losses():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("rate_decrease", "last"), [(0.01, 0.01), (0.003, 0.003), (None, BY_NORM["L2"].rate_decrease)])
+@pytest.mark.parametrize(
+    ("rate_decrease", "last"), [(0.01, 0.01), (0.003, 0.003), (None, BY_NORM["L2"].rate_decrease)]
+)
 def test_alma_rate_falls_to_a_share_of_the_first(rate_decrease, last):
     """Without a gradient the step is rate · decrease^waited · momentum, and momentum keeps 0.9 of itself."""
     unit = small("L2").unit("alma")
@@ -102,7 +132,9 @@ def test_alma_rate_falls_to_a_share_of_the_first(rate_decrease, last):
     answer = answer_of(unit, wrong=False, best=1.0)
     answer.gradient.zero_()
     δ = 0.5 - unit.problem.inputs
-    unit.state.square = torch.full_like(unit.state.square, 1e16)  # the distance's own gradient then counts nothing
+    unit.state.square = torch.full_like(
+        unit.state.square, 1e16
+    )  # the distance's own gradient then counts nothing
     Alma(rate_decrease=rate_decrease).step(unit.problem, unit.state, steps - 1, answer)
     assert δ.abs().max() > 0
     moved = float((0.5 - unit.state.point).mean())
@@ -159,7 +191,10 @@ def test_published_dual_rate_is_the_same_in_every_norm(norm):
 def test_published_proximal_step_keeps_every_local_minimum():
     """Stationary where it is not 0; 0 just below 4·(2μ/9)^{3/4}; and elsewhere the global minimum."""
     μ = 0.05
-    v, weight = torch.linspace(-1, 1, 4001, dtype=torch.float64)[None], torch.tensor([μ], dtype=torch.float64)
+    v, weight = (
+        torch.linspace(-1, 1, 4001, dtype=torch.float64)[None],
+        torch.tensor([μ], dtype=torch.float64),
+    )
     u, best = prox_local(v, weight), prox_two_thirds(v, weight)
     kept = u != 0
     torch.testing.assert_close((u + 2 / 3 * μ * u.sign() * u.abs() ** (-1 / 3))[kept], v[kept])
@@ -172,10 +207,13 @@ def test_published_proximal_step_keeps_every_local_minimum():
 def test_published_pdpgd_uses_it_in_l0_alone():
     anchor = torch.full((2, 3), 0.14)
     weight, metric = torch.full((2,), 0.05), torch.ones(2, 3)
-    assert (PUBLISHED["pdpgd"]._proximal(small("L0").unit("pdpgd").problem, anchor, weight, metric) > 0).all()
+    assert (
+        PUBLISHED["pdpgd"]._proximal(small("L0").unit("pdpgd").problem, anchor, weight, metric) > 0
+    ).all()
     assert (Pdpgd()._proximal(small("L0").unit("pdpgd").problem, anchor, weight, metric) == 0).all()
     torch.testing.assert_close(
-        PUBLISHED["pdpgd"]._proximal(small("L1").unit("pdpgd").problem, anchor, weight, metric), anchor - 0.05
+        PUBLISHED["pdpgd"]._proximal(small("L1").unit("pdpgd").problem, anchor, weight, metric),
+        anchor - 0.05,
     )
 
 
@@ -184,6 +222,10 @@ def test_sigma_zero_has_the_published_width():
     unit = small("L0").unit("sigma_zero")
     δ = torch.linspace(0.01, 0.3, unit.problem.inputs.shape[1]).repeat(len(unit.problem.inputs), 1)
     unit.state.point = unit.problem.inputs + δ
-    PUBLISHED["sigma_zero"].step(unit.problem, unit.state, 0, answer_of(unit, wrong=True, best=9.0, loss=-1.0))
+    PUBLISHED["sigma_zero"].step(
+        unit.problem, unit.state, 0, answer_of(unit, wrong=True, best=9.0, loss=-1.0)
+    )
     pull = δ / (δ**2 + 1e-3) ** 2
-    torch.testing.assert_close(unit.state.first, 0.1 * pull / pull.amax(1, keepdim=True), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        unit.state.first, 0.1 * pull / pull.amax(1, keepdim=True), rtol=1e-3, atol=1e-5
+    )

@@ -85,7 +85,9 @@ def failures(name, norm, count, queries=1000):
 
 @nets.needs_nets
 def test_a_real_net():
-    for run, rows, unbroken, flipped, _median in failures("mnist_small_fgsm", "Linf", 4, queries=300):
+    for run, rows, unbroken, flipped, _median in failures(
+        "mnist_small_fgsm", "Linf", 4, queries=300
+    ):
         assert rows > 2
         assert unbroken == 0, run
         assert flipped == [0, 0, 0], run

@@ -34,7 +34,8 @@ def case(setting, norm, *more):
 
 
 EVERY_SETTING = pytest.mark.parametrize(
-    ("norm", "d", "classes", "scale"), [case(setting, norm) for setting in SETTINGS for norm in NORMS]
+    ("norm", "d", "classes", "scale"),
+    [case(setting, norm) for setting in SETTINGS for norm in NORMS],
 )
 COUNT = {64: 24, 3072: 8}
 
@@ -67,7 +68,9 @@ def classifier(d, classes, scale):
 def parts(d, classes, scale):
     """The setting in float64: weight, bias, inputs, labels."""
     model, x, y = classifier(d, classes, scale)
-    return *(tensor.detach().double().numpy() for tensor in (model.weight, model.bias, x)), y.numpy()
+    return *(
+        tensor.detach().double().numpy() for tensor in (model.weight, model.bias, x)
+    ), y.numpy()
 
 
 @cache
@@ -87,7 +90,12 @@ def optimum(d, classes, norm, scale, *, slack=0.0):
 @cache
 def distances(d, classes, norm, run, scale, *, dtype=torch.float32, queries=1000):
     model, x, y = classifier(d, classes, scale)
-    return Bench.of(deepcopy(model).to(dtype), x, y, norm, dtype=dtype).finished(run, queries).distances().numpy()
+    return (
+        Bench.of(deepcopy(model).to(dtype), x, y, norm, dtype=dtype)
+        .finished(run, queries)
+        .distances()
+        .numpy()
+    )
 
 
 def furthest(gain, room, radius, norm):
@@ -132,7 +140,9 @@ def ce_limit(d, classes, norm, scale):
         low, high = 0.0, 4 * least
         for _ in range(14):  # to a few ten-thousandths of the answer
             middle = (low + high) / 2
-            right = (weight @ ce_ascent(weight, bias, x, y, radius=middle, norm=norm) + bias).argmax() == y
+            right = (
+                weight @ ce_ascent(weight, bias, x, y, radius=middle, norm=norm) + bias
+            ).argmax() == y
             low, high = (middle, high) if right else (low, middle)
         limits.append(high)
     return np.array(limits)
@@ -145,7 +155,12 @@ def tried(norm, d):
 
 @pytest.mark.parametrize(
     ("norm", "run", "d", "classes", "scale"),
-    [case(setting, norm, run) for setting in SETTINGS for norm in NORMS for run in tried(norm, setting[0])],
+    [
+        case(setting, norm, run)
+        for setting in SETTINGS
+        for norm in NORMS
+        for run in tried(norm, setting[0])
+    ],
 )
 def test_median_distance(norm, run, d, classes, scale):
     ratios = distances(d, classes, norm, run, scale) / optimum(d, classes, norm, scale)
@@ -163,7 +178,9 @@ def test_with_flat_logits_the_published_cross_entropy_is_the_limit(norm, run, so
     """An exact ascent of it ends too far away, and the solvers on it reach as much as it does."""
     limit, exact = ce_limit(64, 10, norm, "flat"), optimum(64, 10, norm, "flat")
     assert np.median(limit / exact) > 1.1
-    unit = Bench.of(*classifier(64, 10, "flat"), norm).finished(run, solver=solver(loss_name="plain_ce"))
+    unit = Bench.of(*classifier(64, 10, "flat"), norm).finished(
+        run, solver=solver(loss_name="plain_ce")
+    )
     found = unit.distances().numpy()
     assert np.median(found / exact) > BARS[norm]
     assert np.median(found / limit) <= BARS[norm]
@@ -171,7 +188,9 @@ def test_with_flat_logits_the_published_cross_entropy_is_the_limit(norm, run, so
 
 @pytest.mark.parametrize("norm", ["L1", "L2", "Linf"])
 def test_with_confident_logits_the_published_cross_entropy_is_no_limit(norm):
-    assert np.median(ce_limit(64, 10, norm, "confident") / optimum(64, 10, norm, "confident")) <= 1.01
+    assert (
+        np.median(ce_limit(64, 10, norm, "confident") / optimum(64, 10, norm, "confident")) <= 1.01
+    )
 
 
 @EVERY_SETTING

@@ -25,7 +25,11 @@ def test_every_solver_of_the_catalogue_can_be_run_and_declares_the_same_facts():
 
 
 def test_the_losses_that_solvers_descend():
-    asked = {str(run): {solver_of(run).loss(i) for i in (1, 250)} for norm in NORMS for run in runs_of(norm)}
+    asked = {
+        str(run): {solver_of(run).loss(i) for i in (1, 250)}
+        for norm in NORMS
+        for run in runs_of(norm)
+    }
     assert asked == {
         "sigma_zero": {"margin"}, "pdpgd": {"margin"}, "pdgd": {"margin"}, "fmn": {"margin"}, "alma": {"dlr_plus"},
         "ddn": {"ce"}, "apgd_min-ce": {"ce"}, "apgd_min-dlr": {"dlr"}, "fab_min": {"difference"}, "square_min": {None},
@@ -38,14 +42,18 @@ def test_the_losses_that_solvers_descend():
 def test_base_runs_start_at_the_input_and_restarts_elsewhere(norm, run):
     bench = small(norm)
     base = bench.unit(run)
-    if CATALOGUE[run.split("-")[0]].step_queries == 2:  # a black-box search starts from a random perturbation
+    if (
+        CATALOGUE[run.split("-")[0]].step_queries == 2
+    ):  # a black-box search starts from a random perturbation
         assert torch.equal(base.state.point, base.problem.inputs)
     if CATALOGUE[base.run.solver].restarts:
         again = bench.unit(f"{run}:restart1")
         assert (again.state.point != base.state.point).any(1).all()
         reach = again.problem.norm.distance(again.problem.starts, again.problem.inputs)
         assert (
-            reach <= again.problem.boundary.ceil() if norm == "L0" else reach <= again.problem.boundary * 1.0001
+            reach <= again.problem.boundary.ceil()
+            if norm == "L0"
+            else reach <= again.problem.boundary * 1.0001
         ).all()
 
 
@@ -53,7 +61,9 @@ def test_cosine_schedule():
     assert cosine(1.0, 0.01, 0, 500) == 1
     assert cosine(1.0, 0.01, 500, 500) == pytest.approx(0.01)
     assert cosine(1.0, 0.01, 250, 500) == pytest.approx(0.505)
-    assert cosine(0.05, 0.001, 100, 500) == pytest.approx(0.001 + 0.049 * (1 + math.cos(math.pi / 5)) / 2)
+    assert cosine(0.05, 0.001, 100, 500) == pytest.approx(
+        0.001 + 0.049 * (1 + math.cos(math.pi / 5)) / 2
+    )
 
 
 def test_adam_is_torchs():
@@ -79,7 +89,9 @@ def test_apgd_min_checks_at_apgds_checkpoints(norm, ends):
     problem = small(norm).unit("apgd_min-dlr").problem
     windows = {i + 1: _window(i, problem) for i in range(500) if _window(i, problem)}
     assert list(windows) == ends
-    assert list(windows.values()) == [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    assert list(windows.values()) == [
+        end - start for start, end in zip([0, *ends], ends, strict=False)
+    ]
 
 
 def test_fmns_radius():
@@ -158,14 +170,18 @@ def test_apgd_min_keeps_its_step_and_momentum_while_the_loss_falls_and_distances
     gradient = torch.randn(answer.gradient.shape, generator=torch.Generator().manual_seed(0))
     ahead = project(before - 2 * ε[:, None] * gradient / gradient.norm(dim=1, keepdim=True))
     drift = before - (problem.starts - 0.02)
-    torch.testing.assert_close(unit.state.point, project(before + 0.75 * (ahead - before) + 0.25 * drift))
+    torch.testing.assert_close(
+        unit.state.point, project(before + 0.75 * (ahead - before) + 0.25 * drift)
+    )
 
 
 @pytest.mark.parametrize(("now", "before", "grows"), [(0.9, 1.0, False), (0.96, 1.0, True)])
 def test_almas_penalty_grows_where_the_loss_did_not_fall_by_a_twentieth(now, before, grows):
     unit = small("L2").unit("alma")
     unit.state.checked = torch.full_like(unit.state.checked, before)
-    unit.solver.step(unit.problem, unit.state, 9, answer_of(unit, wrong=False, best=math.inf, loss=now))
+    unit.solver.step(
+        unit.problem, unit.state, 9, answer_of(unit, wrong=False, best=math.inf, loss=now)
+    )
     assert unit.state.ρ.tolist() == pytest.approx([1.2 if grows else 1.0] * 5)
 
 
@@ -175,7 +191,9 @@ def test_almas_first_step_leaves_room_where_the_box_does_not_allow_the_wanted_di
     x = torch.full((2, 8), 0.06)
     model = Answering(lambda images: torch.stack([images[:, 0] - 0.04, 0.04 - images[:, 0]], 1))
     unit = Bench.of(model, x, torch.zeros(2, dtype=torch.long), norm).finished("alma", 400)
-    torch.testing.assert_close(unit.distances(), torch.full((2,), 0.02, dtype=torch.float64), rtol=0.02, atol=0)
+    torch.testing.assert_close(
+        unit.distances(), torch.full((2,), 0.02, dtype=torch.float64), rtol=0.02, atol=0
+    )
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -183,7 +201,9 @@ def test_alma_drops_momentum_that_pushes_against_the_box(keep):
     unit = small("L2").unit("alma")
     unit.state.point = torch.zeros_like(unit.state.point)
     unit.state.momentum = torch.ones_like(unit.state.momentum)  # the step is down
-    Alma(keep_momentum=keep).step(unit.problem, unit.state, 1, answer_of(unit, wrong=False, best=1.0))
+    Alma(keep_momentum=keep).step(
+        unit.problem, unit.state, 1, answer_of(unit, wrong=False, best=1.0)
+    )
     assert (unit.state.point == 0).any()
     pushing = unit.state.momentum[unit.state.point == 0] > 0
     assert pushing.all() if keep else not pushing.any()
@@ -191,7 +211,14 @@ def test_alma_drops_momentum_that_pushes_against_the_box(keep):
 
 @pytest.mark.parametrize(
     ("wrong", "before", "best", "after"),
-    [(True, 40, 39, 38), (True, 10, 30, 9), (True, 10, 4, 4), (False, 10, 4, 11), (False, 40, 4, 42), (True, 1, 1, 1)],
+    [
+        (True, 40, 39, 38),
+        (True, 10, 30, 9),
+        (True, 10, 4, 4),
+        (False, 10, 4, 11),
+        (False, 40, 4, 42),
+        (True, 1, 1, 1),
+    ],
 )
 def test_fmns_radius_in_l0(wrong, before, best, after):
     unit = small("L0").unit("fmn")
@@ -226,7 +253,9 @@ def test_almas_first_plain_step_goes_the_wanted_distance(norm, distance):
     g = answer.gradient.clone() * _slope(answer.loss, unit.state.ρ, unit.state.μ)[:, None]
     Alma().step(unit.problem, unit.state, 0, answer)
     moved = (unit.problem.inputs - unit.state.rate[:, None] * g).clamp(0, 1) - unit.problem.inputs
-    torch.testing.assert_close(unit.problem.norm.size(moved), torch.full((5,), distance), rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        unit.problem.norm.size(moved), torch.full((5,), distance), rtol=1e-3, atol=0
+    )
 
 
 def test_almas_penalty_and_its_slope():
@@ -256,7 +285,9 @@ def test_the_pdgd_weight_follows_the_margin():
         solver_of(Run("pdgd")).step(
             unit.problem, unit.state, 0, answer_of(unit, wrong=loss < 0, best=math.inf, loss=loss)
         )
-        torch.testing.assert_close(unit.state.dual_logit - before, torch.full((5,), 0.1 * direction), rtol=1e-4, atol=0)
+        torch.testing.assert_close(
+            unit.state.dual_logit - before, torch.full((5,), 0.1 * direction), rtol=1e-4, atol=0
+        )
         assert ((unit.state.margin_weight - weight).sign() == direction).all()
     assert weight.tolist() == pytest.approx([1 / 1.01] * 5)
 
@@ -266,6 +297,7 @@ def test_hyper_parameters_change_a_run(alpha):
     model = linear(16, 3)
     bench = Bench.of(model, *samples(model, 4, (16,)), "Linf")
     usual, other = (
-        bench.finished("fmn", 60, solver=solver).distances() for solver in (Fmn(alpha=10.0), Fmn(alpha=alpha))
+        bench.finished("fmn", 60, solver=solver).distances()
+        for solver in (Fmn(alpha=10.0), Fmn(alpha=alpha))
     )
     assert torch.equal(usual, other) == (alpha == 10)

@@ -60,7 +60,10 @@ def test_fmns_step(norm, alpha, i):
     gradient = answer.gradient.clone()
     Fmn(plain_step=True).step(unit.problem, unit.state, i, answer)
     torch.testing.assert_close(
-        shift(unit), -gradient * annealed(alpha, alpha / 100, i) / (1e2 * alpha), rtol=1e-3, atol=1e-7
+        shift(unit),
+        -gradient * annealed(alpha, alpha / 100, i) / (1e2 * alpha),
+        rtol=1e-3,
+        atol=1e-7,
     )
 
 
@@ -73,7 +76,9 @@ def test_radii_change_by_gamma(norm, run, i):
     for wrong, factor in ((True, 1 - γ), (False, 1 + γ)):
         unit = small(norm).unit(run)
         unit.state.radius = full(unit, 0.2)
-        unit.solver.step(unit.problem, unit.state, i, answer_of(unit, wrong=wrong, best=0.3, distance=0.3))
+        unit.solver.step(
+            unit.problem, unit.state, i, answer_of(unit, wrong=wrong, best=0.3, distance=0.3)
+        )
         if i or run == "fmn":
             torch.testing.assert_close(unit.state.radius, full(unit, 0.2 * factor))
 
@@ -108,7 +113,9 @@ def test_the_primal_rate(solver, i):
     gradient = answer.gradient * solver._slope(unit.problem, answer.loss)[:, None]
     settled(unit, gradient)
     solver.step(unit.problem, unit.state, i, answer)
-    torch.testing.assert_close(shift(unit), adam_step(gradient, 1e-3 * 0.01 ** (i / N), i), rtol=1e-3, atol=1e-7)
+    torch.testing.assert_close(
+        shift(unit), adam_step(gradient, 1e-3 * 0.01 ** (i / N), i), rtol=1e-3, atol=1e-7
+    )
 
 
 @STEPS
@@ -131,7 +138,9 @@ def test_the_weight_of_pdpgds_proximal_step(i):
 
 
 @STEPS
-@pytest.mark.parametrize(("norm", "run", "rate"), [("L2", "pdgd", 0.1), ("L1", "pdpgd", 0.1), ("Linf", "pdpgd", 0.07)])
+@pytest.mark.parametrize(
+    ("norm", "run", "rate"), [("L2", "pdgd", 0.1), ("L1", "pdpgd", 0.1), ("Linf", "pdpgd", 0.07)]
+)
 def test_the_dual_rate_and_the_running_mean_of_the_weight(norm, run, rate, i):
     unit = small(norm).unit(run)
     before, weight = unit.state.dual_logit.clone(), unit.state.margin_weight.clone()
@@ -142,7 +151,8 @@ def test_the_dual_rate_and_the_running_mean_of_the_weight(norm, run, rate, i):
 
 
 @pytest.mark.parametrize(
-    ("i", "first", "decay"), [(50, 501, 1), (100, 100, 1), (300, 100, 0.01**0.5), (499, 0, 0.01**0.998)]
+    ("i", "first", "decay"),
+    [(50, 501, 1), (100, 100, 1), (300, 100, 0.01**0.5), (499, 0, 0.01**0.998)],
 )
 def test_almas_rate_falls_from_the_first_success_on(i, first, decay):
     unit = unit_in_the_middle("L2", "alma")
@@ -166,7 +176,9 @@ def test_almas_multiplier_is_a_running_mean_of_the_penaltys_slope(i):
     torch.testing.assert_close(unit.state.μ, full(unit, 0.9 * 0.7 + 0.1 * slope))
 
 
-@pytest.mark.parametrize(("i", "checks"), [(7, False), (8, False), (9, True), (10, False), (19, True), (499, True)])
+@pytest.mark.parametrize(
+    ("i", "checks"), [(7, False), (8, False), (9, True), (10, False), (19, True), (499, True)]
+)
 def test_alma_checks_the_penalty_every_ten_steps(i, checks):
     unit = small("L2").unit("alma")
     unit.state.checked = full(unit, 0.4)
@@ -185,7 +197,9 @@ def test_sigma_zeros_rate(i):
     settled(unit, gradient)
     solver.step(unit.problem, unit.state, i, answer)
     moved = shift(unit)
-    torch.testing.assert_close(moved, adam_step(gradient, annealed(1e-3, 1e-4, i), i), rtol=2e-2, atol=1e-7)
+    torch.testing.assert_close(
+        moved, adam_step(gradient, annealed(1e-3, 1e-4, i), i), rtol=2e-2, atol=1e-7
+    )
 
 
 @STEPS
@@ -193,10 +207,14 @@ def test_sigma_zeros_rate(i):
 def test_sigma_zeros_threshold(wrong, direction, i):
     unit = small("L0").unit("sigma_zero")
     unit.solver.step(unit.problem, unit.state, i, answer_of(unit, wrong=wrong, best=1.0))
-    torch.testing.assert_close(unit.state.threshold, full(unit, 0.3 + direction * 0.01 * annealed(1.0, 0.1, i + 1)))
+    torch.testing.assert_close(
+        unit.state.threshold, full(unit, 0.3 + direction * 0.01 * annealed(1.0, 0.1, i + 1))
+    )
 
 
-@pytest.mark.parametrize(("changed", "before", "step"), [(20, 48, 1.0), (46, 48, 0.6), (47, 48, 0.6), (20, 20, 0.6)])
+@pytest.mark.parametrize(
+    ("changed", "before", "step"), [(20, 48, 1.0), (46, 48, 0.6), (47, 48, 0.6), (20, 20, 0.6)]
+)
 def test_apgd_mins_sparsity_in_l1(changed, before, step):
     """At a checkpoint: the largest step where the best point lost a twentieth of its features, else a shorter one."""
     unit = unit_in_the_middle("L1", "apgd_min-dlr")
@@ -254,7 +272,9 @@ def test_fab_goes_back_from_a_success_and_starts_to_wait_anew():
     answer.length.fill_(2.0)
     FabMin().step(unit.problem, unit.state, 5, answer)
     # The boundary is at −0.2. From −0.27 the way back is 0.07, from the input it is 0.2: the weights are 0.9 and 0.1.
-    torch.testing.assert_close(shift(unit)[:, 1], full(unit, 0.9 * (-0.27 + 1.05 * 0.07) + 0.1 * (-1.05 * 0.2)))
+    torch.testing.assert_close(
+        shift(unit)[:, 1], full(unit, 0.9 * (-0.27 + 1.05 * 0.07) + 0.1 * (-1.05 * 0.2))
+    )
     assert (unit.state.waited == 0).all()
 
 
@@ -266,7 +286,9 @@ def test_fab_weighs_the_two_projections_by_their_lengths():
     answer.length.fill_(2.0)
     FabMin(alpha=1.0).step(unit.problem, unit.state, 5, answer)
     α = 0.01 / 0.21
-    torch.testing.assert_close(shift(unit)[:, 1], full(unit, (1 - α) * (-0.19 - 1.05 * 0.01) - α * 1.05 * 0.2))
+    torch.testing.assert_close(
+        shift(unit)[:, 1], full(unit, (1 - α) * (-0.19 - 1.05 * 0.01) - α * 1.05 * 0.2)
+    )
 
 
 def test_restarts_of_fab_begin_half_way_to_the_random_point():

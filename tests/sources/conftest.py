@@ -17,7 +17,9 @@ def library():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fit_torchvision()
-            return pytest.importorskip(name, reason=f"{name} is not installed", exc_type=ImportError)
+            return pytest.importorskip(
+                name, reason=f"{name} is not installed", exc_type=ImportError
+            )
 
     return get
 

@@ -13,7 +13,11 @@ BATCH = ({0: torch.export.Dim("batch")},)
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv, self.norm, self.out = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Linear(4, 10)
+        self.conv, self.norm, self.out = (
+            nn.Conv2d(3, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.Linear(4, 10),
+        )
         self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
         self.register_buffer("mean", torch.full((1, 3, 1, 1), 0.4))
         self.constant = torch.ones(1)
@@ -22,13 +26,18 @@ class Net(nn.Module):
         x = F.gelu(self.norm(self.conv(x - self.mean)), approximate="tanh")
         x = F.adaptive_avg_pool2d(F.max_pool2d(x, 2), 2).flatten(2).transpose(1, 2)
         x = self.attention(x, x, x, need_weights=False)[0].mean(1)
-        return self.out(x.reshape(x.shape[0], -1)) + self.constant * torch.einsum("bi,bi->b", x, x)[:, None]
+        return (
+            self.out(x.reshape(x.shape[0], -1))
+            + self.constant * torch.einsum("bi,bi->b", x, x)[:, None]
+        )
 
 
 def save(path, model=None, images=None, dynamic_shapes=BATCH):
     torch.manual_seed(0)
     program = torch.export.export(
-        (model or Net()).eval(), (torch.rand(2, 3, 8, 8) if images is None else images,), dynamic_shapes=dynamic_shapes
+        (model or Net()).eval(),
+        (torch.rand(2, 3, 8, 8) if images is None else images,),
+        dynamic_shapes=dynamic_shapes,
     )
     torch.export.save(program, path)
     return path

@@ -38,7 +38,9 @@ def cifar_folder(tmp_path, dump, *, hundred=False):
     folder = tmp_path / ("cifar-100-python" if hundred else "cifar-10-batches-py")
     folder.mkdir()
     labels = b"fine_labels" if hundred else b"labels"
-    names = ["test", "train"] if hundred else ["test_batch", *(f"data_batch_{i}" for i in range(1, 6))]
+    names = (
+        ["test", "train"] if hundred else ["test_batch", *(f"data_batch_{i}" for i in range(1, 6))]
+    )
     for name in names:
         (folder / name).write_bytes(dump({b"data": FLAT, labels: CLASSES}))
     meta = {b"fine_label_names" if hundred else b"label_names": [b"airplane", b"bird"]}
@@ -70,7 +72,10 @@ def test_cifar_batches_are_read(tmp_path, dump, hundred):
     assert len(load_data(f"{kind}:{folder}?split=train")) == (6 if hundred else 30)
     content = pickle.dumps(samples)
     assert len(content) < 2000
-    assert torch.equal(pickle.loads(content).read(torch.tensor([0])), samples.read(torch.tensor([0])))  # noqa: S301
+    assert torch.equal(
+        pickle.loads(content).read(torch.tensor([0])),  # noqa: S301
+        samples.read(torch.tensor([0])),
+    )
 
 
 def batch_of(labels, *, data=b"](K\x01e"):
@@ -85,14 +90,17 @@ CRAFTED = [
     batch_of(b"](" + 6 * b"J\xff\xff\xff\xff" + b"e", data=ARRAY),
     batch_of(b"](" + 6 * b"\x88" + b"e", data=ARRAY),  # true
     batch_of(b"](" + 6 * (b"\x8a\x10" + 16 * b"\x7f") + b"e", data=ARRAY),  # numbers of 128 bits
-    batch_of(b"](" + 6 * b"K\x01" + b"e", data=ARRAY.replace(b"J\x06\x00", b"J\xfa\xff")),  # a negative size
+    batch_of(
+        b"](" + 6 * b"K\x01" + b"e", data=ARRAY.replace(b"J\x06\x00", b"J\xfa\xff")
+    ),  # a negative size
     batch_of(
         b"](" + 6 * b"K\x01" + b"e", data=b"cnumpy.core.multiarray\n_reconstruct\n(tR"
     ),  # an array without content
     b"\x80\x02}(J\xff\xff\xff\x7fNu.",  # a key that would become two gigabytes
     b"\x80\x02}(" + b")" + 64 * b"q\x01h\x01\x86" + b"Nu.",  # a key whose hash takes forever
     b"\x80\x02}r\xff\xff\xff\x7f.",  # a memo of thirty gigabytes
-    b"\x80\x02cnumpy\ndtype\n(" + b"]" + 64 * b"q\x01]q\x02(h\x01h\x01e" + b"tR.",  # a type whose text takes forever
+    b"\x80\x02cnumpy\ndtype\n("
+    b"]" + 64 * b"q\x01]q\x02(h\x01h\x01e" + b"tR.",  # a type whose text takes forever
     b"\x80\x02}u.",
     b"\x80\x02tR.",
     b"\x80\x02}" + 10**5 * b"]" + b".",
@@ -129,7 +137,9 @@ def test_cifar_pickles_that_would_run_code_are_refused_and_do_not_run(tmp_path, 
     good = (folder / "test_batch").read_bytes()
     evil = pickle.dumps({b"data": FLAT, b"labels": payload}, protocol=2)
     system = b"cos\nsystem\n(S'touch " + payload.file.encode() + b"'\ntR."
-    deep = pickle.dumps({b"data": np.array([payload], dtype=object), b"labels": CLASSES}, protocol=2)
+    deep = pickle.dumps(
+        {b"data": np.array([payload], dtype=object), b"labels": CLASSES}, protocol=2
+    )
     builtins = b"\x80\x02c__builtin__\neval\n(U\x011tR."
     encode = b"\x80\x02c_codecs\nencode\n(X\x01\x00\x00\x00aX\x05\x00\x00\x00rot13tR."
     crafted = [evil, system, deep, builtins, encode, good[:200], b"", b"\x80\x02].", *CRAFTED]
@@ -139,7 +149,9 @@ def test_cifar_pickles_that_would_run_code_are_refused_and_do_not_run(tmp_path, 
             load_data(f"cifar10:{folder}")
     (folder / "test_batch").write_bytes(good)
     (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": [payload]}))
-    with pytest.raises(FrontierError, match=r"asks for \w+\.open, which could run any code: refused"):
+    with pytest.raises(
+        FrontierError, match=r"asks for \w+\.open, which could run any code: refused"
+    ):
         load_data(f"cifar10:{folder}")
 
 

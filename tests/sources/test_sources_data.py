@@ -44,7 +44,12 @@ def test_npz_gives_unit_nchw_rows_in_the_order_asked_for(tmp_path, save, arrays)
 
 
 def test_grey_images_get_their_channel_and_class_names_are_read(tmp_path):
-    spec = written(tmp_path / "a.npz", images=PIXELS[..., 0], labels=LABELS, class_names=np.array([b"cat", b"dog"]))
+    spec = written(
+        tmp_path / "a.npz",
+        images=PIXELS[..., 0],
+        labels=LABELS,
+        class_names=np.array([b"cat", b"dog"]),
+    )
     samples = load_data(spec)
     assert torch.equal(samples.read(ROWS), UNIT[ROWS, :1])
     assert samples.class_names == ("cat", "dog")
@@ -88,10 +93,19 @@ def test_only_the_rows_asked_for_are_read(tmp_path, monkeypatch):
         ),
         ({"images": PIXELS.astype(np.int32), "labels": LABELS}, "images are int32: expected uint8"),
         ({"images": PIXELS, "labels": LABELS[:5]}, r"20 images but labels of shape \(5,\)"),
-        ({"images": PIXELS, "labels": LABELS.astype(str)}, "labels are <U.*: expected class numbers"),
-        ({"images": PIXELS.astype(complex), "labels": LABELS}, "images are complex128: expected uint8"),
+        (
+            {"images": PIXELS, "labels": LABELS.astype(str)},
+            "labels are <U.*: expected class numbers",
+        ),
+        (
+            {"images": PIXELS.astype(complex), "labels": LABELS},
+            "images are complex128: expected uint8",
+        ),
         ({"images": PIXELS, "labels": LABELS / 2}, "labels are float64: expected class numbers"),
-        ({"images": np.zeros((9, 3, 4, 3), np.uint8), "labels": LABELS[:9]}, r"cannot tell.*\?layout=NHWC"),
+        (
+            {"images": np.zeros((9, 3, 4, 3), np.uint8), "labels": LABELS[:9]},
+            r"cannot tell.*\?layout=NHWC",
+        ),
         ({"images": np.zeros((9, 4), np.uint8), "labels": LABELS[:9]}, r"shape \(9, 4\)"),
         ({"pictures": PIXELS}, "holds pictures: expected images and labels"),
     ],
@@ -115,7 +129,11 @@ def test_an_ambiguous_layout_can_be_named(tmp_path):
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_npz_object_arrays_are_refused_and_do_not_run(tmp_path, payload, save):
     for key in ("images", "labels"):
-        arrays = {"images": PIXELS[:1], "labels": LABELS[:1], key: np.array([payload], dtype=object)}
+        arrays = {
+            "images": PIXELS[:1],
+            "labels": LABELS[:1],
+            key: np.array([payload], dtype=object),
+        }
         with pytest.raises(FrontierError, match=f"{key} is not a plain array.*refused"):
             load_data(written(tmp_path / f"{key}.npz", save, **arrays))
 
@@ -133,7 +151,9 @@ def test_npz_pixels_that_changed_on_disk_are_refused(tmp_path):
     content = bytearray((tmp_path / "a.npz").read_bytes())
     content[content.index(PIXELS.tobytes()) + 1000] ^= 1
     (tmp_path / "a.npz").write_bytes(content)
-    with pytest.raises(FrontierError, match=r"damaged one \(BadZipFile: Bad CRC-32 for file 'images.npy'\)"):
+    with pytest.raises(
+        FrontierError, match=r"damaged one \(BadZipFile: Bad CRC-32 for file 'images.npy'\)"
+    ):
         load_data(spec)
 
 
@@ -141,7 +161,9 @@ def bomb(path, size, *, method=zipfile.ZIP_DEFLATED, declared=None):
     """Write an archive whose images are so many zeros; return the bytes before them."""
     header, labels = io.BytesIO(), io.BytesIO()
     shape = ((declared or size) // 16, 4, 4, 1)
-    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "|u1", "fortran_order": False, "shape": shape}
+    )
     np.save(labels, LABELS)
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("images.npy", header.getvalue() + bytes(size))
@@ -163,7 +185,9 @@ def test_npz_bombs_are_refused_before_they_are_unpacked(tmp_path, monkeypatch, l
     monkeypatch.setattr(npz, "_LARGEST", 2**26)
     bomb(tmp_path / "a.npz", 2**27)
     little_memory()
-    with pytest.raises(FrontierError, match=r"images is compressed and holds 0\.1 GB.*np\.savez\('a\.npz'"):
+    with pytest.raises(
+        FrontierError, match=r"images is compressed and holds 0\.1 GB.*np\.savez\('a\.npz'"
+    ):
         load_data(f"npz:{tmp_path / 'a.npz'}")
 
 
@@ -186,8 +210,12 @@ def test_npz_that_is_unpacked_in_one_piece_is_refused(tmp_path):
 
 
 def test_npz_class_names_that_take_no_space_are_refused(tmp_path):
-    spec = written(tmp_path / "a.npz", images=PIXELS, labels=LABELS, class_names=np.zeros(10**7, "V0"))
-    with pytest.raises(FrontierError, match=r"class_names have shape \(10000000,\): expected one name per class"):
+    spec = written(
+        tmp_path / "a.npz", images=PIXELS, labels=LABELS, class_names=np.zeros(10**7, "V0")
+    )
+    with pytest.raises(
+        FrontierError, match=r"class_names have shape \(10000000,\): expected one name per class"
+    ):
         load_data(spec)
 
 
@@ -210,13 +238,17 @@ def test_samples_are_the_first_or_a_prefix_of_one_permutation(tmp_path):
     for wrong in (0, 21, -1):
         with pytest.raises(FrontierError, match="expected 1 to 20"):
             load_data(spec, samples=wrong)
-    with pytest.raises(FrontierError, match=r"the seed of the samples is \d+: expected one from 0 to 2\^64 - 1"):
+    with pytest.raises(
+        FrontierError, match=r"the seed of the samples is \d+: expected one from 0 to 2\^64 - 1"
+    ):
         load_data(spec, seed=2**64)
 
 
 def test_unknown_data_are_refused():
     for spec in ("cifar", "mnist:here", "npz", "npz:", "fashion", "fashion-mnist:here"):
-        with pytest.raises(FrontierError, match="is not a data set: expected fashion-mnist, cifar10:DIR"):
+        with pytest.raises(
+            FrontierError, match="is not a data set: expected fashion-mnist, cifar10:DIR"
+        ):
             load_data(spec)
 
 

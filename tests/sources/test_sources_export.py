@@ -14,7 +14,9 @@ from torch import nn
 from advfrontier.errors import FrontierError
 from advfrontier.sources import load_model
 
-pytest.importorskip("torch.export.pt2_archive", reason="the archives of torch.export.save need torch 2.9")
+pytest.importorskip(
+    "torch.export.pt2_archive", reason="the archives of torch.export.save need torch 2.9"
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,10 @@ def test_a_program_computes_what_its_model_does_at_any_batch_size(honest):
 
 
 def test_a_program_for_one_batch_size_or_with_two_inputs_is_refused(tmp_path):
-    with pytest.raises(FrontierError, match=r"exported for batches of 2: expected any size; export it with\s+dynamic"):
+    with pytest.raises(
+        FrontierError,
+        match=r"exported for batches of 2: expected any size; export it with\s+dynamic",
+    ):
         load_model(f"export:{save(tmp_path / 'one.pt2', dynamic_shapes=None)}")
 
     class Two(nn.Module):
@@ -46,8 +51,12 @@ def test_a_program_for_one_batch_size_or_with_two_inputs_is_refused(tmp_path):
             return x.flatten(1) + y.flatten(1)
 
     images = torch.rand(2, 3, 8, 8)
-    torch.export.save(torch.export.export(Two(), (images, images), dynamic_shapes=BATCH * 2), tmp_path / "two.pt2")
-    with pytest.raises(FrontierError, match="has 2 inputs and 1 outputs: expected images and logits"):
+    torch.export.save(
+        torch.export.export(Two(), (images, images), dynamic_shapes=BATCH * 2), tmp_path / "two.pt2"
+    )
+    with pytest.raises(
+        FrontierError, match="has 2 inputs and 1 outputs: expected images and logits"
+    ):
         load_model(f"export:{tmp_path / 'two.pt2'}")
 
 
@@ -81,7 +90,9 @@ def test_pickled_sample_inputs_are_never_read(honest, tmp_path, payload, how):
     evil = altered(
         honest,
         tmp_path / "evil.pt2",
-        lambda name, content: pickled(payload, how) if name == "data/sample_inputs/model.pt" else content,
+        lambda name, content: (
+            pickled(payload, how) if name == "data/sample_inputs/model.pt" else content
+        ),
     )
     assert load_model(f"export:{evil}")(torch.rand(2, 3, 8, 8)).shape == (2, 10)
 
@@ -89,7 +100,9 @@ def test_pickled_sample_inputs_are_never_read(honest, tmp_path, payload, how):
 @pytest.mark.parametrize("folder", ["weights", "constants"])
 def test_legacy_pickled_tensors_are_refused(honest, tmp_path, payload, folder):
     extra = {f"data/{folder}/model.pt": pickled(payload, torch.save)}
-    evil = altered(honest, tmp_path / "evil.pt2", lambda name, content: extra if name is None else content)
+    evil = altered(
+        honest, tmp_path / "evil.pt2", lambda name, content: extra if name is None else content
+    )
     with pytest.raises(FrontierError, match=rf"pickled in data/{folder}/model\.pt.*refused"):
         load_model(f"export:{evil}")
 
@@ -112,20 +125,26 @@ def test_single_tensors_stored_as_pickles_are_refused(honest, tmp_path, payload,
 
     def change(name, content):
         if name is None:
-            return {f"{folder}/{file}": pickled(payload, pickle.dumps if "obj" in file else torch.save)}
+            return {
+                f"{folder}/{file}": pickled(payload, pickle.dumps if "obj" in file else torch.save)
+            }
         if name == table:
             config = json.loads(content)
             next(iter(config["config"].values())).update(path_name=file, use_pickle=use_pickle)
             return json.dumps(config).encode()
         return content
 
-    with pytest.raises(FrontierError, match=r"is stored as a pickle .*refused|could run code when it is loaded"):
+    with pytest.raises(
+        FrontierError, match=r"is stored as a pickle .*refused|could run code when it is loaded"
+    ):
         load_model(f"export:{altered(honest, tmp_path / 'evil.pt2', change)}")
 
 
 def test_compiled_code_is_refused(honest, tmp_path):
     extra = {"data/aotinductor/model/model.so": b"\x7fELF"}
-    evil = altered(honest, tmp_path / "evil.pt2", lambda name, content: extra if name is None else content)
+    evil = altered(
+        honest, tmp_path / "evil.pt2", lambda name, content: extra if name is None else content
+    )
     with pytest.raises(FrontierError, match="holds compiled code"):
         load_model(f"export:{evil}")
 
@@ -157,10 +176,13 @@ def call(target, *arguments):
 )
 def test_operators_that_reach_beyond_tensors_are_refused(honest, tmp_path, payload, target):
     evil = program_with(
-        honest, tmp_path / "e.pt2", lambda p: graph(p)["nodes"].insert(0, call(target, f"touch {payload.file}"))
+        honest,
+        tmp_path / "e.pt2",
+        lambda p: graph(p)["nodes"].insert(0, call(target, f"touch {payload.file}")),
     )
     with pytest.raises(
-        FrontierError, match=r"the operator .* could run code when it is loaded, or run forever: refused"
+        FrontierError,
+        match=r"the operator .* could run code when it is loaded, or run forever: refused",
     ):
         load_model(f"export:{evil}")
 
@@ -175,12 +197,19 @@ def test_archives_that_are_damaged_compressed_or_overlap_are_refused(honest, tmp
     )
     with pytest.raises(FrontierError, match="Bad CRC-32 for file 'net/data/weights/weight_0'"):
         load_model(f"export:{tmp_path / 'damaged.pt2'}")
-    with zipfile.ZipFile(honest) as old, zipfile.ZipFile(tmp_path / "small.pt2", "w", zipfile.ZIP_DEFLATED) as new:
+    with (
+        zipfile.ZipFile(honest) as old,
+        zipfile.ZipFile(tmp_path / "small.pt2", "w", zipfile.ZIP_DEFLATED) as new,
+    ):
         for name in old.namelist():
             new.writestr(name, old.read(name))
     with pytest.raises(FrontierError, match="is compressed: expected"):
         load_model(f"export:{tmp_path / 'small.pt2'}")
-    big = altered(honest, tmp_path / "big.pt2", lambda name, content: b"big" if name == "byteorder" else content)
+    big = altered(
+        honest,
+        tmp_path / "big.pt2",
+        lambda name, content: b"big" if name == "byteorder" else content,
+    )
     with pytest.raises(FrontierError, match="byte order"):
         load_model(f"export:{big}")
 
@@ -208,7 +237,9 @@ def test_names_that_would_become_source_code_are_refused(honest, tmp_path, paylo
         program["graph_module"] = rename(program["graph_module"])
 
     def parameter(program):
-        program["graph_module"]["signature"]["input_specs"][0]["parameter"]["parameter_name"] = 'a"); print("b'
+        program["graph_module"]["signature"]["input_specs"][0]["parameter"]["parameter_name"] = (
+            'a"); print("b'
+        )
 
     def special(program):
         graph(program)["nodes"][0]["name"] = "self.__class__"
@@ -217,12 +248,18 @@ def test_names_that_would_become_source_code_are_refused(honest, tmp_path, paylo
         graph(program)["nodes"][0]["inputs"][0]["arg"] = {"as_string": "a' + print('b') + '"}
 
     for number, change in enumerate((everywhere, parameter, special, text)):
-        with pytest.raises(FrontierError, match="could run code when it is loaded, or run forever: refused"):
+        with pytest.raises(
+            FrontierError, match="could run code when it is loaded, or run forever: refused"
+        ):
             load_model(f"export:{program_with(honest, tmp_path / f'{number}.pt2', change)}")
 
 
 def test_structures_that_import_are_refused(honest, tmp_path):
-    tree = {"type": "collections.defaultdict", "context": '{"default_factory_module": "os"}', "children_spec": []}
+    tree = {
+        "type": "collections.defaultdict",
+        "context": '{"default_factory_module": "os"}',
+        "children_spec": [],
+    }
     enum = {
         "type": "builtins.dict",
         "context": '[{"__enum__": true, "fqn": "os:name", "name": "x"}]',
@@ -231,10 +268,13 @@ def test_structures_that_import_are_refused(honest, tmp_path):
     for number, node in enumerate((tree, enum, {"type": "torch.Size"})):
 
         def change(program, node=node):
-            program["graph_module"]["module_call_graph"][0]["signature"]["out_spec"] = json.dumps([1, node])
+            program["graph_module"]["module_call_graph"][0]["signature"]["out_spec"] = json.dumps(
+                [1, node]
+            )
 
         with pytest.raises(
-            FrontierError, match=r"the structure .* could run code when it is loaded, or run forever: refused"
+            FrontierError,
+            match=r"the structure .* could run code when it is loaded, or run forever: refused",
         ):
             load_model(f"export:{program_with(honest, tmp_path / f'{number}.pt2', change)}")
 
@@ -245,7 +285,11 @@ def test_guards_and_comments_are_dropped(honest, tmp_path, payload):
     def change(program):
         program["guards_code"] = [evil]
         for node in graph(program)["nodes"]:
-            node["metadata"] = {"stack_trace": f"\n{evil}\n", "torch_fn": f"a;\n{evil}", "nn_module_stack": evil}
+            node["metadata"] = {
+                "stack_trace": f"\n{evil}\n",
+                "torch_fn": f"a;\n{evil}",
+                "nn_module_stack": evil,
+            }
 
     model = load_model(f"export:{program_with(honest, tmp_path / 'e.pt2', change)}")
     assert model(torch.rand(3, 3, 8, 8)).shape == (3, 10)

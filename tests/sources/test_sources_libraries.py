@@ -15,7 +15,9 @@ from advfrontier.errors import FrontierError
 from advfrontier.sources import load_model
 from advfrontier.sources.reading import NoConnectionError, connections
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)
 
 
 def finite_gradient(model, images, classes):
@@ -51,7 +53,9 @@ def robustbench(library, tmp_path_factory):
     net = entries["Addepalli2021Towards_RN18"]["model"]()
     path = folder / "cifar10" / "Linf" / "Addepalli2021Towards_RN18.pt"
     path.parent.mkdir(parents=True)
-    torch.save({"state_dict": {f"module.{key}": value for key, value in net.state_dict().items()}}, path)
+    torch.save(
+        {"state_dict": {f"module.{key}": value for key, value in net.state_dict().items()}}, path
+    )
     return folder, net.eval(), path
 
 
@@ -65,13 +69,16 @@ def test_robustbench_model_computes_what_its_architecture_does(robustbench):
 
 def test_robustbench_says_where_a_checkpoint_was_expected(robustbench, tmp_path, monkeypatch):
     with pytest.raises(
-        FrontierError, match=r"no checkpoint at .*cifar10/Linf/Addepalli2021\w+\.pt; allow .*--download"
+        FrontierError,
+        match=r"no checkpoint at .*cifar10/Linf/Addepalli2021\w+\.pt; allow .*--download",
     ):
         load_model(f"{NAME}?dir={tmp_path}")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FrontierError, match="no checkpoint at models/cifar10/L2"):
         load_model("robustbench:cifar10/L2/Sehwag2021Proxy_R18")
-    with pytest.raises(FrontierError, match=r"has no Addepali2021_RN18 .*near it: Addepalli2021Towards_RN18"):
+    with pytest.raises(
+        FrontierError, match=r"has no Addepali2021_RN18 .*near it: Addepalli2021Towards_RN18"
+    ):
         load_model("robustbench:cifar10/Linf/Addepali2021_RN18")
     with pytest.raises(FrontierError, match="no cifar10/L7: expected one of cifar10/Linf"):
         load_model("robustbench:cifar10/L7/Name")
@@ -121,7 +128,9 @@ def test_timm_model_is_normalised_as_its_configuration_says(timm, tmp_path):
 
 def test_timm_does_not_fetch_unless_asked(timm, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(FrontierError, match=r"not on this machine, .*--download.*\?checkpoint=FILE"):
+    with pytest.raises(
+        FrontierError, match=r"not on this machine, .*--download.*\?checkpoint=FILE"
+    ):
         load_model("timm:mobilenetv3_small_050")
     with pytest.raises(FrontierError, match=r"timm .* has no model 'resnet51'; near it: resnet51q"):
         load_model("timm:resnet51")
@@ -159,7 +168,11 @@ def classifier(transformers, folder, **processor):
     )  # fmt: skip
     net = transformers.ViTForImageClassification(config).eval()
     net.save_pretrained(folder)
-    settings = {"size": {"height": 32, "width": 32}, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.4, 0.5, 0.6]}
+    settings = {
+        "size": {"height": 32, "width": 32},
+        "image_mean": [0.1, 0.2, 0.3],
+        "image_std": [0.4, 0.5, 0.6],
+    }
     transformers.ViTImageProcessor(**(settings | processor)).save_pretrained(folder)
     return net
 
@@ -167,13 +180,21 @@ def classifier(transformers, folder, **processor):
 @pytest.mark.parametrize(
     ("processor", "prepare"),
     [
-        ({}, lambda x: (x - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)) / torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)),
+        (
+            {},
+            lambda x: (
+                (x - torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1))
+                / torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)
+            ),
+        ),
         ({"do_normalize": False}, lambda x: x),
         ({"do_normalize": False, "do_rescale": False}, lambda x: x * 255),
         ({"do_normalize": False, "rescale_factor": 1 / 127.5}, lambda x: x * 2),
     ],
 )
-def test_hugging_face_classifier_is_normalised_as_its_processor_says(transformers, tmp_path, processor, prepare):
+def test_hugging_face_classifier_is_normalised_as_its_processor_says(
+    transformers, tmp_path, processor, prepare
+):
     net = classifier(transformers, tmp_path, **processor)
     images = torch.rand(2, 3, 32, 32)
     with torch.no_grad():
@@ -193,7 +214,9 @@ def test_efficientnets_processor_divides_twice_and_may_shift(transformers, tmp_p
     pixels = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     with torch.no_grad():
         expected = net(processor(list(pixels), return_tensors="pt")["pixel_values"]).logits
-    torch.testing.assert_close(finite_gradient(load_model(f"hf:{tmp_path}"), pixels / 255, 5), expected)
+    torch.testing.assert_close(
+        finite_gradient(load_model(f"hf:{tmp_path}"), pixels / 255, 5), expected
+    )
 
 
 def test_hugging_face_does_not_fetch_unless_asked(transformers, tmp_path, monkeypatch):
@@ -206,21 +229,34 @@ def test_hugging_face_pickles_are_refused_and_do_not_run(transformers, tmp_path,
     classifier(transformers, tmp_path)
     (tmp_path / "model.safetensors").unlink()
     torch.save(payload, tmp_path / "pytorch_model.bin")
-    with pytest.raises(FrontierError, match=r"found pytorch_model\.bin in .*: expected model\.safetensors"):
+    with pytest.raises(
+        FrontierError, match=r"found pytorch_model\.bin in .*: expected model\.safetensors"
+    ):
         load_model(f"hf:{tmp_path}")
     (tmp_path / "unrelated.safetensors").write_bytes(b"")
-    with pytest.raises(FrontierError, match="could not be loaded as an image classifier with safetensors weights"):
+    with pytest.raises(
+        FrontierError, match="could not be loaded as an image classifier with safetensors weights"
+    ):
         load_model(f"hf:{tmp_path}")
     (tmp_path / "model.safetensors").write_bytes(pickle.dumps(payload))
-    with pytest.raises(FrontierError, match="could not be loaded as an image classifier with safetensors weights"):
+    with pytest.raises(
+        FrontierError, match="could not be loaded as an image classifier with safetensors weights"
+    ):
         load_model(f"hf:{tmp_path}")
 
 
-def test_hugging_face_weights_that_are_missing_or_of_another_shape_are_refused(transformers, tmp_path):
-    weights = {key: value.contiguous() for key, value in classifier(transformers, tmp_path).state_dict().items()}
+def test_hugging_face_weights_that_are_missing_or_of_another_shape_are_refused(
+    transformers, tmp_path
+):
+    weights = {
+        key: value.contiguous()
+        for key, value in classifier(transformers, tmp_path).state_dict().items()
+    }
     lacking = {key: value for key, value in weights.items() if "classifier" not in key}
     save_file(lacking, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(FrontierError, match=r"lack 2 of the weights.*\(classifier\.bias, classifier\.weight\)"):
+    with pytest.raises(
+        FrontierError, match=r"lack 2 of the weights.*\(classifier\.bias, classifier\.weight\)"
+    ):
         load_model(f"hf:{tmp_path}")
     other = {**weights, "classifier.weight": torch.zeros(7, 16), "classifier.bias": torch.zeros(7)}
     save_file(other, tmp_path / "model.safetensors", metadata={"format": "pt"})
@@ -233,11 +269,16 @@ def test_hugging_face_weights_that_are_missing_or_of_another_shape_are_refused(t
 
 def test_hugging_face_code_is_not_run(transformers, tmp_path, payload):
     classifier(transformers, tmp_path)
-    (tmp_path / "evil.py").write_text(f"open({payload.file!r}, 'w')\nclass Evil: pass\nclass EvilConfig: pass")
+    (tmp_path / "evil.py").write_text(
+        f"open({payload.file!r}, 'w')\nclass Evil: pass\nclass EvilConfig: pass"
+    )
     config = json.loads((tmp_path / "config.json").read_text())
     config |= {
         "model_type": "evil",
-        "auto_map": {"AutoConfig": "evil.EvilConfig", "AutoModelForImageClassification": "evil.Evil"},
+        "auto_map": {
+            "AutoConfig": "evil.EvilConfig",
+            "AutoModelForImageClassification": "evil.Evil",
+        },
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(FrontierError, match="could not be loaded"):
@@ -247,7 +288,9 @@ def test_hugging_face_code_is_not_run(transformers, tmp_path, payload):
 def test_hugging_face_folder_without_a_processor_is_refused(transformers, tmp_path):
     classifier(transformers, tmp_path)
     (tmp_path / "preprocessor_config.json").unlink()
-    with pytest.raises(FrontierError, match=r"no preprocessor_config\.json in .*its normalisation is unknown"):
+    with pytest.raises(
+        FrontierError, match=r"no preprocessor_config\.json in .*its normalisation is unknown"
+    ):
         load_model(f"hf:{tmp_path}")
 
 
@@ -267,7 +310,9 @@ def test_a_missing_library_says_what_to_type(monkeypatch, spec, module, extra):
     for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(FrontierError, match=rf"which is not installed; pip install 'advfrontier\[{extra}\]'"):
+    with pytest.raises(
+        FrontierError, match=rf"which is not installed; pip install 'advfrontier\[{extra}\]'"
+    ):
         load_model(spec)
 
 

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SubsetRandomSampler, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SubsetRandomSampler,
+    TensorDataset,
+)
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources import as_samples
@@ -59,7 +66,8 @@ def test_tensors_and_loaders_become_samples():
 def test_what_is_not_usual_about_a_loader_or_a_layout_is_heeded():
     labels = torch.from_numpy(LABELS)
     half = DataLoader(
-        TensorDataset(UNIT, labels), collate_fn=lambda items: tuple(map(torch.stack, zip(*items, strict=True)))
+        TensorDataset(UNIT, labels),
+        collate_fn=lambda items: tuple(map(torch.stack, zip(*items, strict=True))),
     )
     assert torch.equal(as_samples(half).read(ROWS), UNIT[ROWS])
     last = UNIT.permute(0, 2, 3, 1)
@@ -86,7 +94,9 @@ def test_the_users_own_batches_are_the_samples(way):
     """The loader's own sampler then knows nothing of them."""
     pair = TensorDataset(UNIT, torch.arange(20))
     batches = BatchSampler(SubsetRandomSampler([5, 6, 7]), 2, drop_last=False)
-    loader = DataLoader(pair, sampler=batches, **way) if way else DataLoader(pair, batch_sampler=batches)
+    loader = (
+        DataLoader(pair, sampler=batches, **way) if way else DataLoader(pair, batch_sampler=batches)
+    )
     samples = as_samples(loader)
     assert sorted(samples.labels.tolist()) == [5, 6, 7]
     assert torch.equal(samples.read(torch.arange(3)), UNIT[samples.labels])
@@ -95,7 +105,9 @@ def test_the_users_own_batches_are_the_samples(way):
 
 
 def test_pictures_have_their_channels_first_and_their_true_colours():
-    picture = pytest.importorskip("PIL.Image", reason="Pillow is not installed").fromarray(PIXELS[0])
+    picture = pytest.importorskip("PIL.Image", reason="Pillow is not installed").fromarray(
+        PIXELS[0]
+    )
     few = picture.quantize(4)
     for given, pixels in (
         (picture, PIXELS[0]),
@@ -119,17 +131,29 @@ def test_pictures_have_their_channels_first_and_their_true_colours():
         ((UNIT, torch.zeros(20)), "labels are torch.float32"),
         ((UNIT, torch.zeros(20, 10, dtype=torch.int64)), r"labels of shape \(20, 10\)"),
         ((UNIT[0, 0, 0], torch.zeros(5, dtype=torch.int64)), r"shape \(5,\)"),
-        ((UNIT[:0], torch.from_numpy(LABELS)[:0]), r"images have shape \(0, 3, 6, 5\): expected at least one"),
+        (
+            (UNIT[:0], torch.from_numpy(LABELS)[:0]),
+            r"images have shape \(0, 3, 6, 5\): expected at least one",
+        ),
         ((UNIT * torch.nan, torch.from_numpy(LABELS)), "range from nan to nan: expected .0, 1."),
-        ((TensorDataset(UNIT, torch.full((20,), 2.7)),), "labels are torch.float32: expected class numbers"),
+        (
+            (TensorDataset(UNIT, torch.full((20,), 2.7)),),
+            "labels are torch.float32: expected class numbers",
+        ),
         ((DataLoader(TensorDataset(UNIT, torch.eye(20).long())),), "labels of shape"),
         ((DataLoader(Named()),), r"its labels cannot be read \(TypeError"),
         ((DataLoader(UNIT), None), "expected .image, label. pairs"),
-        ((DataLoader(Rows(UNIT)), torch.zeros(20)), "labels were given apart, but a DataLoader has its own"),
+        (
+            (DataLoader(Rows(UNIT)), torch.zeros(20)),
+            "labels were given apart, but a DataLoader has its own",
+        ),
         (([],), "expected batches of"),
         ((3,), r"cannot be read \(TypeError.*expected images with labels, or batches"),
         (([(UNIT, LABELS), (UNIT[:, :1], LABELS)],), r"cannot be read \(RuntimeError"),
-        ((DataLoader(Rows([torch.rand(3, 4, 4), torch.rand(3, 5, 5)]), batch_size=1),), "images of different sizes"),
+        (
+            (DataLoader(Rows([torch.rand(3, 4, 4), torch.rand(3, 5, 5)]), batch_size=1),),
+            "images of different sizes",
+        ),
     ],
 )
 def test_data_that_cannot_be_right_are_refused(arguments, message):

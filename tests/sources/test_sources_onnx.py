@@ -9,7 +9,9 @@ from torch import nn
 from advfrontier.errors import FrontierError
 from advfrontier.sources import load_model
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,11 @@ def network(onnx, *, batch="batch", flat=0, outputs=1):
 def test_onnx_model_has_gradients(onnx, tmp_path):
     onnx.save(network(onnx), tmp_path / "net.onnx")
     onnx.save(
-        network(onnx), tmp_path / "external.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
+        network(onnx),
+        tmp_path / "external.onnx",
+        save_as_external_data=True,
+        location="weights.bin",
+        size_threshold=0,
     )
     images = torch.rand(5, 3, 8, 8)
     pooled = nn.functional.conv2d(images, WEIGHTS["kernel"], padding=1).relu().mean((2, 3))
@@ -66,7 +72,9 @@ def test_onnx_model_has_gradients(onnx, tmp_path):
 
 def test_onnx_for_one_batch_size_or_with_two_outputs_is_refused(onnx, tmp_path):
     onnx.save(network(onnx, batch=1, flat=1), tmp_path / "one.onnx")
-    with pytest.raises(FrontierError, match=r"works only with batches of 1, or not at all .*: expected any"):
+    with pytest.raises(
+        FrontierError, match=r"works only with batches of 1, or not at all .*: expected any"
+    ):
         load_model(f"onnx:{tmp_path / 'one.onnx'}")
     onnx.save(network(onnx, outputs=2), tmp_path / "two.onnx")
     with pytest.raises(FrontierError, match="has 1 inputs and 2 outputs"):
@@ -83,7 +91,9 @@ def test_onnx_that_is_a_pickle_is_refused_and_does_not_run(onnx, tmp_path, paylo
 
 
 @pytest.mark.parametrize("where", ["initializer", "constant"])
-@pytest.mark.parametrize("location", ["../secret.bin", "{folder}/secret.bin", "link/secret.bin", "link.bin"])
+@pytest.mark.parametrize(
+    "location", ["../secret.bin", "{folder}/secret.bin", "link/secret.bin", "link.bin"]
+)
 def test_onnx_weights_outside_its_folder_are_refused(onnx, tmp_path, location, where):
     inside = tmp_path / "inside"
     inside.mkdir()

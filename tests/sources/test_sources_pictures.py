@@ -16,8 +16,12 @@ RNG = np.random.default_rng(0)
 
 
 def picture(width, height):
-    smooth = Image.fromarray(RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)).resize((width, height))
-    return Image.fromarray(np.clip(np.array(smooth) + RNG.integers(0, 9, (height, width, 3)), 0, 255).astype(np.uint8))
+    smooth = Image.fromarray(RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)).resize(
+        (width, height)
+    )
+    return Image.fromarray(
+        np.clip(np.array(smooth) + RNG.integers(0, 9, (height, width, 3)), 0, 255).astype(np.uint8)
+    )
 
 
 @pytest.fixture
@@ -47,15 +51,22 @@ def test_classes_are_numbered_by_name_and_pictures_read_on_demand(folder):
 def test_without_preprocessing_pixels_are_as_they_are(folder):
     samples = load_data(f"imagefolder:{folder}")
     pixels = np.array(Image.open(folder / "dog" / "0.png"))
-    assert torch.equal(samples.read(torch.tensor([5]))[0], torch.from_numpy(pixels).permute(2, 0, 1) / 255)
-    with pytest.raises(FrontierError, match=r"different sizes .*: expected one size; name a preprocessing"):
+    assert torch.equal(
+        samples.read(torch.tensor([5]))[0], torch.from_numpy(pixels).permute(2, 0, 1) / 255
+    )
+    with pytest.raises(
+        FrontierError, match=r"different sizes .*: expected one size; name a preprocessing"
+    ):
         samples.read(torch.tensor([2, 3]))
 
 
 @pytest.mark.parametrize(("kind", "mode"), [(np.uint16, "I;16"), (np.float32, "F")])
 def test_pictures_of_more_than_8_bits_are_refused_not_cut_off(folder, kind, mode):
     Image.fromarray(np.arange(64).reshape(8, 8).astype(kind)).save(folder / "ant" / "0.tif")
-    with pytest.raises(FrontierError, match=rf"ant/0\.tif cannot be read .*mode {mode}: expected 8 bits per channel"):
+    with pytest.raises(
+        FrontierError,
+        match=rf"ant/0\.tif cannot be read .*mode {mode}: expected 8 bits per channel",
+    ):
         load_data(f"imagefolder:{folder}").read(torch.tensor([1]))
 
 
@@ -63,7 +74,11 @@ def test_a_list_names_the_pictures_and_their_order(folder, tmp_path):
     names = tmp_path / "list.txt"
     names.write_text("dog/0.png\ncat/2.png\n\ncat/0.png\n")
     samples = load_data(f"imagefolder:{folder}?list={names}&preprocessing=Res24")
-    assert samples.labels.tolist() == [2, 1, 1]  # numbered among all folders, not only the listed ones
+    assert samples.labels.tolist() == [
+        2,
+        1,
+        1,
+    ]  # numbered among all folders, not only the listed ones
     whole = load_data(f"imagefolder:{folder}?preprocessing=Res24")
     assert torch.equal(samples.read(torch.arange(3)), whole.read(torch.tensor([5, 4, 2])))
     for line, message in (
@@ -82,7 +97,9 @@ def test_robustbenchs_own_list_is_found(folder, library):
     library("timm")
     if find_spec("robustbench") is None:
         pytest.skip("robustbench is not installed")
-    with pytest.raises(FrontierError, match=r"the list names 'n\d+/ILSVRC2012_val_\d+\.JPEG', which is not in"):
+    with pytest.raises(
+        FrontierError, match=r"the list names 'n\d+/ILSVRC2012_val_\d+\.JPEG', which is not in"
+    ):
         load_data(f"imagefolder:{folder}?list=robustbench")
 
 
@@ -119,7 +136,8 @@ def test_preprocessing_is_that_of_torchvision(library, name, size):
 def test_unknown_preprocessing_is_refused(folder):
     for name in ("Resize256", "Bicubic", "Crop0", "crop224", "BicubicCrop28"):
         with pytest.raises(
-            FrontierError, match=f"unknown preprocessing '{name}': expected a name such as Res256Crop224"
+            FrontierError,
+            match=f"unknown preprocessing '{name}': expected a name such as Res256Crop224",
         ):
             load_data(f"imagefolder:{folder}?preprocessing={name}")
 
@@ -145,13 +163,17 @@ def pictures():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("way", ["disk", "splits", "parquet", "folder"])
 def test_local_data_sets_are_read(datasets, tmp_path, pictures, way):
-    features = datasets.Features({"img": datasets.Image(), "y": datasets.ClassLabel(names=["no", "yes"])})
+    features = datasets.Features(
+        {"img": datasets.Image(), "y": datasets.ClassLabel(names=["no", "yes"])}
+    )
     labels = [1, 0, 0, 1, 1]
     table = datasets.Dataset.from_dict({"img": pictures, "y": labels}, features=features)
     if way == "disk":
         table.save_to_disk(str(tmp_path / "set"))
     elif way == "splits":
-        datasets.DatasetDict({"train": table.select([0]), "test": table}).save_to_disk(str(tmp_path / "set"))
+        datasets.DatasetDict({"train": table.select([0]), "test": table}).save_to_disk(
+            str(tmp_path / "set")
+        )
     elif way == "parquet":
         (tmp_path / "set").mkdir()
         table.to_parquet(str(tmp_path / "set" / "test.parquet"))
@@ -164,7 +186,10 @@ def test_local_data_sets_are_read(datasets, tmp_path, pictures, way):
     assert sorted(samples.labels.tolist()) == sorted(labels)
     assert samples.class_names == ("no", "yes")
     found = samples.read(torch.arange(5))
-    known = torch.stack([torch.from_numpy(np.array(image)).permute(2, 0, 1) for image in pictures]) / 255
+    known = (
+        torch.stack([torch.from_numpy(np.array(image)).permute(2, 0, 1) for image in pictures])
+        / 255
+    )
     assert torch.equal(found.sum((1, 2, 3)).sort()[0], known.sum((1, 2, 3)).sort()[0])
     if way != "folder":
         assert torch.equal(found, known)
@@ -176,11 +201,17 @@ def test_local_data_sets_are_read(datasets, tmp_path, pictures, way):
 
 @pytest.mark.filterwarnings("ignore")
 def test_unclear_splits_and_columns_are_asked_for(datasets, tmp_path, pictures):
-    table = datasets.Dataset.from_dict({"a": pictures, "b": [0] * 5}).cast_column("a", datasets.Image())
+    table = datasets.Dataset.from_dict({"a": pictures, "b": [0] * 5}).cast_column(
+        "a", datasets.Image()
+    )
     datasets.DatasetDict({"one": table, "two": table}).save_to_disk(str(tmp_path / "set"))
-    with pytest.raises(FrontierError, match=r"has the splits one, two: name one of them with \?split="):
+    with pytest.raises(
+        FrontierError, match=r"has the splits one, two: name one of them with \?split="
+    ):
         load_data(f"hf:{tmp_path / 'set'}")
-    with pytest.raises(FrontierError, match=r"has the columns a, b: name the label column with \?label="):
+    with pytest.raises(
+        FrontierError, match=r"has the columns a, b: name the label column with \?label="
+    ):
         load_data(f"hf:{tmp_path / 'set'}?split=two")
     assert len(load_data(f"hf:{tmp_path / 'set'}?split=two&label=b&image=a")) == 5
     with pytest.raises(FrontierError, match="holds one split, and that is not one"):

@@ -97,13 +97,19 @@ def test_a_file_can_import_its_neighbours(tmp_path, monkeypatch):
     ("spec", "message"),
     [
         ("{folder}/absent.py:factory", "found nothing at"),
-        ("{module}:missing", r"has no 'missing': expected a factory or a model; it has Net, Wide, factory"),
+        (
+            "{module}:missing",
+            r"has no 'missing': expected a factory or a model; it has Net, Wide, factory",
+        ),
         ("{module}", "names no factory.*it has Net"),
         ("{module}:broken", "the factory raised ValueError: no such weights"),
         ("{module}:quits", "the factory raised SystemExit"),
         ("{module}:number", "returned int: expected an nn.Module"),
         ("{module}:WIDTH", "is a int: expected a factory"),
-        ("{module}:with_arguments", "needs the arguments width: expected a factory that takes none"),
+        (
+            "{module}:with_arguments",
+            "needs the arguments width: expected a factory that takes none",
+        ),
         ("{module}:Wide", "needs the arguments width"),
         ("no_such_package.models:factory", "no module 'no_such_package'"),
         ("resnet", "is not a model: expected file.py:factory"),
@@ -123,7 +129,9 @@ def test_a_module_that_fails_says_how(tmp_path):
     with pytest.raises(FrontierError, match=r"running .*quits.py raised SystemExit: 0"):
         load_model(f"{tmp_path / 'quits.py'}:factory")
     (tmp_path / "lacking.py").write_text("import a_package_nobody_has")
-    with pytest.raises(FrontierError, match="needs the module a_package_nobody_has, which is not installed"):
+    with pytest.raises(
+        FrontierError, match="needs the module a_package_nobody_has, which is not installed"
+    ):
         load_model(f"{tmp_path / 'lacking.py'}:factory")
 
 
@@ -136,15 +144,23 @@ def test_models_of_the_zoo_are_found_by_name(monkeypatch):
 
 
 # What these nets are known to score on the first 1000 test images.
-KNOWN = dict(zip(NAMES, [0.702, 0.664, 0.693, 0.630, 0.611, 0.915, 0.994, 0.982, 0.956, 0.983], strict=True))
+KNOWN = dict(
+    zip(NAMES, [0.702, 0.664, 0.693, 0.630, 0.611, 0.915, 0.994, 0.982, 0.956, 0.983], strict=True)
+)
 
 
 @needs_nets
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name.startswith("mnist") else pytest.mark.slow) for name in NAMES]
+    "name",
+    [
+        pytest.param(name, marks=[] if name.startswith("mnist") else pytest.mark.slow)
+        for name in NAMES
+    ],
 )
 def test_real_nets_score_their_known_accuracy(name):
-    samples = load_data(f"npz:{FOLDER}/{'cifar10' if name.startswith('cifar') else 'mnist'}_test_1000.npz")
+    samples = load_data(
+        f"npz:{FOLDER}/{'cifar10' if name.startswith('cifar') else 'mnist'}_test_1000.npz"
+    )
     model = load_model(f"{FOLDER}/nets.py:{name}")
     with torch.no_grad():
         predicted = model(samples.read(torch.arange(len(samples)))).argmax(1)

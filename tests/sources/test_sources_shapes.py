@@ -9,7 +9,9 @@ from torch import nn
 from advfrontier.errors import FrontierError
 from advfrontier.sources import load_model
 
-pytest.importorskip("torch.export.pt2_archive", reason="the archives of torch.export.save need torch 2.9")
+pytest.importorskip(
+    "torch.export.pt2_archive", reason="the archives of torch.export.save need torch 2.9"
+)
 PAIR = "Add(Symbol('a'), Symbol('b'))"
 
 
@@ -48,13 +50,16 @@ def honest(tmp_path_factory):
         "-" * 1500 + "1",
     ],
 )
-def test_shape_expressions_that_are_more_than_arithmetic_are_refused(honest, tmp_path, payload, expression):
+def test_shape_expressions_that_are_more_than_arithmetic_are_refused(
+    honest, tmp_path, payload, expression
+):
     def change(program):
         sizes = graph(program)["tensor_values"]["x"]["sizes"]
         sizes[0]["as_expr"]["expr_str"] = expression.format(file=payload.file)
 
     with pytest.raises(
-        FrontierError, match=r"the expression .* could run code when it is loaded, or run forever: refused"
+        FrontierError,
+        match=r"the expression .* could run code when it is loaded, or run forever: refused",
     ):
         load_model(f"export:{program_with(honest, tmp_path / 'e.pt2', change)}")
 
@@ -65,7 +70,15 @@ def test_sizes_that_vary_are_computed(tmp_path):
             x = F.max_pool2d(F.max_pool2d(x, 2), 2, padding=1)
             return x.mean((2, 3)) * x.shape[2] ** 2 + x.shape[3] / 2
 
-    sizes = ({0: torch.export.Dim("batch"), 2: torch.export.Dim("h", min=8), 3: torch.export.Dim("w", min=8)},)
-    model = load_model(f"export:{save(tmp_path / 'varying.pt2', Varying(), torch.rand(2, 3, 32, 32), sizes)}")
+    sizes = (
+        {
+            0: torch.export.Dim("batch"),
+            2: torch.export.Dim("h", min=8),
+            3: torch.export.Dim("w", min=8),
+        },
+    )
+    model = load_model(
+        f"export:{save(tmp_path / 'varying.pt2', Varying(), torch.rand(2, 3, 32, 32), sizes)}"
+    )
     images = torch.rand(5, 3, 16, 20)
     torch.testing.assert_close(model(images), Varying()(images))

@@ -45,7 +45,9 @@ def open_page(browser, address, **how):
 
 def fetched(browser):
     """What the page that is open has asked for."""
-    return browser.execute_script("return performance.getEntriesByType('resource').map((r) => r.name)")
+    return browser.execute_script(
+        "return performance.getEntriesByType('resource').map((r) => r.name)"
+    )
 
 
 def page_width(browser):

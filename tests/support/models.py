@@ -15,7 +15,9 @@ def tanh_mlp(shape=(3, 4, 4), *, hidden=64, classes=10, seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         features = int(torch.tensor(shape).prod())
-        return nn.Sequential(nn.Flatten(), nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, classes)).eval()
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, classes)
+        ).eval()
 
 
 def conv_net(shape=(1, 8, 8), *, classes=4, seed=0):
@@ -24,7 +26,9 @@ def conv_net(shape=(1, 8, 8), *, classes=4, seed=0):
         torch.manual_seed(seed)
         conv = nn.Conv2d(shape[0], 6, 3, 2, 1)
         side = (shape[1] + 1) // 2, (shape[2] + 1) // 2
-        return nn.Sequential(conv, nn.ReLU(), nn.Flatten(), nn.Linear(6 * side[0] * side[1], classes)).eval()
+        return nn.Sequential(
+            conv, nn.ReLU(), nn.Flatten(), nn.Linear(6 * side[0] * side[1], classes)
+        ).eval()
 
 
 def linear(features, classes, *, seed=0):
@@ -40,7 +44,9 @@ def linear(features, classes, *, seed=0):
 
 def samples(model, count, shape=(3, 4, 4), *, seed=0, low=0.0, high=1.0):
     """Random images with the labels the model gives them."""
-    images = low + (high - low) * torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed))
+    images = low + (high - low) * torch.rand(
+        count, *shape, generator=torch.Generator().manual_seed(seed)
+    )
     with torch.no_grad():
         return images, model(images).argmax(1)
 

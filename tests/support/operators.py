@@ -58,7 +58,11 @@ def sorted_level(heights, total):
         return 0.0
     ranked = np.sort(heights)[::-1]
     levels = (ranked.cumsum() - total) / np.arange(1, len(ranked) + 1)
-    return float(levels[np.nonzero(ranked > levels)[0].max()]) if (ranked > levels).any() else float(ranked[0])
+    return (
+        float(levels[np.nonzero(ranked > levels)[0].max()])
+        if (ranked > levels).any()
+        else float(ranked[0])
+    )
 
 
 def prox_value(u, v, weight, norm):

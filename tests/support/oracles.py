@@ -35,7 +35,9 @@ def halfspace_minimum(a, c, x, norm):
         return 0.0
     if (slope * room).sum() < gap:
         return np.inf
-    return {"L0": _fewest, "L1": _cheapest, "L2": _shortest, "Linf": _flattest}[norm](slope, room, gap)
+    return {"L0": _fewest, "L1": _cheapest, "L2": _shortest, "Linf": _flattest}[norm](
+        slope, room, gap
+    )
 
 
 def _fewest(slope, room, gap):

@@ -42,8 +42,12 @@ class Record:
     seed: int = 42
     flags: tuple[Flag, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=lambda: {"advfrontier": "0.1.0", "torch": "2.13.0"})
-    commands: tuple = ("advfrontier evaluate zoo:F3 --data fashion-mnist --norm Linf --tier 12k --out runs/mine",)
+    versions: dict[str, str] = field(
+        default_factory=lambda: {"advfrontier": "0.1.0", "torch": "2.13.0"}
+    )
+    commands: tuple = (
+        "advfrontier evaluate zoo:F3 --data fashion-mnist --norm Linf --tier 12k --out runs/mine",
+    )
     seconds: float = 12.5
     solver_words: dict[str, str] = field(default_factory=dict)
     class_names: tuple[str, ...] | None = None
@@ -71,9 +75,13 @@ class Record:
 
     def distances_at(self, budget):
         with np.errstate(invalid="ignore"):
-            grown = self.full * (1 + 0.4 * np.maximum(self.first / budget - self.first / self.ensemble.total, 0))
+            grown = self.full * (
+                1 + 0.4 * np.maximum(self.first / budget - self.first / self.ensemble.total, 0)
+            )
         grown = np.round(grown) if self.norm == "L0" else grown
-        return np.where(self.full == 0, 0.0, np.where(budget < self.first, np.inf, np.maximum(grown, self.full)))
+        return np.where(
+            self.full == 0, 0.0, np.where(budget < self.first, np.inf, np.maximum(grown, self.full))
+        )
 
 
 def record(
@@ -91,9 +99,12 @@ def record(
     first = np.minimum(rng.integers(10, 600, n), ensemble.total)
     pixels = np.random.default_rng(99)
     grid = np.linspace(0, 3, side)
-    originals = np.stack([0.5 + 0.4 * np.sin(grid[:, None] * (k % 5) + grid[None, :] * (1 + k % 3)) for k in range(n)])[
-        :, None
-    ].repeat(channels, 1)
+    originals = np.stack(
+        [
+            0.5 + 0.4 * np.sin(grid[:, None] * (k % 5) + grid[None, :] * (1 + k % 3))
+            for k in range(n)
+        ]
+    )[:, None].repeat(channels, 1)
     noise = pixels.normal(size=originals.shape)
     shown = np.where(np.isfinite(full) & (full > 0), 0.05, 0.0)[:, None, None, None]
     labels = torch.arange(n) % classes
@@ -110,9 +121,16 @@ def record(
         originals=torch.tensor(originals, dtype=torch.float32),
         adversarials=torch.tensor(np.clip(originals + shown * noise, 0, 1), dtype=torch.float32),
         predictions=torch.where(moved, (labels + 1) % classes, labels),
-        winners=tuple(str(run) if m else None for run, m in zip(winners, moved.tolist(), strict=True)),
+        winners=tuple(
+            str(run) if m else None for run, m in zip(winners, moved.tolist(), strict=True)
+        ),
         ensemble=ensemble,
-        counts={"checks": 80, "setup": 2 * n, "attack": int((full > 0).sum()) * ensemble.total, "verification": n},
+        counts={
+            "checks": 80,
+            "setup": 2 * n,
+            "attack": int((full > 0).sum()) * ensemble.total,
+            "verification": n,
+        },
     )
 
 
@@ -124,10 +142,14 @@ def pool(norm="Linf", *, models=8, n=60, queries=12000, masked=True):
         distances[one.model] = one.full.copy()
     if masked:
         distances[f"F{models}"][-3:] = np.inf
-    return ReferencePool(norm, "fashion-mnist", queries, tuple(f"{k:016x}" for k in range(n)), distances)
+    return ReferencePool(
+        norm, "fashion-mnist", queries, tuple(f"{k:016x}" for k in range(n)), distances
+    )
 
 
 def evaluated(summary, name=None, queries=None):
     """What a comparison sees of a summary."""
     tier = summary.tier if queries is None else queries
-    return Evaluated(name or summary.model, summary.norm, summary.samples, np.array(summary.distances), tier)
+    return Evaluated(
+        name or summary.model, summary.norm, summary.samples, np.array(summary.distances), tier
+    )

@@ -33,7 +33,10 @@ def catalogue(*variants, classes=10):
     Restarts and targets of a solver are tried in one of its norms, each solver's in another, and in the others in the
     long tests: what they do otherwise than the base run, they do in every norm.
     """
-    norms, solvers = sorted({norm for facts in CATALOGUE.values() for norm in facts.norms}), list(CATALOGUE)
+    norms, solvers = (
+        sorted({norm for facts in CATALOGUE.values() for norm in facts.norms}),
+        list(CATALOGUE),
+    )
     found = []
     for norm in norms:
         for run in runs_of(norm, *variants, classes=classes):
@@ -55,11 +58,18 @@ class Bench:
     ids: object
 
     @classmethod
-    def of(cls, model, images, labels, norm, *, dtype=torch.float32, batch_size=None, gradients=True):
+    def of(
+        cls, model, images, labels, norm, *, dtype=torch.float32, batch_size=None, gradients=True
+    ):
         oracle = Oracle(model, dtype=dtype)
         with oracle:
             clean = clean_pass(
-                oracle, images, labels, get_norm(norm), batch_size=batch_size or len(images), gradients=gradients
+                oracle,
+                images,
+                labels,
+                get_norm(norm),
+                batch_size=batch_size or len(images),
+                gradients=gradients,
             )
         return cls(oracle, images, labels, norm, clean, sample_ids(images.float().numpy()))
 

@@ -37,7 +37,9 @@ def test_the_move_is_the_smallest_one_onto_the_hyperplane(seed, d, norm):
     moves = move_onto_hyperplane(get_norm(norm), points, slope, gap)
     assert ((points + moves >= -1e-12) & (points + moves <= 1 + 1e-12)).all()
     torch.testing.assert_close((slope * moves).sum(1), -gap, rtol=1e-10, atol=1e-12)
-    for x, w, c, move in zip(points.numpy(), slope.numpy(), gap.numpy(), moves.numpy(), strict=True):
+    for x, w, c, move in zip(
+        points.numpy(), slope.numpy(), gap.numpy(), moves.numpy(), strict=True
+    ):
         a = w if c > 0 else -w
         least = halfspace_minimum(a, abs(c) - a @ x, x, norm) if c else 0.0
         assert size(move, norm) == pytest.approx(least, rel=1e-8, abs=1e-10)
@@ -49,7 +51,9 @@ def test_float32_is_exact_to_rounding(norm):
     moves = move_onto_hyperplane(get_norm(norm), points, slope, gap)
     exact = move_onto_hyperplane(get_norm(norm), points.double(), slope.double(), gap.double())
     torch.testing.assert_close((slope.double() * moves).sum(1), -gap.double(), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(get_norm(norm).size(moves.double()), get_norm(norm).size(exact), rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        get_norm(norm).size(moves.double()), get_norm(norm).size(exact), rtol=1e-5, atol=0
+    )
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -77,5 +81,7 @@ def test_rows_and_stacked_points_do_not_touch_each_other(norm):
     moves = move_onto_hyperplane(get_norm(norm), both, slope, gaps)
     for k in range(8):
         for j in range(2):
-            alone = move_onto_hyperplane(get_norm(norm), both[j, k : k + 1], slope[k : k + 1], gaps[j, k : k + 1])
+            alone = move_onto_hyperplane(
+                get_norm(norm), both[j, k : k + 1], slope[k : k + 1], gaps[j, k : k + 1]
+            )
             torch.testing.assert_close(moves[j, k], alone[0], rtol=1e-12, atol=1e-14)

@@ -18,7 +18,11 @@ def batch(seed, classes, rows=8):
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, rows)
     targets = (labels + rng.integers(1, classes, rows)) % classes
-    return torch.from_numpy(rng.normal(size=(rows, classes)) * 4), torch.from_numpy(labels), torch.from_numpy(targets)
+    return (
+        torch.from_numpy(rng.normal(size=(rows, classes)) * 4),
+        torch.from_numpy(labels),
+        torch.from_numpy(targets),
+    )
 
 
 def formula(name, z, y, t):
@@ -68,7 +72,9 @@ def test_formula(name, classes, targeted, seed):
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradient(name, classes, targeted):
     z, y, t = batch(5, classes)
-    assert torch.autograd.gradcheck(lambda logits: LOSSES[name](logits, y, t if targeted else None), z.requires_grad_())
+    assert torch.autograd.gradcheck(
+        lambda logits: LOSSES[name](logits, y, t if targeted else None), z.requires_grad_()
+    )
 
 
 @CLASSES
@@ -110,7 +116,11 @@ def test_only_the_published_cross_entropy_saturates(targeted, first):
     logits = torch.tensor([[first, 1.0, 0.5, 0.0]], requires_grad=True)
     y, t = torch.tensor([0]), torch.tensor([1])
     size = {
-        name: float(torch.autograd.grad(loss(logits, y, t if targeted else None, None).sum(), logits)[0].abs().sum())
+        name: float(
+            torch.autograd.grad(loss(logits, y, t if targeted else None, None).sum(), logits)[0]
+            .abs()
+            .sum()
+        )
         for name, loss in LOSSES.items()
     }
     assert (size["plain_ce"] == 0) == (first > 0 and not targeted)
@@ -133,7 +143,9 @@ def test_log_odds_order_points_as_the_cross_entropy_and_have_its_direction(class
 
 @CLASSES
 @TARGETED
-def test_cross_entropy_stretches_logits_where_the_margin_at_the_input_is_below_three(classes, targeted):
+def test_cross_entropy_stretches_logits_where_the_margin_at_the_input_is_below_three(
+    classes, targeted
+):
     z, y, t = batch(2, classes)
     goals = t if targeted else None
     at_input = torch.tensor([0.0, 0.1, 1.0, 2.0, 3.0, 10.0, 50.0, 1e6], dtype=torch.float64)

@@ -42,9 +42,16 @@ def test_dual_size_bounds_the_gain_of_any_step_and_is_attained(name, v, g):
 @given(v=rows, share=st.sampled_from([0.0, 0.3, 0.9, 1.0, 2.0, np.inf]))
 def test_water_level(v, share):
     heights = torch.from_numpy(np.abs(v))
-    total = heights.sum(1) * share if np.isfinite(share) else torch.full((len(v),), torch.inf, dtype=torch.float64)
+    total = (
+        heights.sum(1) * share
+        if np.isfinite(share)
+        else torch.full((len(v),), torch.inf, dtype=torch.float64)
+    )
     level = water_level(heights, total)
-    expected = [operators.sorted_level(row, t) for row, t in zip(heights.numpy(), total.numpy(), strict=True)]
+    expected = [
+        operators.sorted_level(row, t)
+        for row, t in zip(heights.numpy(), total.numpy(), strict=True)
+    ]
     np.testing.assert_allclose(level, expected, rtol=1e-12, atol=1e-13 * float(heights.max()))
     if share >= 1.001:
         assert (level == 0).all()
@@ -59,9 +66,13 @@ def test_boxed_water_level(v, share, seed):
     room = np.where(v > 0, 1 - x, x)
     held = np.minimum(np.abs(v), room).sum(1)
     total = held * share if np.isfinite(share) else np.full(len(v), np.inf)
-    level = boxed_water_level(torch.from_numpy(v), torch.from_numpy(x), torch.from_numpy(total)).numpy()
+    level = boxed_water_level(
+        torch.from_numpy(v), torch.from_numpy(x), torch.from_numpy(total)
+    ).numpy()
     left = np.minimum(np.maximum(np.abs(v) - level[:, None], 0), room).sum(1)
-    np.testing.assert_allclose(left, np.minimum(held, total), rtol=1e-9, atol=1e-11 * max(1, float(np.abs(v).max())))
+    np.testing.assert_allclose(
+        left, np.minimum(held, total), rtol=1e-9, atol=1e-11 * max(1, float(np.abs(v).max()))
+    )
     if share >= 1.001:
         assert (level == 0).all()
 
@@ -98,7 +109,9 @@ def test_rows_do_not_depend_on_their_batch_mates(name, seed, d, kinds):
     mixed = np.where(stay[:, None], own, others)
     x = torch.tensor(rng.random((3, d)), dtype=torch.float32)
     r = torch.tensor(rng.random(3), dtype=torch.float32)
-    one, two = (OPERATORS[name](torch.tensor(v, dtype=torch.float32), r, x)[stay] for v in (own, mixed))
+    one, two = (
+        OPERATORS[name](torch.tensor(v, dtype=torch.float32), r, x)[stay] for v in (own, mixed)
+    )
     assert torch.equal(one, two)
 
 
@@ -106,11 +119,19 @@ def test_rows_do_not_depend_on_their_batch_mates(name, seed, d, kinds):
 def test_boundary_of_a_linear_margin_is_where_it_vanishes(name):
     """Wide of the box the first-order estimate is exact for one half-space; ℓ0 knows the box."""
     rng = np.random.default_rng(3)
-    g, x = torch.from_numpy(rng.normal(size=(6, 30))), torch.from_numpy(rng.uniform(0.4, 0.6, (6, 30)))
-    gap = torch.from_numpy(rng.uniform(0.01, 0.1, 6)) if name != "L0" else torch.from_numpy(rng.uniform(0.5, 5, 6))
+    g, x = (
+        torch.from_numpy(rng.normal(size=(6, 30))),
+        torch.from_numpy(rng.uniform(0.4, 0.6, (6, 30))),
+    )
+    gap = (
+        torch.from_numpy(rng.uniform(0.01, 0.1, 6))
+        if name != "L0"
+        else torch.from_numpy(rng.uniform(0.5, 5, 6))
+    )
     estimate = get_norm(name).boundary(gap, g, x)
     exact = [
-        halfspace_minimum(a, m - a @ p, p, name) for a, m, p in zip(g.numpy(), gap.numpy(), x.numpy(), strict=True)
+        halfspace_minimum(a, m - a @ p, p, name)
+        for a, m, p in zip(g.numpy(), gap.numpy(), x.numpy(), strict=True)
     ]
     np.testing.assert_allclose(estimate, exact, rtol=1e-9)
 
@@ -122,4 +143,6 @@ def test_boundary_without_gradient_is_as_far_as_the_box_goes(name):
     norm = get_norm(name)
     farthest = norm.size(torch.where(x > 0.5, x, 1 - x))
     assert torch.equal(norm.largest(x), farthest)
-    assert torch.equal(norm.boundary(torch.ones(4, dtype=x.dtype), torch.zeros_like(x), x), farthest)
+    assert torch.equal(
+        norm.boundary(torch.ones(4, dtype=x.dtype), torch.zeros_like(x), x), farthest
+    )

@@ -18,7 +18,9 @@ from advfrontier.threat.norms import get_norm
 def test_projection_is_the_nearest_point_of_the_ball(name, dtype, v, share):
     v, radius, v64, radius64 = as_tensors(v, radii(v, share, name), dtype)
     u = get_norm(name).project(v, radius).double().numpy()
-    expected = np.array([operators.project(row, r, name) for row, r in zip(v64, radius64, strict=True)])
+    expected = np.array(
+        [operators.project(row, r, name) for row, r in zip(v64, radius64, strict=True)]
+    )
     scale = np.abs(v64).max(1, keepdims=True)
     assert (np.abs(u - expected) <= PRECISION[dtype] * scale).all()
     for row, r, slack in zip(u, radius64, PRECISION[dtype] * scale[:, 0], strict=True):
@@ -43,19 +45,28 @@ def test_projection_twice_is_projection_once(name, dtype, v, share):
     v, radius, v64, _ = as_tensors(v, radii(v, share, name), dtype)
     once = get_norm(name).project(v, radius)
     twice = get_norm(name).project(once.clone(), radius)
-    assert ((twice - once).abs().double().numpy() <= PRECISION[dtype] * np.abs(v64).max(1, keepdims=True)).all()
+    assert (
+        (twice - once).abs().double().numpy()
+        <= PRECISION[dtype] * np.abs(v64).max(1, keepdims=True)
+    ).all()
 
 
 @EVERY_NORM
 def test_projection_onto_nothing_is_zero(name):
     v = torch.from_numpy(rows_of(0, 4, 9, "dense", 1.0))
-    assert torch.equal(get_norm(name).project(v, torch.zeros(4, dtype=v.dtype)), torch.zeros_like(v))
+    assert torch.equal(
+        get_norm(name).project(v, torch.zeros(4, dtype=v.dtype)), torch.zeros_like(v)
+    )
 
 
 def test_l0_projection_keeps_the_first_of_equal_entries():
-    v = torch.tensor([[1.0, -2, 2, -2, 1, 1], [3, 3, 3, 3, 3, 3], [0, 0, 1, 0, 0, 0], [-1, 1, 0, 0, 0, -1]])
+    v = torch.tensor(
+        [[1.0, -2, 2, -2, 1, 1], [3, 3, 3, 3, 3, 3], [0, 0, 1, 0, 0, 0], [-1, 1, 0, 0, 0, -1]]
+    )
     kept = get_norm("L0").project(v, torch.tensor([4.0, 2, 3, 1]))
-    expected = torch.tensor([[1.0, -2, 2, -2, 0, 0], [3, 3, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0], [-1, 0, 0, 0, 0, 0]])
+    expected = torch.tensor(
+        [[1.0, -2, 2, -2, 0, 0], [3, 3, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0], [-1, 0, 0, 0, 0, 0]]
+    )
     assert torch.equal(kept, expected)
 
 
@@ -71,14 +82,21 @@ def test_l1_projection_into_ball_and_box(dtype, v, share, seed):
     point = (x + u).double().numpy()
     x64 = x.double().numpy()
     tolerance = PRECISION[dtype] * np.maximum(np.abs(v64).max(1, keepdims=True), 1)
-    for row, r, around, got, slack in zip(v64, radius64, x64, u.double().numpy(), tolerance, strict=True):
-        np.testing.assert_allclose(got, operators.project_in_box(row, r, around), atol=slack[0], rtol=0)
+    for row, r, around, got, slack in zip(
+        v64, radius64, x64, u.double().numpy(), tolerance, strict=True
+    ):
+        np.testing.assert_allclose(
+            got, operators.project_in_box(row, r, around), atol=slack[0], rtol=0
+        )
         assert np.abs(got).sum() <= r + len(row) * slack[0]
     assert (point >= -tolerance).all()
     assert (point <= 1 + tolerance).all()
 
 
 def test_l1_projection_into_ball_and_box_is_not_one_after_the_other():
-    v, x = torch.tensor([[3.0, 2.0]], dtype=torch.float64), torch.tensor([[0.9, 0.1]], dtype=torch.float64)
+    v, x = (
+        torch.tensor([[3.0, 2.0]], dtype=torch.float64),
+        torch.tensor([[0.9, 0.1]], dtype=torch.float64),
+    )
     exact = get_norm("L1").project_in_box(v, torch.tensor([0.8], dtype=torch.float64), x)
     torch.testing.assert_close(exact, torch.tensor([[0.1, 0.7]], dtype=torch.float64))

@@ -20,7 +20,9 @@ def test_prox_against_float64(name, dtype, v, share):
     """ℓ1 and ℓ2 in closed form, ℓ∞ by Moreau's identity, ℓ_{2/3} by brute force."""
     scale = np.abs(v).max(1)
     weight = share * (
-        scale ** (4 / 3) if name == "L0" else np.maximum(radii(v, 1, {"Linf": "L1"}.get(name, name)), 1e-9)
+        scale ** (4 / 3)
+        if name == "L0"
+        else np.maximum(radii(v, 1, {"Linf": "L1"}.get(name, name)), 1e-9)
     )
     v, weight, v64, weight64 = as_tensors(v, weight, dtype)
     u = get_norm(name).prox(v.clone(), weight).double().numpy()
@@ -67,7 +69,10 @@ def test_prox_minimises_what_it_should(name, v, share, seed):
 def test_prox_of_weight_zero_is_the_identity(name, dtype, v):
     v, weight, *_ = as_tensors(v, np.zeros(len(v)), dtype)
     torch.testing.assert_close(
-        get_norm(name).prox(v.clone(), weight), v, rtol=1e-6 if dtype == torch.float32 else 1e-14, atol=0
+        get_norm(name).prox(v.clone(), weight),
+        v,
+        rtol=1e-6 if dtype == torch.float32 else 1e-14,
+        atol=0,
     )
 
 
@@ -83,7 +88,9 @@ def test_prox_two_thirds_in_float32(exponent, ratio, sign):
     v = torch.tensor([[sign * ratio * threshold]], dtype=torch.float32)
     assume(abs(abs(float(v)) / threshold - 1) > 1e-5)
     got = float(prox_two_thirds(v, weight).double())
-    assert got == pytest.approx(operators.prox_two_thirds(float(v.double()), w), abs=2e-6 * abs(float(v)))
+    assert got == pytest.approx(
+        operators.prox_two_thirds(float(v.double()), w), abs=2e-6 * abs(float(v))
+    )
     assert (got == 0) == (abs(float(v)) < threshold)
 
 

@@ -19,7 +19,9 @@ COUNTED = np.arange(20_000, dtype=np.uint64)  # ids that differ in few bits
 def drawn(name, radius, features, ids=IDS, seed=43):
     return (
         get_norm(name)
-        .random_in_ball(np.broadcast_to(np.float64(radius), len(ids)), features=features, seed=seed, ids=ids)
+        .random_in_ball(
+            np.broadcast_to(np.float64(radius), len(ids)), features=features, seed=seed, ids=ids
+        )
         .numpy()
     )
 
@@ -42,7 +44,11 @@ def test_normal_numbers_are_normal():
 
 def test_seed_stream_and_id_all_matter():
     one = uniform(7, IDS[:5], "a", 4)
-    for other in (uniform(8, IDS[:5], "a", 4), uniform(7, IDS[:5], "b", 4), uniform(7, IDS[5:10], "a", 4)):
+    for other in (
+        uniform(8, IDS[:5], "a", 4),
+        uniform(7, IDS[:5], "b", 4),
+        uniform(7, IDS[5:10], "a", 4),
+    ):
         assert np.abs(one - other).min() > 0
 
 
@@ -52,7 +58,10 @@ def test_points_depend_on_seed_and_id_alone(name):
     norm = get_norm(name)
     together = norm.random_in_ball(radius, features=12, seed=43, ids=IDS[:50])
     order = np.random.default_rng(1).permutation(50)
-    assert torch.equal(norm.random_in_ball(radius[order], features=12, seed=43, ids=IDS[:50][order]), together[order])
+    assert torch.equal(
+        norm.random_in_ball(radius[order], features=12, seed=43, ids=IDS[:50][order]),
+        together[order],
+    )
     for row in (0, 17, 49):
         alone = norm.random_in_ball(radius[[row]], features=12, seed=43, ids=IDS[[row]])
         assert torch.equal(alone[0], together[row])
@@ -76,7 +85,9 @@ def test_radii_follow_the_volume_of_the_ball(name, features):
     assert kstest(share**features, "uniform").pvalue > 1e-3
 
 
-@pytest.mark.parametrize(("name", "mean"), [("L1", 1 / 3), ("L2", 4 / (3 * math.pi)), ("Linf", 1 / 2)])
+@pytest.mark.parametrize(
+    ("name", "mean"), [("L1", 1 / 3), ("L2", 4 / (3 * math.pi)), ("Linf", 1 / 2)]
+)
 def test_directions_are_uniform(name, mean):
     """In two dimensions: all quadrants and both axes alike, and the mean of |v₁| that the ball's shape gives."""
     v = drawn(name, 1.0, 2)
@@ -104,7 +115,9 @@ def test_starts_lie_in_the_box_and_not_beyond_the_radius(name):
     assert start.dtype == x.dtype
     assert start.min() >= 0
     assert start.max() <= 1
-    assert (norm.distance(start, x) <= (radius.ceil() if name == "L0" else radius * (1 + 1e-5))).all()
+    assert (
+        norm.distance(start, x) <= (radius.ceil() if name == "L0" else radius * (1 + 1e-5))
+    ).all()
     assert (norm.distance(start, x) > 0).all()
 
 

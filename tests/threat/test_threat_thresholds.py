@@ -10,7 +10,9 @@ def test_the_largest_are_those_of_a_full_sort(features, share):
     values = torch.rand(5, features, generator=torch.Generator().manual_seed(1))
     values[:, ::3] = 0.25  # ties
     count = max(1, int(share * features))
-    assert torch.equal(largest(values, count), values.sort(dim=1, descending=True).values[:, :count])
+    assert torch.equal(
+        largest(values, count), values.sort(dim=1, descending=True).values[:, :count]
+    )
 
 
 def test_more_than_there_are_is_all_of_them_and_none_is_one():

@@ -10,7 +10,12 @@ from advfrontier.threat.norms import get_norm
 from advfrontier.zoo import pgd, survivors
 
 RADII = {"L0": 12.0, "L1": 10.0, "L2": 1.5, "Linf": 0.1}
-SMALL = {"L0": 4.0, "L1": 4.0, "L2": 0.5, "Linf": 0.05}  # where the random network still answers some samples correctly
+SMALL = {
+    "L0": 4.0,
+    "L1": 4.0,
+    "L2": 0.5,
+    "Linf": 0.05,
+}  # where the random network still answers some samples correctly
 EVERY_NORM = pytest.mark.parametrize("norm", NORMS)
 SHAPE = (1, 12, 12)
 
@@ -27,7 +32,9 @@ def test_points_stay_in_ball_and_box(norm, steps):
     x = batch(40, low=-0.7, high=1.7)
     model = tanh_mlp(SHAPE)
     y = model(x).argmax(1)
-    point = pgd(model, x, y, norm, RADII[norm], steps=steps, generator=torch.Generator().manual_seed(1))
+    point = pgd(
+        model, x, y, norm, RADII[norm], steps=steps, generator=torch.Generator().manual_seed(1)
+    )
     size = get_norm(norm).size((point - x).double().flatten(1))
     assert point.min() >= 0
     assert point.max() <= 1
@@ -60,7 +67,16 @@ def test_the_optimum_of_a_linear_model_is_reached(norm):
         gain = radius * get_norm(norm).dual_size(w)
     with torch.no_grad():
         start = margin(model(x), y)
-        point = pgd(model, x, y, norm, radius, steps=50, generator=torch.Generator().manual_seed(1), loss=margin)
+        point = pgd(
+            model,
+            x,
+            y,
+            norm,
+            radius,
+            steps=50,
+            generator=torch.Generator().manual_seed(1),
+            loss=margin,
+        )
         fell = start - margin(model(point), y)
     torch.testing.assert_close(fell, gain, rtol={"L1": 0.02, "L2": 1e-3}.get(norm, 1e-4), atol=1e-4)
 

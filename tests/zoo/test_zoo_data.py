@@ -46,7 +46,9 @@ def test_a_changed_byte_is_refused(monkeypatch):
         zoo.images_and_labels()
 
 
-@pytest.mark.skipif(not fashion.DEBIAN_FOLDER.is_dir(), reason="the Debian package is not installed")
+@pytest.mark.skipif(
+    not fashion.DEBIAN_FOLDER.is_dir(), reason="the Debian package is not installed"
+)
 def test_embedded_images_are_those_of_the_test_set():
     images, labels = fashion.read_set("test")
     stored = fashion.embedded()
@@ -73,7 +75,9 @@ def test_a_folder_of_idx_files_is_read(tmp_path, packed):
 
 def test_missing_files_say_what_to_type(tmp_path):
     with pytest.raises(FrontierError, match=r"apt-get install dataset-fashion-mnist.*data_dir"):
-        zoo.train("F3", data_dir=tmp_path / "nowhere", out=tmp_path / "x.safetensors", progress=False)
+        zoo.train(
+            "F3", data_dir=tmp_path / "nowhere", out=tmp_path / "x.safetensors", progress=False
+        )
 
 
 @pytest.mark.parametrize(

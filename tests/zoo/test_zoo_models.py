@@ -55,7 +55,10 @@ def standing(name, norm, radius, count):
 def bars(name, count):
     """The same for the model and for the plain one, per norm of the card."""
     radii = zoo.MODELS[name].radii
-    return {norm: tuple(standing(n, norm, radius, count) for n in (name, "F1")) for norm, radius in radii.items()}
+    return {
+        norm: tuple(standing(n, norm, radius, count) for n in (name, "F1"))
+        for norm, radius in radii.items()
+    }
 
 
 @pytest.mark.parametrize("name", ADVERSARIAL[::3])
@@ -92,7 +95,14 @@ def test_the_pool_is_varied():
     norms = Counter(card.norm for card in cards)
     assert set(norms) == {*NORMS, None, "union"}
     assert {"mlp", "cnn", "resnet", "vit"} <= {card.architecture for card in cards}
-    assert {card.recipe.method for card in cards} == {"plain", "noise", "pgd", "union", "trades", "fast"}
+    assert {card.recipe.method for card in cards} == {
+        "plain",
+        "noise",
+        "pgd",
+        "union",
+        "trades",
+        "fast",
+    }
     assert all(len({c.radius for c in cards if c.norm == norm}) >= 2 for norm in ("L2", "Linf"))
     union = next(card for card in cards if card.norm == "union")
     assert set(union.radii) == {"L1", "L2", "Linf"}
@@ -101,7 +111,15 @@ def test_the_pool_is_varied():
 
 def test_the_split_is_nine_and_seven_and_stratified():
     split = {name: card.split for name, card in zoo.MODELS.items()}
-    assert [name for name, part in split.items() if part == "held-out"] == ["F2", "F4", "F5", "F9", "F12", "F14", "F16"]
+    assert [name for name, part in split.items() if part == "held-out"] == [
+        "F2",
+        "F4",
+        "F5",
+        "F9",
+        "F12",
+        "F14",
+        "F16",
+    ]
     assert Counter(split.values()) == {"train": 9, "held-out": 7, "exact": 1}
     for norm in (*NORMS, None):
         parts = Counter(card.split for card in zoo.MODELS.values() if card.norm == norm)

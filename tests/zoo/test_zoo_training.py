@@ -26,7 +26,9 @@ RECIPES = {
     "l2": Recipe("patch-cnn", "pgd", 1, 8, radii={"l2": 1.0}, steps=3, batch=50),
     "l1": Recipe("mlp", "pgd", 1, 6, radii={"l1": 6}, steps=3, batch=50),
     "l0": Recipe("mlp", "pgd", 1, 6, radii={"l0": 8}, steps=3, batch=50),
-    "union": Recipe("mlp", "union", 1, 6, radii={"l1": 6, "l2": 1, "linf": 0.06}, steps=3, batch=50),
+    "union": Recipe(
+        "mlp", "union", 1, 6, radii={"l1": 6, "l2": 1, "linf": 0.06}, steps=3, batch=50
+    ),
     "trades": Recipe("mlp", "trades", 1, 6, radii={"linf": 0.06}, steps=3, beta=2.0, batch=50),
     "fast": Recipe("resnet", "fast", 1, 8, radii={"linf": 0.06}, batch=50),
     "masked": Recipe("masked-cnn", "plain", 1, 6, batch=50),
@@ -53,11 +55,16 @@ def data(tmp_path_factory):
     return folder, *write_set(folder, 500)
 
 
-LONGER = {"l1", "l0", "union"}  # an architecture that others learn with too, and attacks that have tests of their own
+LONGER = {
+    "l1",
+    "l0",
+    "union",
+}  # an architecture that others learn with too, and attacks that have tests of their own
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONGER else []) for name in RECIPES]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in LONGER else []) for name in RECIPES],
 )
 def test_every_method_and_architecture_learns(name, data, tmp_path):
     _, images, labels = data
@@ -69,7 +76,13 @@ def test_every_method_and_architecture_learns(name, data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["plain", "union", "trades", *(pytest.param(n, marks=pytest.mark.slow) for n in ("noise", "l0"))]
+    "name",
+    [
+        "plain",
+        "union",
+        "trades",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("noise", "l0")),
+    ],
 )
 def test_an_interrupted_training_ends_with_the_same_bits(name, data, tmp_path, monkeypatch):
     _, images, labels = data
@@ -98,7 +111,9 @@ def test_training_leaves_the_global_state_alone(data, tmp_path):
 def test_seeds_matter(data, tmp_path):
     _, images, labels = data
     a, b = (
-        training.fit(Recipe("mlp", "plain", seed, 1), images, labels, tmp_path / "c", Silent()).state_dict()
+        training.fit(
+            Recipe("mlp", "plain", seed, 1), images, labels, tmp_path / "c", Silent()
+        ).state_dict()
         for seed in (1, 2)
     )
     assert not torch.equal(a["2.weight"], b["2.weight"])
@@ -167,7 +182,9 @@ def test_weights_go_where_they_are_wanted(data, tmp_path, monkeypatch):
     assert (tmp_path / "F1.safetensors").is_file()
 
 
-@pytest.mark.parametrize("bad", [{"method": "magic"}, {"method": "pgd"}, {"method": "plain", "radii": {"l2": 1.0}}])
+@pytest.mark.parametrize(
+    "bad", [{"method": "magic"}, {"method": "pgd"}, {"method": "plain", "radii": {"l2": 1.0}}]
+)
 def test_recipes_that_make_no_sense_are_refused(bad):
     with pytest.raises(FrontierError, match="recipe of method"):
         Recipe(**{"architecture": "mlp", "seed": 0, "epochs": 1} | bad)
@@ -176,5 +193,10 @@ def test_recipes_that_make_no_sense_are_refused(bad):
 def test_recipes_in_words_name_their_numbers():
     words = zoo.MODELS["F3"].recipe.words()
     recipe = zoo.MODELS["F3"].recipe
-    for part in ("Linf radius 0.06", f"{recipe.epochs} epochs", f"{recipe.steps}-step PGD", "seed 3"):
+    for part in (
+        "Linf radius 0.06",
+        f"{recipe.epochs} epochs",
+        f"{recipe.steps}-step PGD",
+        "seed 3",
+    ):
         assert part in words

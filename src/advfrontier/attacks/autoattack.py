@@ -39,7 +39,9 @@ class AtRadius:
     robust: NDArray[np.bool_]  # per sample: correct, and not broken
     forwards: int  # rows of the attack
     backwards: int
-    counts: Mapping[str, int]  # rows by purpose: attack, and checks (AutoAttack's own, and its last look at points)
+    counts: Mapping[
+        str, int
+    ]  # rows by purpose: attack, and checks (AutoAttack's own, and its last look at points)
     seconds: float
     flags: tuple[str, ...] = ()
 
@@ -62,7 +64,9 @@ class KnownPoints:
 def check_norm(norm: str) -> str:
     """The norm's name, if AutoAttack attacks in it."""
     if (name := norm_name(norm)) not in NORMS:
-        raise FrontierError(f"AutoAttack does not attack in {name}: expected one of {', '.join(NORMS)}")
+        raise FrontierError(
+            f"AutoAttack does not attack in {name}: expected one of {', '.join(NORMS)}"
+        )
     return name
 
 
@@ -85,7 +89,9 @@ def attack_at(
 ) -> AtRadius:
     """Run standard AutoAttack at one radius, on images as they are attacked elsewhere: floats in [0, 1]."""
     if images.ndim != 4:
-        raise FrontierError(f"images have shape {tuple(images.shape)}: AutoAttack expects (samples, channels, h, w)")
+        raise FrontierError(
+            f"images have shape {tuple(images.shape)}: AutoAttack expects (samples, channels, h, w)"
+        )
     check_radius(radius)
     began, attack = time.monotonic(), _autoattack()
     with Oracle(model, device=device) as oracle:
@@ -93,21 +99,34 @@ def attack_at(
         with torch.no_grad():
             classes = ledger(images[:1].to(oracle.device)).shape[1]
         if classes < _LEAST_CLASSES:
-            raise FrontierError(f"the model has {classes} classes: AutoAttack's targeted loss needs at least 4")
+            raise FrontierError(
+                f"the model has {classes} classes: AutoAttack's targeted loss needs at least 4"
+            )
         with _apart(oracle.device) as warned:
             auto = attack(
-                ledger, norm=check_norm(norm), eps=radius, seed=seed, version="standard", device=oracle.device
+                ledger,
+                norm=check_norm(norm),
+                eps=radius,
+                seed=seed,
+                version="standard",
+                device=oracle.device,
             )
             for part in (auto.apgd_targeted, auto.fab):
                 part.n_target_classes = min(part.n_target_classes, classes - 1)
             for part in (auto.apgd, auto.apgd_targeted, auto.fab, auto.square):
                 ledger.follow(part)
-            points, predictions = auto.run_standard_evaluation(images, labels, batch_size=batch_size)
-    distances = get_norm(norm).distance(points.flatten(1).cpu().double(), images.flatten(1).double())
+            points, predictions = auto.run_standard_evaluation(
+                images, labels, batch_size=batch_size
+            )
+    distances = get_norm(norm).distance(
+        points.flatten(1).cpu().double(), images.flatten(1).double()
+    )
     flags = [*warned]
     if outside := int((distances > radius * (1 + 1e-4)).sum()):
         flags.append(f"{outside} points lie outside the ball, at up to {float(distances.max()):g}")
-    forwards, backwards, checks = (ledger.counts[kind] for kind in ("forwards", "backwards", "checks"))
+    forwards, backwards, checks = (
+        ledger.counts[kind] for kind in ("forwards", "backwards", "checks")
+    )
     return AtRadius(
         radius=radius,
         robust=(predictions == labels).numpy(),
@@ -123,7 +142,9 @@ def _autoattack() -> Any:
     try:
         return import_module("pyautoattack").AutoAttack
     except ImportError as error:
-        raise FrontierError("AutoAttack is not installed: type pip install 'advfrontier[autoattack]'") from error
+        raise FrontierError(
+            "AutoAttack is not installed: type pip install 'advfrontier[autoattack]'"
+        ) from error
 
 
 @contextmanager

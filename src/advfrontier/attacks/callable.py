@@ -60,17 +60,32 @@ class Watched(nn.Module):
     """The stand-in for the model. With one sample every row is that sample's; with more, row k is sample k's."""
 
     def __init__(
-        self, oracle: Oracle, images: Tensor, clean: CleanPass, rows: Tensor, *, norm: Norm, queries: int
+        self,
+        oracle: Oracle,
+        images: Tensor,
+        clean: CleanPass,
+        rows: Tensor,
+        *,
+        norm: Norm,
+        queries: int,
     ) -> None:
         super().__init__()
         self.oracle, self.norm, self.queries = oracle, norm, queries
         self.images, self.labels = oracle.images(images[rows]), oracle.labels(clean.labels[rows])
         self.clean_spread = spread(clean.logits[rows]).to(oracle.device)
-        self.device = nn.Parameter(self.images.new_empty(0), requires_grad=False)  # where attacks look for the device
+        self.device = nn.Parameter(
+            self.images.new_empty(0), requires_grad=False
+        )  # where attacks look for the device
         self.points = self.images.clone()
-        self.spent, self.outside = 0, 0  # queries per sample; points that would have counted inside the box
+        self.spent, self.outside = (
+            0,
+            0,
+        )  # queries per sample; points that would have counted inside the box
         self._best = np.full(len(rows), np.inf)
-        self._near, self._near_points = self._best.copy(), self.images.clone()  # misclassified, but not clearly
+        self._near, self._near_points = (
+            self._best.copy(),
+            self.images.clone(),
+        )  # misclassified, but not clearly
         self._found = np.full((queries // CHECKPOINT, len(rows)), np.inf)
         self.eval()
 
@@ -84,7 +99,9 @@ class Watched(nn.Module):
                 returned = attack(self, self.images.clone(), self.labels.clone())
                 if not isinstance(returned, Tensor) or returned.shape != self.images.shape:
                     shape = getattr(returned, "shape", type(returned).__name__)
-                    raise FrontierError(f"the attack returned {shape}: expected images {tuple(self.images.shape)}")
+                    raise FrontierError(
+                        f"the attack returned {shape}: expected images {tuple(self.images.shape)}"
+                    )
                 with torch.no_grad():
                     self(returned.detach())  # it may never have looked at what it returns
                 self._push()
@@ -142,10 +159,17 @@ class Watched(nn.Module):
         host = "cpu" if images.device.type == "mps" else images.device  # MPS has no float64
         inputs = self.images[who[rows]].flatten(1).to(host, torch.float64)
         distances = self.norm.distance(flat[rows].to(host, torch.float64), inputs).cpu().numpy()
-        samples, query = who[rows].cpu().numpy(), self.spent + 1 + rows.cpu().numpy() // len(self.images)
+        samples, query = (
+            who[rows].cpu().numpy(),
+            self.spent + 1 + rows.cpu().numpy() // len(self.images),
+        )
         counts = clearly[rows].cpu().numpy()
-        np.minimum.at(self._found, ((query - 1)[counts] // CHECKPOINT, samples[counts]), distances[counts])
-        for row, sample, distance, counted in zip(rows.tolist(), samples, distances, counts, strict=True):
+        np.minimum.at(
+            self._found, ((query - 1)[counts] // CHECKPOINT, samples[counts]), distances[counts]
+        )
+        for row, sample, distance, counted in zip(
+            rows.tolist(), samples, distances, counts, strict=True
+        ):
             best, points = (self._best, self.points) if counted else (self._near, self._near_points)
             if distance < best[sample]:
                 best[sample] = distance
@@ -164,7 +188,9 @@ class Watched(nn.Module):
             raise _Spent
         images = self.images[who]
         with torch.no_grad():
-            self._evaluate(torch.lerp(images, self._near_points[who], 1 + _OUTWARD).clamp_(0, 1), who)
+            self._evaluate(
+                torch.lerp(images, self._near_points[who], 1 + _OUTWARD).clamp_(0, 1), who
+            )
 
     def trajectory(self) -> NDArray[np.float64]:
         """(checkpoint, sample): the best distance so far."""
@@ -181,10 +207,14 @@ class Watched(nn.Module):
             if len(rows)  # not every model takes an empty batch
         )
         found = {
-            (Kind.REJECTED, "misclassified points lay outside [0, 1] and were not counted"): self.outside,
-            (Kind.REJECTED, "samples have a point, nearer than any that counts, misclassified by rounding only"): (
-                len(self._missed())
-            ),
+            (
+                Kind.REJECTED,
+                "misclassified points lay outside [0, 1] and were not counted",
+            ): self.outside,
+            (
+                Kind.REJECTED,
+                "samples have a point, nearer than any that counts, misclassified by rounding only",
+            ): (len(self._missed())),
             (Kind.FLIPPED, "kept points were classified correctly in another batch"): flipped,
         }
         return Counter({what: count for what, count in found.items() if count})

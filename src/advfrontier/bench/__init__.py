@@ -6,4 +6,12 @@ from advfrontier.bench.results import NormResults, Results
 from advfrontier.bench.run import run_benchmark
 from advfrontier.bench.status import calibrate, status
 
-__all__ = ["Bench", "NormResults", "Results", "calibrate", "run_autoattack", "run_benchmark", "status"]
+__all__ = [
+    "Bench",
+    "NormResults",
+    "Results",
+    "calibrate",
+    "run_autoattack",
+    "run_benchmark",
+    "status",
+]

@@ -31,8 +31,13 @@ def find_traces(folders: Sequence[str], norms: Sequence[str]) -> dict[str, list[
     """Norm → the traces at or below these folders, for those of the norms that have any."""
     if not folders:
         raise FrontierError("nothing to allocate on: expected folders of traces, such as traces/")
-    records = {record.place: record for folder in folders for record in find_records(folder, kind="trace")}
-    by_norm = {norm: [each for each in records.values() if each.header.terms.norm == norm] for norm in norms}
+    records = {
+        record.place: record for folder in folders for record in find_records(folder, kind="trace")
+    }
+    by_norm = {
+        norm: [each for each in records.values() if each.header.terms.norm == norm]
+        for norm in norms
+    }
     if not any(by_norm.values()):
         raise FrontierError(
             f"no trace in {', '.join(norms)} below {', '.join(folders)}: expected one; type `advfrontier trace`"
@@ -43,7 +48,11 @@ def find_traces(folders: Sequence[str], norms: Sequence[str]) -> dict[str, list[
 def common_runs(records: Sequence[Record]) -> dict[str, int]:
     """The runs that are finished in every one of these traces, and how far the shortest of each has come."""
     first, *others = [finished_runs(record) for record in records]
-    common = {run: min(reached[run] for reached in (first, *others)) for run in first if all(run in o for o in others)}
+    common = {
+        run: min(reached[run] for reached in (first, *others))
+        for run in first
+        if all(run in o for o in others)
+    }
     if not common:
         raise FrontierError(
             f"no run is finished in all of {_places(records)}: type the trace command again, for the same runs"
@@ -66,11 +75,15 @@ def allocate_traces(
     reached = common_runs(records)
     chosen = list(reached) if runs is None else list(runs)
     if missing := [run for run in chosen if reached.get(run, 0) < (queries or 1)]:
-        raise FrontierError(f"{missing[0]} is not finished in all of {_places(records)}: type the trace command again")
+        raise FrontierError(
+            f"{missing[0]} is not finished in all of {_places(records)}: type the trace command again"
+        )
     _check_solvers(records, chosen)
     levels = levels_of(queries or min(reached[run] for run in chosen))
     traces = (read_traces(record, runs=chosen).thin(levels) for record in records)
-    return dict(zip(budgets, allocate(traces, budgets=budgets, levels=levels, plain=plain), strict=True))
+    return dict(
+        zip(budgets, allocate(traces, budgets=budgets, levels=levels, plain=plain), strict=True)
+    )
 
 
 def learn_from(records: Sequence[Record], *, total: int) -> tuple[Race, Table]:
@@ -90,7 +103,9 @@ def learn_from(records: Sequence[Record], *, total: int) -> tuple[Race, Table]:
         (record.header.model.name, *race_excess(trace, race, race.tiers).values())
         for record, trace in zip(records, traces, strict=True)
     )
-    return race, Table(f"{SYMBOLS[race.norm]}, a race learned on {len(records)} models", columns, rows)
+    return race, Table(
+        f"{SYMBOLS[race.norm]}, a race learned on {len(records)} models", columns, rows
+    )
 
 
 def allocate_into(
@@ -106,13 +121,24 @@ def allocate_into(
     """Allocate and write the files, such as `L2-4k.toml`; read them instead while nothing that decides them changed."""
 
     def make() -> list[Ensemble]:
-        return [*allocate_traces(records, budgets=budgets, runs=runs, queries=queries, plain=plain).values()]
+        return [
+            *allocate_traces(
+                records, budgets=budgets, runs=runs, queries=queries, plain=plain
+            ).values()
+        ]
 
-    key, files = _key(records, budgets, runs, queries, plain=plain), [ensemble_file(norm, b) for b in budgets]
-    return dict(zip(budgets, map(Ensemble.from_toml, _kept(folder, norm, key, files, make)), strict=True))
+    key, files = (
+        _key(records, budgets, runs, queries, plain=plain),
+        [ensemble_file(norm, b) for b in budgets],
+    )
+    return dict(
+        zip(budgets, map(Ensemble.from_toml, _kept(folder, norm, key, files, make)), strict=True)
+    )
 
 
-def learn_into(folder: str, records: Sequence[Record], *, norm: str, total: int, runs: Sequence[str]) -> Race:
+def learn_into(
+    folder: str, records: Sequence[Record], *, norm: str, total: int, runs: Sequence[str]
+) -> Race:
     """Learn a race and write its file, such as `L2-race.toml`; read it instead while nothing that decides it changed.
 
     The traces are read at the ends of slices only, which is all that a race looks at.
@@ -128,12 +154,20 @@ def learn_into(folder: str, records: Sequence[Record], *, norm: str, total: int,
 
 
 def _kept(
-    folder: str, name: str, key: str, files: Sequence[str], make: Callable[[], Sequence[Ensemble | Race]]
+    folder: str,
+    name: str,
+    key: str,
+    files: Sequence[str],
+    make: Callable[[], Sequence[Ensemble | Race]],
 ) -> list[bytes]:
     """What is in these files, if all are there and this digest is noted under the name; or else they are made again."""
     place = open_folder(folder)
     noted = read_object(place.read(_MADE_FROM) or b"{}", f"{folder}/{_MADE_FROM}")
-    stored = [content for file in files if (content := place.read(file))] if noted.get(name) == key else []
+    stored = (
+        [content for file in files if (content := place.read(file))]
+        if noted.get(name) == key
+        else []
+    )
     if len(stored) == len(files):
         return stored
     made = {file: policy.to_toml().encode() for file, policy in zip(files, make(), strict=True)}
@@ -147,7 +181,9 @@ def _kept(
 
 def write_ensembles(folder: str, ensembles: Mapping[int, Ensemble]) -> list[str]:
     """One file per budget; returns their names."""
-    return [_write(folder, ensemble_file(each.norm, budget), each) for budget, each in ensembles.items()]
+    return [
+        _write(folder, ensemble_file(each.norm, budget), each) for budget, each in ensembles.items()
+    ]
 
 
 def write_race(folder: str, race: Race) -> str:
@@ -188,7 +224,13 @@ def told_traces(traces: Mapping[str, Traces]) -> tuple[Table, dict[str, Any]]:
         for folder, trace in traces.items()
     }
     rows = [
-        (folder, len(trace.runs), int(trace.queries[-1]), len(trace.samples), trace.counts.get("attack", 0))
+        (
+            folder,
+            len(trace.runs),
+            int(trace.queries[-1]),
+            len(trace.samples),
+            trace.counts.get("attack", 0),
+        )
         for folder, trace in traces.items()
     ]
     notes = [f"{folder}: {flag}" for folder, trace in traces.items() for flag in trace.flags]
@@ -233,12 +275,29 @@ def _places(records: Sequence[Record]) -> str:
     return ", ".join(record.place for record in records)
 
 
-def _key(records: Sequence[Record], budgets: Sequence[int], runs: Sequence[str], queries: int, *, plain: bool) -> str:
+def _key(
+    records: Sequence[Record],
+    budgets: Sequence[int],
+    runs: Sequence[str],
+    queries: int,
+    *,
+    plain: bool,
+) -> str:
     """A digest of all that decides an allocation: the models, samples and terms of the traces, runs and budgets."""
     facts: list[Any] = [list(budgets), list(runs), queries, plain, versions().advfrontier]
     for record in records:
         header = record.header
         units = record.units().items()
-        reached = sorted((str(unit), min(far, queries)) for unit, far in units if unit.run in set(runs))
-        facts.append([header.model.digest, header.data.digest, header.terms.model_dump(), header.solvers, reached])
+        reached = sorted(
+            (str(unit), min(far, queries)) for unit, far in units if unit.run in set(runs)
+        )
+        facts.append(
+            [
+                header.model.digest,
+                header.data.digest,
+                header.terms.model_dump(),
+                header.solvers,
+                reached,
+            ]
+        )
     return digest(json.dumps(facts).encode())

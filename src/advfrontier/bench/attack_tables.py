@@ -45,16 +45,24 @@ _COMPARED = (GREEDY, RACE, PAPER, UNIFORM, BEST_ATTACK, BEST_RUN)
 
 def pool(subjects: Mapping[str, Sequence[Subject]]) -> Table:
     """The solvers that were traced, in how many runs per norm, and which of them the paper has."""
-    names = {norm: dict.fromkeys(run for s in group for run in s.ends) for norm, group in subjects.items()}
+    names = {
+        norm: dict.fromkeys(run for s in group for run in s.ends)
+        for norm, group in subjects.items()
+    }
     parsed = {norm: list(map(Run.parse, own)) for norm, own in names.items()}
     rows = []
     for solver in dict.fromkeys(run.solver for own in parsed.values() for run in own):
         facts = facts_of(solver)
         own = [run for group in parsed.values() for run in group if run.solver == solver]
-        most = [max((r.index for r in own if r.variant == kind), default=None) for kind in ("restart", "target")]
+        most = [
+            max((r.index for r in own if r.variant == kind), default=None)
+            for kind in ("restart", "target")
+        ]
         uses = "no gradient" if _black_box(solver) else "gradient"
         counts = [sum(run.solver == solver for run in group) or None for group in parsed.values()]
-        rows.append((solver, uses, "yes" if facts and "paper" in facts.pools else "no", *most, *counts))
+        rows.append(
+            (solver, uses, "yes" if facts and "paper" in facts.pools else "no", *most, *counts)
+        )
     if rows:
         rows.append(("all", None, None, None, None, *(len(group) for group in parsed.values())))
     columns = (
@@ -71,7 +79,11 @@ def _black_box(solver: str) -> bool:
 
 
 def ensembles(
-    own: Mapping[int, Ensemble], papers: Mapping[int, Ensemble], subjects: Sequence[Subject], *, norm: str
+    own: Mapping[int, Ensemble],
+    papers: Mapping[int, Ensemble],
+    subjects: Sequence[Subject],
+    *,
+    norm: str,
 ) -> Table:
     """Queries of each attack's base run, and of all its restarts or targets together, at every tier.
 
@@ -87,11 +99,21 @@ def ensembles(
     attacks = dict.fromkeys(attack for table in tables for attack, _ in table)
     keys = [(attack, variant) for attack in attacks for variant in _VARIANTS.values()]
     columns = (*tier_columns(own, "count"), *tier_columns(paper, "count", "paper {}"))
-    rows = tuple((*key, *(table.get(key) for table in tables)) for key in keys if any(key in table for table in tables))
-    return Table(f"Ensembles in {SYMBOLS[norm]}", (Column(SYMBOLS[norm], key="attack"), Column("runs"), *columns), rows)
+    rows = tuple(
+        (*key, *(table.get(key) for table in tables))
+        for key in keys
+        if any(key in table for table in tables)
+    )
+    return Table(
+        f"Ensembles in {SYMBOLS[norm]}",
+        (Column(SYMBOLS[norm], key="attack"), Column("runs"), *columns),
+        rows,
+    )
 
 
-def tiers(own: Mapping[int, Ensemble], race: Race | None, subjects: Sequence[Subject], *, norm: str) -> Table:
+def tiers(
+    own: Mapping[int, Ensemble], race: Race | None, subjects: Sequence[Subject], *, norm: str
+) -> Table:
     """What each ensemble, and the race, reaches on the models it was made from and on the others.
 
     Of an ensemble also its AOI against the traced runs alone, without what the race found, on the models it was made
@@ -100,9 +122,12 @@ def tiers(own: Mapping[int, Ensemble], race: Race | None, subjects: Sequence[Sub
     splits = by_split(subjects)
     raced = common_tiers(subjects, RACE) if subjects else []
     told: list[tuple[str, int, int, int | None, float | None, float | None]] = [
-        (GREEDY, tier, made.total, len(made.runs), made.aoi, made.bound) for tier, made in own.items()
+        (GREEDY, tier, made.total, len(made.runs), made.aoi, made.bound)
+        for tier, made in own.items()
     ]
-    told += [(RACE, tier, min(tier, race.total) if race else tier, None, None, None) for tier in raced]
+    told += [
+        (RACE, tier, min(tier, race.total) if race else tier, None, None, None) for tier in raced
+    ]
     rows = []
     for family, tier, queries, runs, reached, bound in told:
         means = (mean_aoi(group, family, tier) for group in splits.values())
@@ -133,7 +158,11 @@ def above(subjects: Sequence[Subject], *, norm: str) -> Table:
     rows = [(s.model, s.split, *found[s.model]) for s in subjects]
     for split, group in grouped(subjects).items():
         rows.append(("mean", split, *np.mean([found[s.model] for s in group], axis=0).tolist()))
-    columns = (Column(SYMBOLS[norm], key="model"), Column("split"), *(Column(name, "fine") for name in shown))
+    columns = (
+        Column(SYMBOLS[norm], key="model"),
+        Column("split"),
+        *(Column(name, "fine") for name in shown),
+    )
     return Table(f"Mean distance above the frontier in {SYMBOLS[norm]}", columns, tuple(rows))
 
 
@@ -144,7 +173,9 @@ def gains(subjects: Sequence[Subject], *, norm: str) -> Table:
     rows = []
     for split, group in by_split(subjects).items():
         means = {(family, tier): mean_aoi(group, family, tier) for family, tier in shown}
-        means |= {("published", tier): figure.mean for tier, figure in PUBLISHED[norm][split].aois.items()}
+        means |= {
+            ("published", tier): figure.mean for tier, figure in PUBLISHED[norm][split].aois.items()
+        }
         for low, high in combinations(subjects[0].tiers, 2):
             pairs = [(means.get((family, high)), means.get((family, low))) for family in families]
             added = (b - a if a is not None and b is not None else None for b, a in pairs)
@@ -156,7 +187,10 @@ def gains(subjects: Sequence[Subject], *, norm: str) -> Table:
 def mean_growth(subjects: Sequence[Subject]) -> dict[str, dict[int, float]]:
     """Split → queries → mean AOI of its models."""
     return {
-        split: {queries: float(np.mean([subject.growth[queries] for subject in group])) for queries in group[0].growth}
+        split: {
+            queries: float(np.mean([subject.growth[queries] for subject in group]))
+            for queries in group[0].growth
+        }
         for split, group in by_split(subjects).items()
     }
 
@@ -164,7 +198,10 @@ def mean_growth(subjects: Sequence[Subject]) -> dict[str, dict[int, float]]:
 def growth(subjects: Sequence[Subject], *, norm: str) -> Table:
     """Mean AOI against queries, over the models the ensembles were made from and over the others."""
     growth_of = mean_growth(subjects)
-    rows = [(queries, *(series[queries] for series in growth_of.values())) for queries in subjects[0].growth]
+    rows = [
+        (queries, *(series[queries] for series in growth_of.values()))
+        for queries in subjects[0].growth
+    ]
     columns = (Column("queries", "integer"), *(Column(split, "fine") for split in growth_of))
     return Table(f"Mean AOI against queries in {SYMBOLS[norm]}", columns, tuple(rows))
 
@@ -179,16 +216,25 @@ def allocations(subjects: Sequence[Subject], given: Mapping[str, str], *, norm: 
     for split, group in by_split(subjects).items():
         known = {name: own for name in group[0].families if (own := common_tiers(group, name))}
         means = {
-            name: [mean(group, name, b) if b in own else None for mean in (mean_aoi, mean_above) for b in budgets]
+            name: [
+                mean(group, name, b) if b in own else None
+                for mean in (mean_aoi, mean_above)
+                for b in budgets
+            ]
             for name, own in known.items()
         }
         rows += [(name, split, *means[name]) for name in _COMPARED if name in known]
-        if drawn := [own for name, own in means.items() if name.startswith(RANDOM) and None not in own]:
+        if drawn := [
+            own for name, own in means.items() if name.startswith(RANDOM) and None not in own
+        ]:
             found = np.array(drawn, dtype=np.float64)
             spreads = map(Spread, found.mean(axis=0).tolist(), found.std(axis=0).tolist())
             rows.append((f"{RANDOM}, {len(drawn)} draws", split, *spreads))
     columns = [Column(SYMBOLS[norm], key="queries given out by"), Column("split")]
-    columns += [*tier_columns(budgets, "fine", "AOI at {}"), *tier_columns(budgets, "fine", "above at {}")]
+    columns += [
+        *tier_columns(budgets, "fine", "AOI at {}"),
+        *tier_columns(budgets, "fine", "above at {}"),
+    ]
     notes = tuple(f"{name}: {text}" for name, text in given.items())
     return Table(f"Ways to give out queries in {SYMBOLS[norm]}", tuple(columns), tuple(rows), notes)
 
@@ -200,7 +246,13 @@ def race_against_greedy(subjects: Sequence[Subject], *, norm: str) -> Table:
     for split, group in grouped(subjects).items() if budgets else ():
         nearer = [[s.above((GREEDY, b)) - s.above((RACE, b)) for s in group] for b in budgets]
         gains = [[s.aoi((RACE, b)) - s.aoi((GREEDY, b)) for s in group] for b in budgets]
-        rows.append(("at least as near", split, *(Share.of_all(gain >= 0 for gain in each) for each in nearer)))
+        rows.append(
+            (
+                "at least as near",
+                split,
+                *(Share.of_all(gain >= 0 for gain in each) for each in nearer),
+            )
+        )
         rows.append(("points of distance nearer", split, *map(spread, nearer)))
         rows.append(("points of AOI", split, *map(spread, gains)))
     columns = (Column("what"), Column("split"), *tier_columns(budgets, "gain"))
@@ -209,13 +261,20 @@ def race_against_greedy(subjects: Sequence[Subject], *, norm: str) -> Table:
 
 def contributions(subjects: Sequence[Subject], *, norm: str) -> Table:
     """What each run adds to the frontier: samples on which it is nearest, and alone, and the AOI lost without it."""
-    every = [{each.run: each for each in contributions_of(subject.ends)} for subject in subjects if subject.ends]
+    every = [
+        {each.run: each for each in contributions_of(subject.ends)}
+        for subject in subjects
+        if subject.ends
+    ]
     runs = [run for run in (every[0] if every else {}) if all(run in found for found in every)]
     samples = sum(int(((s.frontier > 0) & (s.frontier < np.inf)).sum()) for s in subjects)
     rows = []
     for run in runs:
         own = [found[run] for found in every]
-        wins, alone = (Share(sum(counts), samples) for counts in zip(*((c.wins, c.alone) for c in own), strict=True))
+        wins, alone = (
+            Share(sum(counts), samples)
+            for counts in zip(*((c.wins, c.alone) for c in own), strict=True)
+        )
         rows.append((run, wins, alone, float(np.mean([c.loss for c in own]))))
     rows.sort(key=lambda row: (-row[2].count, -row[1].count))
     columns = (
@@ -229,7 +288,9 @@ def without(subjects: Sequence[Subject], *, norm: str) -> Table:
     """By how much the frontier's mean distance rises, and its AOI falls, without parts of the pool."""
     traced = [subject for subject in subjects if subject.ends]
     runs = {name: Run.parse(name) for subject in traced for name in subject.ends}
-    restarts, targets = ({n for n, run in runs.items() if run.variant == kind} for kind in ("restart", "target"))
+    restarts, targets = (
+        {n for n, run in runs.items() if run.variant == kind} for kind in ("restart", "target")
+    )
     parts = {
         "restarts": restarts,
         "targets": targets,
@@ -241,7 +302,10 @@ def without(subjects: Sequence[Subject], *, norm: str) -> Table:
     rows: list[tuple[Any, ...]] = []
     for what, dropped in parts.items():
         if dropped and len(dropped) < len(runs):
-            kept = [np.min([d for run, d in s.ends.items() if run not in dropped], axis=0) for s in traced]
+            kept = [
+                np.min([d for run, d in s.ends.items() if run not in dropped], axis=0)
+                for s in traced
+            ]
             rises = [excess(found, s.traced) for s, found in zip(traced, kept, strict=True)]
             falls = [1 - aoi(found, s.traced).value for s, found in zip(traced, kept, strict=True)]
             worst = int(np.argmax(rises))

@@ -55,7 +55,9 @@ def run_autoattack(
     machine, subject = replace(machine or Machine(), dtype="float32"), as_model(model)
     terms = as_terms(check_norm(norm), subject, seed=seed, batch_size=batch_size, machine=machine)
     record = prepare(out, subject, samples, terms, kind="baseline")
-    job = AutoAttackJob(model=subject, samples=samples, radii=tuple(sorted({float(radius) for radius in radii})))
+    job = AutoAttackJob(
+        model=subject, samples=samples, radii=tuple(sorted({float(radius) for radius in radii}))
+    )
     drive(record, job, machine)
     return read_points(record)
 
@@ -70,12 +72,16 @@ def radii_of(place: str) -> tuple[float, ...] | None:
     return record.header.radii or None if record is not None else None
 
 
-def radii_to_run(text: str | None, data: str, norm: str, frontier: NDArray[np.float64] | None) -> list[float]:
+def radii_to_run(
+    text: str | None, data: str, norm: str, frontier: NDArray[np.float64] | None
+) -> list[float]:
     """The radii written out, or else the usual ones of the data; with a frontier, nine percentiles of it as well."""
     usual = [radius for _, radius in parse_radii(text or "", norm) or reference_radii(data, norm)]
     wanted = [*usual, *(baseline_radii(frontier).tolist() if frontier is not None else [])]
     if not wanted:
-        raise FrontierError("no radius to run AutoAttack at: expected --radii 4/255,8/255 or --trace traces/MODEL/NORM")
+        raise FrontierError(
+            "no radius to run AutoAttack at: expected --radii 4/255,8/255 or --trace traces/MODEL/NORM"
+        )
     return wanted
 
 
@@ -108,5 +114,7 @@ def no_baseline(bench: Bench, norm: str) -> str | None:
     if norm not in NORMS:
         return f"no baseline: AutoAttack does not attack in {norm}"
     if find_spec(_EXTRA) is None:
-        return "no baseline: AutoAttack is not installed; type pip install 'advfrontier[autoattack]'"
+        return (
+            "no baseline: AutoAttack is not installed; type pip install 'advfrontier[autoattack]'"
+        )
     return None

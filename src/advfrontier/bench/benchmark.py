@@ -46,7 +46,9 @@ def _radius(value: Any) -> float:
     except (ValueError, TypeError, ArithmeticError):
         radius = 0.0
     if isinstance(value, bool) or not 0 < radius < float("inf"):
-        raise ValueError(f'radius {shown(value)}: expected a positive number or a fraction such as "8/255"')
+        raise ValueError(
+            f'radius {shown(value)}: expected a positive number or a fraction such as "8/255"'
+        )
     return radius
 
 
@@ -71,9 +73,13 @@ Norm = Annotated[str, _read_by(norm_name)]
 Norms = Annotated[tuple[Norm, ...], AfterValidator(_distinct)]
 Budget = Annotated[int, _read_by(tier_queries), Field(ge=CHECKPOINT, lt=2**31)]
 RunName = Annotated[str, _read_by(_run_or_pool)]
-Runs = Annotated[tuple[RunName, ...], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+Runs = Annotated[
+    tuple[RunName, ...], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
+]
 Radius = Annotated[float, BeforeValidator(_radius)]
-Radii = Annotated[tuple[Radius, ...], BeforeValidator(lambda given: given if isinstance(given, list) else [given])]
+Radii = Annotated[
+    tuple[Radius, ...], BeforeValidator(lambda given: given if isinstance(given, list) else [given])
+]
 
 
 class BenchmarkData(TomlTable):
@@ -96,7 +102,9 @@ class BenchmarkModel(TomlTable):
     batch: Count
     baseline_batch: Count = Field(default_factory=lambda known: known["batch"])  # AutoAttack's
     trained: Norms = ()  # norms it was trained against
-    preprocessing: Text | None = None  # instead of the data set's: its samples are then not those of the others
+    preprocessing: Text | None = (
+        None  # instead of the data set's: its samples are then not those of the others
+    )
     authors: str = ""
     origin: str = ""
     alternatives: tuple[Text, ...] = ()  # other sources that fit what is known
@@ -119,9 +127,13 @@ class Benchmark(TomlTable):
     seed: Seed
     data: Mapping[str, BenchmarkData]
     models: Annotated[tuple[BenchmarkModel, ...], Field(min_length=1)]
-    pool: Annotated[Runs, Field(min_length=1)] = ("paper",)  # names of runs, or of pools: all of their runs
+    pool: Annotated[Runs, Field(min_length=1)] = (
+        "paper",
+    )  # names of runs, or of pools: all of their runs
     baseline: Literal["autoattack"] | None = None
-    baseline_split: Split | None = None  # the baseline runs on the models of this split alone, or on all
+    baseline_split: Split | None = (
+        None  # the baseline runs on the models of this split alone, or on all
+    )
     published: Annotated[bool, Field(strict=True)] = False  # the solvers as their papers have them
     allocation: Literal["greedy", "plain"] = "greedy"  # plain: the paper's algorithm as printed
 
@@ -143,21 +155,29 @@ class Benchmark(TomlTable):
         """Say where some models are to be found: `{"C8": "mine.py:c8"}`."""
         for name in sources:
             self[name]
-        models = tuple(m.model_copy(update={"source": sources.get(m.id, m.source)}) for m in self.models)
+        models = tuple(
+            m.model_copy(update={"source": sources.get(m.id, m.source)}) for m in self.models
+        )
         return self.model_copy(update={"models": models})
 
     def with_samples(self, samples: int) -> Benchmark:
         """On so many samples of every data set."""
         if samples < 1:
             raise FrontierError(f"{samples} samples: expected at least 1")
-        data = {name: table.model_copy(update={"samples": samples}) for name, table in self.data.items()}
+        data = {
+            name: table.model_copy(update={"samples": samples}) for name, table in self.data.items()
+        }
         return self.model_copy(update={"samples": samples, "data": data})
 
     def with_norms(self, norms: Sequence[str]) -> Benchmark:
         """In these of its norms alone."""
         if absent := [norm for norm in norms if norm not in self.norms]:
-            raise FrontierError(f"{self.name} has no norm {absent[0]}: it has {', '.join(self.norms)}")
-        return self.model_copy(update={"norms": tuple(norm for norm in self.norms if norm in norms)})
+            raise FrontierError(
+                f"{self.name} has no norm {absent[0]}: it has {', '.join(self.norms)}"
+            )
+        return self.model_copy(
+            update={"norms": tuple(norm for norm in self.norms if norm in norms)}
+        )
 
     @model_validator(mode="before")
     @classmethod
@@ -184,7 +204,9 @@ class Benchmark(TomlTable):
         for number, model in enumerate(self.models, 1):
             if model.data not in self.data:
                 known = ", ".join(self.data) or "a table [data.NAME]"
-                raise ValueError(f"models {number} ({model.id}): data = {model.data!r}: expected {known}")
+                raise ValueError(
+                    f"models {number} ({model.id}): data = {model.data!r}: expected {known}"
+                )
         return self
 
 
@@ -192,13 +214,23 @@ def _part(content: dict[str, Any]) -> dict[str, Any]:
     """The content of a file such as `part_of = "paper"`, `models = ["C1", "C2"]`: all it does not say is as there."""
     of, chosen = content["part_of"], content.get("models", [])
     if of not in benchmark_names():
-        raise ValueError(f"part_of = {shown(of)}: expected a benchmark of the package: {', '.join(benchmark_names())}")
+        raise ValueError(
+            f"part_of = {shown(of)}: expected a benchmark of the package: {', '.join(benchmark_names())}"
+        )
     whole = tomllib.loads((_SHIPPED / f"{of}.toml").read_text(encoding="utf-8"))
     models = {model["id"]: model for model in whole["models"]}
-    if not chosen or not isinstance(chosen, list) or any(name not in list(models) for name in chosen):
+    if (
+        not chosen
+        or not isinstance(chosen, list)
+        or any(name not in list(models) for name in chosen)
+    ):
         raise ValueError(f"models = {shown(chosen)}: expected some of {of}: {', '.join(models)}")
     kept = [models[name] for name in chosen]
-    data = {name: table for name, table in whole["data"].items() if any(model["data"] == name for model in kept)}
+    data = {
+        name: table
+        for name, table in whole["data"].items()
+        if any(model["data"] == name for model in kept)
+    }
     said = {key: value for key, value in content.items() if key != "part_of"}
     return {**whole, "data": data, **said, "models": kept}
 

@@ -38,7 +38,9 @@ class Bench:
     @property
     def queries(self) -> int:
         """How far every run is traced: to its end, or as far as the largest budget could ever take it."""
-        return min(pool.MAX_QUERIES, self.benchmark.budgets[-1] // pool.CHECKPOINT * pool.CHECKPOINT)
+        return min(
+            pool.MAX_QUERIES, self.benchmark.budgets[-1] // pool.CHECKPOINT * pool.CHECKPOINT
+        )
 
     @property
     def raced(self) -> bool:
@@ -48,7 +50,9 @@ class Bench:
     @property
     def jobs(self) -> tuple[tuple[BenchmarkModel, str], ...]:
         """Every model in every norm, one model after the other."""
-        return tuple((model, norm) for model in self.benchmark.models for norm in self.benchmark.norms)
+        return tuple(
+            (model, norm) for model in self.benchmark.models for norm in self.benchmark.norms
+        )
 
     def check_pool(self) -> None:
         """Refuse a pool that names a run which no norm has, or one that no paper has where theirs are asked for."""
@@ -88,7 +92,10 @@ class Bench:
     def paper(self, norm: str) -> dict[int, pool.Ensemble]:
         """The paper's ensembles at those of the budgets that it has."""
         budgets = [budget for budget in self.benchmark.budgets if budget in pool.TIERS]
-        return {budget: pool.paper_ensemble(f"paper-{pool.tier_label(budget)}", norm) for budget in budgets}
+        return {
+            budget: pool.paper_ensemble(f"paper-{pool.tier_label(budget)}", norm)
+            for budget in budgets
+        }
 
     @property
     def solvers(self) -> Mapping[str, Solver] | None:
@@ -138,4 +145,6 @@ def claim(out: str, name: str) -> None:
         check_empty(out)
         folder.write(_MARK, json.dumps({"benchmark": name}).encode() + b"\n")
     elif (other := read_object(held, f"{out}/{_MARK}").get("benchmark")) != name:
-        raise FrontierError(f"{out} holds the benchmark {other}, not {name}: name another folder with --out")
+        raise FrontierError(
+            f"{out} holds the benchmark {other}, not {name}: name another folder with --out"
+        )

@@ -20,7 +20,12 @@ import numpy as np
 
 from advfrontier.bench.benchmark import BenchmarkModel
 from advfrontier.bench.subject import ModelGroup, tier_columns
-from advfrontier.frontier.comparison import RankStability, lies_below, rank_accuracies, rank_stability
+from advfrontier.frontier.comparison import (
+    RankStability,
+    lies_below,
+    rank_accuracies,
+    rank_stability,
+)
 from advfrontier.frontier.confidence import curve_margin
 from advfrontier.frontier.curve import aurec, epsilon_min
 from advfrontier.frontier.optimality import baseline_radii, known_up_to, straight_accuracies
@@ -33,7 +38,10 @@ from advfrontier.threat.names import SYMBOLS
 def models(listed: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -> Table:
     """The models of one data set in the order of the benchmark, with accuracy and their rank in every norm."""
     data = listed[0].data
-    named, apart = any(model.authors for model in listed), any(model.baseline_batch != model.batch for model in listed)
+    named, apart = (
+        any(model.authors for model in listed),
+        any(model.baseline_batch != model.batch for model in listed),
+    )
     columns = (
         Column(data, key="model"), *([Column("authors")] if named else []), Column("source", "code"),
         Column("trained in"), Column("split"), Column("batch", "integer"),
@@ -42,28 +50,48 @@ def models(listed: Sequence[BenchmarkModel], groups: Mapping[str, ModelGroup]) -
     )  # fmt: skip
     rows = []
     for model in listed:
-        clean = next((s.clean for group in groups.values() for s in group.subjects if s.model == model.id), None)
+        clean = next(
+            (s.clean for group in groups.values() for s in group.subjects if s.model == model.id),
+            None,
+        )
         row: list[Any] = [model.id, *([model.authors or None] if named else []), model.source]
-        row += [", ".join(SYMBOLS[norm] for norm in model.trained) or None, model.split, model.batch]
+        row += [
+            ", ".join(SYMBOLS[norm] for norm in model.trained) or None,
+            model.split,
+            model.batch,
+        ]
         row += [model.baseline_batch] if apart else []
         rows.append((*row, clean, *(group.rank(model.id) for group in groups.values())))
-    told = {model.id: "; ".join(text for text in (model.origin, model.note) if text) for model in listed}
+    told = {
+        model.id: "; ".join(text for text in (model.origin, model.note) if text) for model in listed
+    }
     notes = tuple(f"{model}: {text}" for model, text in told.items() if text)
     return Table(f"Models of {data}", columns, tuple(rows), notes)
 
 
 def doi(group: ModelGroup, *, title: str) -> Table:
     """DOI of every model at every tier, by rank at the largest; models in doubt in brackets and last."""
-    rows = [(group.rank(model), model, *(group.doi(model, tier) for tier in group.tiers)) for model in group.order]
+    rows = [
+        (group.rank(model), model, *(group.doi(model, tier) for tier in group.tiers))
+        for model in group.order
+    ]
     notes = []
     for model in group.order:
-        flags = {tier: pool.flagged[model] for tier, pool in group.pools.items() if model in pool.flagged}
+        flags = {
+            tier: pool.flagged[model] for tier, pool in group.pools.items() if model in pool.flagged
+        }
         told = []
         for flag in dict.fromkeys(flag for each in flags.values() for flag in each):
             at = [tier_label(tier) for tier, each in flags.items() if flag in each]
-            told.append(flag.text if len(at) == len(group.tiers) else f"{flag.text} (at {', '.join(at)})")
+            told.append(
+                flag.text if len(at) == len(group.tiers) else f"{flag.text} (at {', '.join(at)})"
+            )
         notes += [f"{model}: {'; '.join(told)}"] if told else []
-    columns = (Column(title, "integer", key="rank"), Column("model"), *tier_columns(group.tiers, "percent"))
+    columns = (
+        Column(title, "integer", key="rank"),
+        Column("model"),
+        *tier_columns(group.tiers, "percent"),
+    )
     return Table(f"DOI in {title}", columns, tuple(rows), tuple(notes))
 
 
@@ -96,7 +124,11 @@ def baseline_stability(group: ModelGroup) -> tuple[RankStability, RankStability]
     The radii are nine percentiles of all that the baseline was run at, as far as it goes on every model, and the
     reference ε. Every model has radii of its own: its accuracy at the others is read off the straight lines of its AOI.
     """
-    known = {subject.model: (subject, subject.known) for subject in group.trusted if subject.known is not None}
+    known = {
+        subject.model: (subject, subject.known)
+        for subject in group.trusted
+        if subject.known is not None
+    }
     if len(known) < 2:
         return None
     reach = min(known_up_to(points.radii, points.accuracies) for _, points in known.values())
@@ -127,10 +159,14 @@ def rankings(group: ModelGroup) -> dict[str, RankStability]:
 
 def ranks_by_radius(ranking: RankStability, *, by: str) -> Table:
     """Rank of every model at every radius, and how far it moves."""
-    at = (Column(f"ε = {ε:.3g}", "integer", key=f"rank at {ε!r}") for ε in ranking.epsilons.tolist())
+    at = (
+        Column(f"ε = {ε:.3g}", "integer", key=f"rank at {ε!r}") for ε in ranking.epsilons.tolist()
+    )
     columns = (Column("model"), Column("ranks moved", "integer"), *at)
     rows = zip(ranking.models, ranking.moved.values(), ranking.ranks.tolist(), strict=True)
-    return Table(f"Ranks by {by}", columns, tuple((model, moved, *ranks) for model, moved, ranks in rows))
+    return Table(
+        f"Ranks by {by}", columns, tuple((model, moved, *ranks) for model, moved, ranks in rows)
+    )
 
 
 def rank_moves(group: ModelGroup) -> Table:
@@ -158,7 +194,10 @@ def crossings(group: ModelGroup) -> Table:
         Column("change by more", "integer"),
     )  # fmt: skip
     margin = curve_margin(len(group.subjects[0].samples))
-    pairs, wide = math.comb(len(group.distances), 2), sum(pair.lead > margin for pair in group.reversals)
+    pairs, wide = (
+        math.comb(len(group.distances), 2),
+        sum(pair.lead > margin for pair in group.reversals),
+    )
     row = (group.reference, pairs, len(group.reversals), margin, wide)
     return Table("Crossings", columns, () if group.reference is None else (row,))
 
@@ -169,7 +208,9 @@ def crossing_pairs(group: ModelGroup) -> Table:
         Column("ahead at the reference"), Column("overtaken by"), Column("from ε on", "size", key="epsilon"),
         Column("lead in points", "percent", key="lead"),
     )  # fmt: skip
-    rows = tuple((pair.leader, pair.overtaken_by, pair.epsilon, pair.lead) for pair in group.reversals)
+    rows = tuple(
+        (pair.leader, pair.overtaken_by, pair.epsilon, pair.lead) for pair in group.reversals
+    )
     return Table("Pairs that change places", columns, rows)
 
 
@@ -181,7 +222,9 @@ def rejection(group: ModelGroup) -> tuple[str, tuple[str, ...]] | None:
     order = [model for model in group.order if model in group.early]
     for reference in order:
         others = (model for model in order if model != reference)
-        if rejected := tuple(m for m in others if lies_below(group.early[m], group.distances[reference])):
+        if rejected := tuple(
+            m for m in others if lies_below(group.early[m], group.distances[reference])
+        ):
             return reference, rejected
     return None
 
@@ -200,7 +243,8 @@ def early_rejection(group: ModelGroup) -> Table:
     reference, rejected = decision
     pairs = list(permutations(group.distances, 2))
     below, decided = (
-        sum(lies_below(found[a], group.distances[b]) for a, b in pairs) for found in (group.distances, group.early)
+        sum(lies_below(found[a], group.distances[b]) for a, b in pairs)
+        for found in (group.distances, group.early)
     )
     own, other = group.early[rejected[0]], group.distances[reference]
     limit = epsilon_min(np.concatenate((own, other))).value

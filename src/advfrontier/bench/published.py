@@ -20,9 +20,13 @@ class Published:
 
     aois: dict[int, Spread]
     aois_matched: dict[int, Share]  # models on which its AOI is at least AutoAttack's
-    accuracies_matched: dict[int, Share]  # models on which it is at least as strong at the reference radius
+    accuracies_matched: dict[
+        int, Share
+    ]  # models on which it is at least as strong at the reference radius
     gains: dict[int, Spread]  # by how much its robust accuracy is below AutoAttack's
-    queries: Sequence[int] | None  # AutoAttack's per sample at the reference radius: mean, least, most
+    queries: (
+        Sequence[int] | None
+    )  # AutoAttack's per sample at the reference radius: mean, least, most
 
 
 def _published(printed: Mapping[str, Any]) -> Published:
@@ -33,7 +37,11 @@ def _published(printed: Mapping[str, Any]) -> Published:
     for name, figures in found.items():
         for tier, figure in figures.items():
             is_count = name.endswith("matched")
-            figures[tier] = Share(figure, printed["models"]) if is_count else Spread(figure[0] / 100, figure[1] / 100)
+            figures[tier] = (
+                Share(figure, printed["models"])
+                if is_count
+                else Spread(figure[0] / 100, figure[1] / 100)
+            )
     return Published(**found, queries=printed.get("queries"))
 
 
@@ -46,18 +54,29 @@ def _joined(splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if name in ("aois", "gains"):  # (split, tier, mean and deviation)
             means, deviations = np.moveaxis(parts, -1, 0)
             mean = np.average(means, axis=0, weights=models)
-            deviation = np.sqrt(np.average(deviations**2 + (means - mean) ** 2, axis=0, weights=models))
+            deviation = np.sqrt(
+                np.average(deviations**2 + (means - mean) ** 2, axis=0, weights=models)
+            )
             joined[name] = list(zip(mean.tolist(), deviation.tolist(), strict=True))
         elif name == "queries":
             mean, least, most = parts.T
-            joined[name] = round(np.average(mean, weights=models)), int(least.min()), int(most.max())
+            joined[name] = (
+                round(np.average(mean, weights=models)),
+                int(least.min()),
+                int(most.max()),
+            )
         else:
             joined[name] = parts.sum(axis=0).tolist()
     return joined
 
 
-_PRINTED = tomllib.loads(files("advfrontier.bench").joinpath("published.toml").read_text(encoding="utf-8"))
+_PRINTED = tomllib.loads(
+    files("advfrontier.bench").joinpath("published.toml").read_text(encoding="utf-8")
+)
 PUBLISHED = {
-    norm: {name: _published(part) for name, part in (splits | {"all": _joined([*splits.values()])}).items()}
+    norm: {
+        name: _published(part)
+        for name, part in (splits | {"all": _joined([*splits.values()])}).items()
+    }
     for norm, splits in _PRINTED.items()
 }

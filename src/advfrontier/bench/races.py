@@ -39,8 +39,12 @@ class Races:
         self.say(f"the race on {model.id} in {norm}")
         if (done := self.bench.finished_race(model, self.race)) is not None:
             return done
-        if self.machine.late and self.begun:  # a unit of a race cannot stop half-way, so none is begun
-            raise Unfinished(f"time is up: the race on {model.id} in {norm} is left; the same command goes on")
+        if (
+            self.machine.late and self.begun
+        ):  # a unit of a race cannot stop half-way, so none is begun
+            raise Unfinished(
+                f"time is up: the race on {model.id} in {norm} is left; the same command goes on"
+            )
         self.begun = True
         return evaluate(**self._call(model), machine=replace(self.machine, keep_state=False))
 
@@ -52,15 +56,23 @@ class Races:
         if self.machine.here or self.machine.executor is not None:
             return
         bench, data = self.bench, self.bench.benchmark.data
-        small = [m for m in models if data[m.data].samples <= m.batch and bench.finished_race(m, self.race) is None]
+        small = [
+            m
+            for m in models
+            if data[m.data].samples <= m.batch and bench.finished_race(m, self.race) is None
+        ]
         if len(small) < 2:
             return
         alone = replace(self.machine, workers=0, ray=None, keep_state=False, progress=False)
-        alone = replace(alone, threads=self.machine.threads or torch.get_num_threads())  # as they are in this process
+        alone = replace(
+            alone, threads=self.machine.threads or torch.get_num_threads()
+        )  # as they are in this process
         self.say(f"the races on {', '.join(model.id for model in small)} in {self.race.norm}")
         with (
             suppress(FrontierError),
-            progress_bar(self.machine.progress, len(small), unit="races", label=self.race.norm) as bar,
+            progress_bar(
+                self.machine.progress, len(small), unit="races", label=self.race.norm
+            ) as bar,
         ):
             race = partial(_race_elsewhere, command=current_command(), machine=alone)
             for _ in execute(race, [self._call(model) for model in small], self.machine):

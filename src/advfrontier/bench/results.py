@@ -26,23 +26,35 @@ class NormResults:
     """One norm: its models with their distances, the ensembles, and the models of each data set together."""
 
     norm: str
-    subjects: Sequence[Subject]  # put in order: training models first, those in doubt last of their split
+    subjects: Sequence[
+        Subject
+    ]  # put in order: training models first, those in doubt last of their split
     ensembles: Mapping[int, Ensemble]
-    radii: Mapping[str, Sequence[float]] = field(default_factory=dict)  # data set → where accuracy is read
+    radii: Mapping[str, Sequence[float]] = field(
+        default_factory=dict
+    )  # data set → where accuracy is read
     paper: Mapping[int, Ensemble] = field(default_factory=dict)
     race: Race | None = None
-    rivals: Mapping[str, str] = field(default_factory=dict)  # other ways to give out queries, and what they are
+    rivals: Mapping[str, str] = field(
+        default_factory=dict
+    )  # other ways to give out queries, and what they are
     notes: Sequence[str] = ()  # what is missing, and why
-    groups: dict[str, ModelGroup] = field(init=False)  # data set → its models, and the first of its radii
+    groups: dict[str, ModelGroup] = field(
+        init=False
+    )  # data set → its models, and the first of its radii
 
     def __post_init__(self) -> None:
         if not self.subjects:
             raise FrontierError(f"no model was traced in {self.norm}: expected at least one")
-        self.subjects = sorted(self.subjects, key=lambda subject: (subject.split != SPLITS[0], bool(subject.doubts)))
+        self.subjects = sorted(
+            self.subjects, key=lambda subject: (subject.split != SPLITS[0], bool(subject.doubts))
+        )
         self.groups = {}
         for data in dict.fromkeys(subject.data for subject in self.subjects):
             own = tuple(subject for subject in self.subjects if subject.data == data)
-            self.groups[data] = ModelGroup(self.norm, data, own, next(iter(self.radii.get(data, ())), None))
+            self.groups[data] = ModelGroup(
+                self.norm, data, own, next(iter(self.radii.get(data, ())), None)
+            )
 
     def tables(self) -> dict[str, Table]:
         """The tables about attacks, by name."""
@@ -57,7 +69,9 @@ class NormResults:
             "gains": attack_tables.gains(subjects, norm=norm),
             "growth": attack_tables.growth(subjects, norm=norm),
             "robust_accuracy": baseline_tables.robust_accuracy(subjects, self.radii, norm=norm),
-            "robust_accuracy_summary": baseline_tables.robust_summary(subjects, self.radii, norm=norm),
+            "robust_accuracy_summary": baseline_tables.robust_summary(
+                subjects, self.radii, norm=norm
+            ),
             "queries": baseline_tables.queries(subjects, self.radii, norm=norm),
             "allocations": attack_tables.allocations(subjects, self.rivals, norm=norm),
             "race_against_greedy": attack_tables.race_against_greedy(subjects, norm=norm),
@@ -128,7 +142,11 @@ class Results:
         return {
             data: model_tables.models(
                 [model for model in self.models if model.data == data],
-                {norm: part.groups[data] for norm, part in self.norms.items() if data in part.groups},
+                {
+                    norm: part.groups[data]
+                    for norm, part in self.norms.items()
+                    if data in part.groups
+                },
             )
             for data in dict.fromkeys(model.data for model in self.models)
         }

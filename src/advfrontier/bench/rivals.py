@@ -28,30 +28,42 @@ def rivals(
 
     The traces of the training models, which all have these runs, may come one at a time.
     """
-    attacks: dict[str, list[str]] = {}  # attack → its base run, restarts and targets, in the order of the pool
+    attacks: dict[
+        str, list[str]
+    ] = {}  # attack → its base run, restarts and targets, in the order of the pool
     for run in runs:
         attacks.setdefault(Run.parse(run).attack, []).append(run)
     # To choose from: a run alone; and for every budget the base run of an attack to its end, then one restart after the
     # other, then targets.
     choices = [[{run: queries} for run in runs]]
-    choices += [[_in_turn([(run, queries) for run in own], budget) for own in attacks.values()] for budget in budgets]
+    choices += [
+        [_in_turn([(run, queries) for run in own], budget) for own in attacks.values()]
+        for budget in budgets
+    ]
     scores = [np.zeros(len(each)) for each in choices]
     for traces in training:
         frontier = traces.frontier()
         for sums, each in zip(scores, choices, strict=True):
             sums += [aoi(traces.best(given), frontier).value for given in each]
-    best_run, *best = (each[int(np.argmax(sums))] for sums, each in zip(scores, choices, strict=True))
+    best_run, *best = (
+        each[int(np.argmax(sums))] for sums, each in zip(scores, choices, strict=True)
+    )
     return {
         UNIFORM: {budget: _uniform(runs, budget, queries) for budget in budgets},
         BEST_ATTACK: dict(zip(budgets, best, strict=True)),
         BEST_RUN: {budget: best_run for budget in budgets if budget >= queries},
-        **{f"{RANDOM} {seed}": {b: _random(runs, b, queries, seed) for b in budgets} for seed in range(SEEDS)},
+        **{
+            f"{RANDOM} {seed}": {b: _random(runs, b, queries, seed) for b in budgets}
+            for seed in range(SEEDS)
+        },
     }
 
 
 def rival_words(given: Allocations) -> dict[str, str]:
     """What these other ways to give out queries are."""
-    attacks = {tier_label(b): Run.parse(next(iter(runs))).attack for b, runs in given[BEST_ATTACK].items()}
+    attacks = {
+        tier_label(b): Run.parse(next(iter(runs))).attack for b, runs in given[BEST_ATTACK].items()
+    }
     by_tier = ", ".join(f"{attack} at {tier}" for tier, attack in attacks.items())
     told = {
         UNIFORM: "equal queries for all runs",
@@ -88,4 +100,6 @@ def _random(runs: Sequence[str], budget: int, most: int, seed: int) -> Queries:
     draw = np.random.default_rng(seed)
     step = _STEP if most % _STEP == 0 else CHECKPOINT
     order = draw.permutation(len(runs)).tolist()
-    return _in_turn([(runs[place], step * int(draw.integers(1, most // step + 1))) for place in order], budget)
+    return _in_turn(
+        [(runs[place], step * int(draw.integers(1, most // step + 1))) for place in order], budget
+    )

@@ -73,15 +73,21 @@ def run_benchmark(
     """
     bench.check_pool()
     claim(bench.out, bench.benchmark.name)
-    return _Running(bench, machine or Machine(threads=1, progress=False), say, only).all(download=download)
+    return _Running(bench, machine or Machine(threads=1, progress=False), say, only).all(
+        download=download
+    )
 
 
 def read_failures(out: str) -> tuple[Failure, ...]:
     """What failed in the last run."""
     try:
-        return TypeAdapter(tuple[Failure, ...]).validate_json(open_folder(out).read(FAILURES) or b"[]")
+        return TypeAdapter(tuple[Failure, ...]).validate_json(
+            open_folder(out).read(FAILURES) or b"[]"
+        )
     except ValidationError as error:
-        raise FrontierError(f"{out}/{FAILURES} is damaged, or was not written by advfrontier: remove it") from error
+        raise FrontierError(
+            f"{out}/{FAILURES} is damaged, or was not written by advfrontier: remove it"
+        ) from error
 
 
 @dataclass
@@ -94,7 +100,9 @@ class _Running:
     only: Collection[tuple[str, str, str]] | None = None
     failures: list[Failure] = field(default_factory=list)
     models: dict[str, Model] = field(default_factory=dict)  # each is loaded once, for all norms
-    traced: dict[tuple[str, str], tuple[Record, tuple[str, ...]]] = field(default_factory=dict)  # (model, norm) → runs
+    traced: dict[tuple[str, str], tuple[Record, tuple[str, ...]]] = field(
+        default_factory=dict
+    )  # (model, norm) → runs
 
     def all(self, *, download: bool) -> Results:
         """Every model in every norm, then norm by norm what all of them together are needed for."""
@@ -109,7 +117,9 @@ class _Running:
                 norms[norm] = self._norm(norm)
         benchmark = self.bench.benchmark
         failures = tuple(str(failure) for failure in self.failures)
-        return Results(benchmark.name, tuple(benchmark.budgets), norms, tuple(benchmark.models), failures)
+        return Results(
+            benchmark.name, tuple(benchmark.budgets), norms, tuple(benchmark.models), failures
+        )
 
     def _asked(self, *part: str) -> bool:
         return self.only is None or part in self.only
@@ -122,13 +132,21 @@ class _Running:
         except Unfinished:
             raise
         except Exception as error:  # noqa: BLE001  # whatever one model raises, the others are to be done
-            text = str(error) if isinstance(error, FrontierError) else f"{type(error).__name__}: {error}"
+            text = (
+                str(error)
+                if isinstance(error, FrontierError)
+                else f"{type(error).__name__}: {error}"
+            )
             self.failures.append(Failure(model, norm, stage, text))
             self.say(f"failed: {self.failures[-1]}")
             self._write_failures()
 
     def _each(
-        self, models: Iterable[BenchmarkModel], norm: str, stage: str, do: Callable[[BenchmarkModel], T]
+        self,
+        models: Iterable[BenchmarkModel],
+        norm: str,
+        stage: str,
+        do: Callable[[BenchmarkModel], T],
     ) -> tuple[dict[str, T], list[str]]:
         """What comes out for every model on which it can be done, and those that it was not asked for."""
         done, left = {}, []
@@ -144,10 +162,14 @@ class _Running:
         """For `bench status`. Putting together what is done tries nothing: the failures of the last run stay."""
         if self.only is not None:
             return
-        content = json.dumps([asdict(failure) for failure in self.failures], indent=2, ensure_ascii=False)
+        content = json.dumps(
+            [asdict(failure) for failure in self.failures], indent=2, ensure_ascii=False
+        )
         open_folder(self.bench.out).write(FAILURES, content.encode() + b"\n")
 
-    def _trace(self, model: BenchmarkModel, norm: str, *, download: bool) -> tuple[Record, tuple[str, ...]]:
+    def _trace(
+        self, model: BenchmarkModel, norm: str, *, download: bool
+    ) -> tuple[Record, tuple[str, ...]]:
         if model.source is None:
             raise FrontierError(
                 f"no source is known ({model.origin}): name your copy, as in --source {model.id}=file.py:factory"
@@ -156,7 +178,9 @@ class _Running:
         bench, place = self.bench, self.bench.trace(model, norm)
         if model.id not in self.models:
             if download:
-                load_model(model.source, download=True)  # once, here: workers only read what is on the machine
+                load_model(
+                    model.source, download=True
+                )  # once, here: workers only read what is on the machine
             self.models[model.id] = Model(model.id, source=model.source, load=load_model)
         traces = trace(
             self.models[model.id],
@@ -175,13 +199,17 @@ class _Running:
     def _traces(self, model: BenchmarkModel, norm: str) -> Traces:
         """What the benchmark asks for and no more: a record may hold other or longer runs, of an earlier file."""
         record, runs = self.traced[model.id, norm]
-        return read_traces(record, runs=runs).thin(range(CHECKPOINT, self.bench.queries + 1, CHECKPOINT))
+        return read_traces(record, runs=runs).thin(
+            range(CHECKPOINT, self.bench.queries + 1, CHECKPOINT)
+        )
 
     def _norm(self, norm: str) -> NormResults:
         """Allocate, run the baseline, and put the models together."""
         bench, benchmark = self.bench, self.bench.benchmark
         models = [model for model in benchmark.models if (model.id, norm) in self.traced]
-        ensembles, race, others = self._learned([model for model in models if model.split == "train"], norm)
+        ensembles, race, others = self._learned(
+            [model for model in models if model.split == "train"], norm
+        )
         notes = [
             f"{model.id} is missing: {'it failed' if self._asked(model.id, norm, 'trace') else 'it is not done yet'}"
             for model in benchmark.models
@@ -197,23 +225,37 @@ class _Running:
         else:
             if benchmark.baseline_split:
                 notes.append(f"AutoAttack was run on the {benchmark.baseline_split} models alone")
-            compared = [model for model in models if benchmark.baseline_split in {None, model.split}]
-            known, left = self._each(compared, norm, "baseline", lambda model: self._baseline(model, norm))
+            compared = [
+                model for model in models if benchmark.baseline_split in {None, model.split}
+            ]
+            known, left = self._each(
+                compared, norm, "baseline", lambda model: self._baseline(model, norm)
+            )
             notes += [f"AutoAttack on {name} is missing: it is not done yet" for name in left]
-        notes += [f"AutoAttack on {name}: {text}" for name, points in known.items() for text in _warnings(points)]
+        notes += [
+            f"AutoAttack on {name}: {text}"
+            for name, points in known.items()
+            for text in _warnings(points)
+        ]
         raced: dict[str, Evaluation] = {}
         if race is not None:
             races = Races(bench, race, self.models, self.machine, self.say)
-            if self.only is not None:  # another race than the one that was done may have been learned now
+            if (
+                self.only is not None
+            ):  # another race than the one that was done may have been learned now
                 raced_now = {model.id for model in models if bench.finished_race(model, race)}
-                self.only = {part for part in self.only if part[1:] != (norm, "race") or part[0] in raced_now}
+                self.only = {
+                    part for part in self.only if part[1:] != (norm, "race") or part[0] in raced_now
+                }
             races.side_by_side([model for model in models if self._asked(model.id, norm, "race")])
             raced, left = self._each(models, norm, "race", races.on)
             notes += [f"the race on {name} is missing: it is not done yet" for name in left]
         return NormResults(
             norm,
             [
-                self._subject(model, norm, ensembles, others, raced.get(model.id), known=known.get(model.id))
+                self._subject(
+                    model, norm, ensembles, others, raced.get(model.id), known=known.get(model.id)
+                )
                 for model in models
             ],
             ensembles,
@@ -230,7 +272,9 @@ class _Running:
         """What the training models teach, over the runs that all of them have: ensembles, the race, and its rivals."""
         bench, budgets = self.bench, self.bench.benchmark.budgets
         if not training:
-            raise FrontierError(f"no training model was traced in {norm}: there is nothing to allocate on")
+            raise FrontierError(
+                f"no training model was traced in {norm}: there is nothing to allocate on"
+            )
         records, pools = zip(*(self.traced[model.id, norm] for model in training), strict=True)
         runs = [run for run in pools[0] if all(run in pool for pool in pools)]
         ensembles = allocate_into(
@@ -242,8 +286,14 @@ class _Running:
             queries=bench.queries,
             plain=bench.benchmark.allocation == "plain",
         )
-        self.say(f"{norm}: ensembles of {', '.join(tier_label(e.total) for e in ensembles.values())} queries")
-        race = learn_into(bench.ensembles, records, norm=norm, total=budgets[-1], runs=runs) if bench.raced else None
+        self.say(
+            f"{norm}: ensembles of {', '.join(tier_label(e.total) for e in ensembles.values())} queries"
+        )
+        race = (
+            learn_into(bench.ensembles, records, norm=norm, total=budgets[-1], runs=runs)
+            if bench.raced
+            else None
+        )
         traces = (self._traces(model, norm) for model in training)
         return ensembles, race, rivals(traces, runs, budgets=budgets, queries=bench.queries)
 
@@ -281,19 +331,27 @@ class _Running:
     ) -> Subject:
         traces, classes = self._traces(model, norm), self.traced[model.id, norm][0].clean.classes
         # Where models want pictures cut differently the same picture has other contents, and rows tell which it is.
-        apart = any(other.preprocessing for other in self.bench.benchmark.models if other.data == model.data)
-        papers = {tier: each.for_classes(classes).queries for tier, each in self.bench.paper(norm).items()}
+        apart = any(
+            other.preprocessing for other in self.bench.benchmark.models if other.data == model.data
+        )
+        papers = {
+            tier: each.for_classes(classes).queries for tier, each in self.bench.paper(norm).items()
+        }
         return Subject.of(
             traces,
             {budget: ensemble.for_classes(classes) for budget, ensemble in ensembles.items()},
-            raced={} if raced is None else {budget: raced.distances_at(budget) for budget in ensembles},
+            raced={}
+            if raced is None
+            else {budget: raced.distances_at(budget) for budget in ensembles},
             others={PAPER: papers, **others},
             model=model.id,
             data=model.data,
             split=model.split,
             known=known,
             doubts=doubts(traces.flags),
-            samples=tuple(f"row {row}" for row in range(len(traces.samples))) if apart else traces.samples,
+            samples=tuple(f"row {row}" for row in range(len(traces.samples)))
+            if apart
+            else traces.samples,
         )
 
 
@@ -302,4 +360,7 @@ def _warnings(points: KnownPoints) -> list[str]:
     alike: dict[str, list[str]] = {}
     for flag in points.flags:
         alike.setdefault(re.sub(r"[\d.]+", "", flag), []).append(flag)
-    return [f"{first} (and {len(more)} more like it)" if more else first for first, *more in alike.values()]
+    return [
+        f"{first} (and {len(more)} more like it)" if more else first
+        for first, *more in alike.values()
+    ]

@@ -40,7 +40,11 @@ _RADII = 9  # percentiles of the frontier at which the baseline is run, beside t
 # AutoAttack's queries per sample, as the paper's table of costs has them: by far the most go to those it cannot break.
 _PER_ROBUST, _PER_BROKEN = 9600, 200
 _CLASSES = 10  # where neither a record nor the data says how many there are
-_HEAD, _SAMPLE, _POINT = 1100, 21, 8  # bytes of a unit's file: for itself, per sample, and at every checkpoint of it
+_HEAD, _SAMPLE, _POINT = (
+    1100,
+    21,
+    8,
+)  # bytes of a unit's file: for itself, per sample, and at every checkpoint of it
 _SHOWN = 10  # failures written out
 _CALIBRATION = "calibration.json"
 _QUERIES = 20  # of each short run
@@ -61,10 +65,24 @@ class Part:
     bytes: int  # that they will fill
 
     @classmethod
-    def of(cls, model: str, norm: str, stage: str, units: int, left: Sequence[tuple[int, float, int]]) -> Part:
+    def of(
+        cls, model: str, norm: str, stage: str, units: int, left: Sequence[tuple[int, float, int]]
+    ) -> Part:
         """A part of so many units, and of each that is left its queries, the seconds of one of them, and its bytes."""
-        queries, seconds = sum(each for each, _, _ in left), sum((each * rate for each, rate, _ in left), 0.0)
-        return cls(model, norm, stage, units, units - len(left), queries, seconds, sum(size for *_, size in left))
+        queries, seconds = (
+            sum(each for each, _, _ in left),
+            sum((each * rate for each, rate, _ in left), 0.0),
+        )
+        return cls(
+            model,
+            norm,
+            stage,
+            units,
+            units - len(left),
+            queries,
+            seconds,
+            sum(size for *_, size in left),
+        )
 
     @property
     def left(self) -> int:
@@ -110,14 +128,20 @@ class Status:
         rows = []
         for stage, norm in dict.fromkeys((part.stage, part.norm) for part in self.parts):
             parts = [part for part in self.parts if (part.stage, part.norm) == (stage, norm)]
-            used = sum(disk_used(str(folder)) for folder in Path(self.out).glob(f"{stage}s/**/{norm}"))
+            used = sum(
+                disk_used(str(folder)) for folder in Path(self.out).glob(f"{stage}s/**/{norm}")
+            )
             rows.append((f"{stage} in {SYMBOLS[norm]}", *_left(parts, workers), used))
         rows.append(("in all", *_left(self.parts, workers), disk_used(self.out)))
-        notes = [f"ensembles: {len(self.ensembles)} files; results: {'written' if self.results else 'not yet'}"]
+        notes = [
+            f"ensembles: {len(self.ensembles)} files; results: {'written' if self.results else 'not yet'}"
+        ]
         if not self.queries:
             notes.append("nothing is left to run")
         if any(part.stage == "baseline" and part.left for part in self.parts):
-            notes.append("what AutoAttack takes depends on the model: its queries are a rule of thumb")
+            notes.append(
+                "what AutoAttack takes depends on the model: its queries are a rule of thumb"
+            )
         notes += [*self.notes, *(f"failed: {failure}" for failure in self.failures[:_SHOWN])]
         if len(self.failures) > _SHOWN:
             notes.append(f"and {len(self.failures) - _SHOWN} more failures")
@@ -125,16 +149,29 @@ class Status:
 
     def facts(self, *, workers: int) -> dict[str, Any]:
         """The same for programs."""
-        left = {"queries": self.queries, "seconds": self.seconds, "bytes": self.bytes, "used": disk_used(self.out)}
+        left = {
+            "queries": self.queries,
+            "seconds": self.seconds,
+            "bytes": self.bytes,
+            "used": disk_used(self.out),
+        }
         return {**jsonable(self), "left": jsonable(left), "workers": workers}
 
 
 def _left(parts: Sequence[Part], workers: int) -> tuple[Any, ...]:
     """Models that are finished, units, those done, and what the others will take."""
     units, done, queries, seconds, size = (
-        sum(getattr(part, what) for part in parts) for what in ("units", "done", "queries", "seconds", "bytes")
+        sum(getattr(part, what) for part in parts)
+        for what in ("units", "done", "queries", "seconds", "bytes")
     )
-    return Share(sum(not part.left for part in parts), len(parts)), units, done, queries, seconds / workers, size
+    return (
+        Share(sum(not part.left for part in parts), len(parts)),
+        units,
+        done,
+        queries,
+        seconds / workers,
+        size,
+    )
 
 
 def estimated_status(bench: Bench, *, device: str, threads: int, measure: bool = True) -> Status:
@@ -152,7 +189,10 @@ def estimated_status(bench: Bench, *, device: str, threads: int, measure: bool =
         except FrontierError as error:
             unknown.setdefault(str(error), []).append(name)
     standing = status(bench, known)
-    notes = (f"the time of {', '.join(models)} cannot be measured: {error}" for error, models in unknown.items())
+    notes = (
+        f"the time of {', '.join(models)} cannot be measured: {error}"
+        for error, models in unknown.items()
+    )
     return replace(standing, notes=(*standing.notes, *notes))
 
 
@@ -165,11 +205,21 @@ def status(bench: Bench, calibration: Calibration | None = None) -> Status:
     if bench.raced:
         parts += [_race_part(bench, model, norm, known) for model, norm in bench.jobs]
     absent = {norm: no_baseline(bench, norm) for norm in bench.benchmark.norms}
-    notes |= {f"{SYMBOLS[norm]}: {why}": None for norm, why in absent.items() if why and bench.benchmark.baseline}
+    notes |= {
+        f"{SYMBOLS[norm]}: {why}": None
+        for norm, why in absent.items()
+        if why and bench.benchmark.baseline
+    }
     compared = [job for job in bench.jobs if bench.benchmark.baseline_split in {None, job[0].split}]
-    parts += [_baseline_part(bench, model, norm, known) for model, norm in compared if not absent[norm]]
+    parts += [
+        _baseline_part(bench, model, norm, known) for model, norm in compared if not absent[norm]
+    ]
     files = set(open_folder(bench.out).names("ensembles"))
-    wanted = [f"ensembles/{ensemble_file(norm, b)}" for norm in bench.benchmark.norms for b in bench.benchmark.budgets]
+    wanted = [
+        f"ensembles/{ensemble_file(norm, b)}"
+        for norm in bench.benchmark.norms
+        for b in bench.benchmark.budgets
+    ]
     unfinished = {(part.model, part.norm) for part in parts if part.left}
     failed = read_failures(bench.out)
     return Status(
@@ -178,27 +228,41 @@ def status(bench: Bench, calibration: Calibration | None = None) -> Status:
         parts=tuple(parts),
         ensembles=tuple(file for file in wanted if file in files),
         results=open_folder(bench.results).read("results.json") is not None,
-        failures=tuple(f for f in failed if (f.model, f.norm) in unfinished or f.stage == "allocation"),
+        failures=tuple(
+            f for f in failed if (f.model, f.norm) in unfinished or f.stage == "allocation"
+        ),
         notes=tuple(notes),
     )
 
 
-def _trace_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibration, notes: dict[str, None]) -> Part:
+def _trace_part(
+    bench: Bench, model: BenchmarkModel, norm: str, known: Calibration, notes: dict[str, None]
+) -> Part:
     record = Record.find(bench.trace(model, norm))
     done = record.units() if record is not None else {}
     clean = record.read_clean() if record is not None else None
     samples = bench.benchmark.data[model.data].samples
     wanted: list[tuple[UnitName, int]]  # each unit, and how many samples it attacks
     if record is not None and clean is not None and len(clean.labels) >= samples:
-        wanted = [(unit, len(rows)) for unit, rows in record.layout(bench.runs(norm, clean.classes))]
+        wanted = [
+            (unit, len(rows)) for unit, rows in record.layout(bench.runs(norm, clean.classes))
+        ]
     else:  # the model has not been tried on all of them yet
-        runs = bench.runs(norm, clean.classes if clean is not None else _classes(bench, model, notes))
-        wanted = [(UnitName(run, *shard), shard[1]) for run in runs for shard in shards_of(samples, model.batch)]
+        runs = bench.runs(
+            norm, clean.classes if clean is not None else _classes(bench, model, notes)
+        )
+        wanted = [
+            (UnitName(run, *shard), shard[1])
+            for run in runs
+            for shard in shards_of(samples, model.batch)
+        ]
     left = []
     for unit, rows in wanted:
         queries = rows * (bench.queries - done.get(unit, 0))
         if queries > 0:
-            left.append((queries, known.seconds(model.id, norm, unit.run), _unit_bytes(rows, bench.queries)))
+            left.append(
+                (queries, known.seconds(model.id, norm, unit.run), _unit_bytes(rows, bench.queries))
+            )
     return Part.of(model.id, norm, "trace", len(wanted), left)
 
 
@@ -231,7 +295,11 @@ def _baseline_part(bench: Bench, model: BenchmarkModel, norm: str, known: Calibr
     place = bench.baseline(model, norm)
     references, chosen = bench.radii(norm)[model.data], radii_of(place)
     # Before the trace is finished its percentiles are not known, only how many there will be.
-    radii = sorted({*chosen, *references}) if chosen else [-float(k) for k in range(_RADII + len(references))]
+    radii = (
+        sorted({*chosen, *references})
+        if chosen
+        else [-float(k) for k in range(_RADII + len(references))]
+    )
     shards = shards_of(bench.benchmark.data[model.data].samples, model.baseline_batch)
     # The percentiles of the frontier break a tenth to nine tenths of the samples: half of them, on average.
     each = (_PER_ROBUST + _PER_BROKEN) // 2
@@ -257,7 +325,9 @@ class Calibration:
     device: str = "cpu"
     threads: int = 1
     models: dict[str, float] = field(default_factory=dict)  # with the common run
-    attacks: dict[str, dict[str, float]] = field(default_factory=dict)  # norm → attack, on the first model
+    attacks: dict[str, dict[str, float]] = field(
+        default_factory=dict
+    )  # norm → attack, on the first model
     common: float = 0.0  # the common run on the first model
 
     def seconds(self, model: str, norm: str, run: str) -> float:
@@ -269,13 +339,17 @@ class Calibration:
 def read_calibration(out: str, *, device: str, threads: int) -> Calibration:
     """The one that is stored for this device and number of threads, or an empty one."""
     with suppress(ValidationError):  # what cannot be read is measured again
-        stored = TypeAdapter(Calibration).validate_json(open_folder(out).read(_CALIBRATION) or b"{}")
+        stored = TypeAdapter(Calibration).validate_json(
+            open_folder(out).read(_CALIBRATION) or b"{}"
+        )
         if (stored.device, stored.threads) == (device, threads):
             return stored
     return Calibration(device, threads)
 
 
-def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, threads: int) -> Calibration:
+def calibrate(
+    bench: Bench, models: Sequence[BenchmarkModel], *, device: str, threads: int
+) -> Calibration:
     """Measure what is not yet known, on one batch per short run, and store it."""
     known = read_calibration(bench.out, device=device, threads=threads)
     able = [model for model in models if model.source is not None]
@@ -290,7 +364,9 @@ def calibrate(bench: Bench, models: Sequence[BenchmarkModel], *, device: str, th
         unknown = [attack for attack in asked if attack not in measured]
         if unknown:
             measured |= _measured(bench, known, able[0], norm, unknown)
-        if norm == common_norm and common in unknown:  # what was measured with another common run does not compare
+        if (
+            norm == common_norm and common in unknown
+        ):  # what was measured with another common run does not compare
             known.models, known.common = {able[0].id: measured[common]}, measured[common]
     for model in able:
         if model.id not in known.models:
@@ -303,7 +379,9 @@ def _measured(
     bench: Bench, known: Calibration, model: BenchmarkModel, norm: str, attacks: Sequence[str]
 ) -> dict[str, float]:
     """Seconds per query and sample of these attacks' base runs on one batch; 0 where there is nothing to attack."""
-    batch = choose(bench.samples(model), min(model.batch, bench.benchmark.data[model.data].samples), None)
+    batch = choose(
+        bench.samples(model), min(model.batch, bench.benchmark.data[model.data].samples), None
+    )
     with tempfile.TemporaryDirectory(prefix="advfrontier-") as folder:
         traces = trace(
             str(model.source),
@@ -316,5 +394,11 @@ def _measured(
             machine=Machine(known.device, threads=known.threads),
         )
         record, spent = Record.open(folder, "trace"), _QUERIES * int((~traces.misclassified).sum())
-        units = {attack: record.read_unit(UnitName(attack, 0, len(batch)), _QUERIES) for attack in attacks}
-        return {attack: float(unit.words["seconds"]) / spent if unit else 0.0 for attack, unit in units.items()}
+        units = {
+            attack: record.read_unit(UnitName(attack, 0, len(batch)), _QUERIES)
+            for attack in attacks
+        }
+        return {
+            attack: float(unit.words["seconds"]) / spent if unit else 0.0
+            for attack, unit in units.items()
+        }

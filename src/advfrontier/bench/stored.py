@@ -26,7 +26,15 @@ from advfrontier.pool import Ensemble, Race
 from advfrontier.record import write_file
 from advfrontier.record.tensors import Damaged, pack, unpack
 
-_ABOUT = ("model", "data", "split", "samples", "growth", "known", "doubts")  # of a model, as they are
+_ABOUT = (
+    "model",
+    "data",
+    "split",
+    "samples",
+    "growth",
+    "known",
+    "doubts",
+)  # of a model, as they are
 
 
 class _Model(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="constants"):
@@ -59,7 +67,9 @@ class _Norm(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="constants"
 def folder_beside(page: str | PathLike[str]) -> Path:
     """The folder of all that a page links to: `docs/results` for `docs/results.md`."""
     if not Path(page).suffix:  # the folder would have the page's own name
-        raise FrontierError(f"the page is {page}: expected a file with an ending, such as results.md")
+        raise FrontierError(
+            f"the page is {page}: expected a file with an ending, such as results.md"
+        )
     return Path(page).with_suffix("")
 
 
@@ -82,7 +92,11 @@ def store(results: Results, folder: Path) -> list[Path]:
             rivals=dict(part.rivals),
             notes=tuple(part.notes),
         )
-        tensors = {name: torch.from_numpy(rows) for subject in part.subjects for name, rows in _rows(subject)}
+        tensors = {
+            name: torch.from_numpy(rows)
+            for subject in part.subjects
+            for name, rows in _rows(subject)
+        }
         words = {"results": told.model_dump_json()}
         written.append(stored_file(folder, norm))
         if not _holds(written[-1], tensors, words):
@@ -116,13 +130,19 @@ def read_stored(folder: Path, bench: Bench) -> Results:
 
 def _told(subject: Subject) -> _Model:
     families = {family: tuple(found) for family, found in subject.families.items()}
-    return _Model(runs=tuple(subject.ends), families=families, **{name: getattr(subject, name) for name in _ABOUT})
+    return _Model(
+        runs=tuple(subject.ends),
+        families=families,
+        **{name: getattr(subject, name) for name in _ABOUT},
+    )
 
 
 def _rows(subject: Subject) -> Iterable[tuple[str, np.ndarray[Any, Any]]]:
     """The distances of a model, by name."""
     yield f"{subject.model}/frontier", subject.frontier
-    every = {"ends": [*subject.ends.values()]} | {name: [*found.values()] for name, found in subject.families.items()}
+    every = {"ends": [*subject.ends.values()]} | {
+        name: [*found.values()] for name, found in subject.families.items()
+    }
     for name, rows in every.items():
         yield f"{subject.model}/{name}", np.array(rows).reshape(len(rows), len(subject.frontier))
 
@@ -134,7 +154,9 @@ def _read(path: Path, bench: Bench, norm: str) -> NormResults:
         rows = {name: tensor.numpy() for name, tensor in tensors.items()}
         subjects = [_subject(model, rows) for model in told.models]
     except (Damaged, KeyError, ValueError) as error:
-        raise FrontierError(f"{path} cannot be read ({error}): remove it, and run that norm again") from error
+        raise FrontierError(
+            f"{path} cannot be read ({error}): remove it, and run that norm again"
+        ) from error
     if (told.benchmark, told.norm) != (bench.benchmark.name, norm):
         raise FrontierError(
             f"{path} is of the benchmark {told.benchmark} in {told.norm}: expected {bench.benchmark.name} in {norm}"
@@ -155,7 +177,10 @@ def _subject(told: _Model, rows: dict[str, np.ndarray[Any, Any]]) -> Subject:
     own = {name: rows[f"{told.model}/{name}"] for name in ("frontier", "ends", *told.families)}
     return Subject(
         frontier=own["frontier"],
-        families={name: dict(zip(budgets, own[name], strict=True)) for name, budgets in told.families.items()},
+        families={
+            name: dict(zip(budgets, own[name], strict=True))
+            for name, budgets in told.families.items()
+        },
         ends=dict(zip(told.runs, own["ends"], strict=True)),
         **{name: getattr(told, name) for name in _ABOUT},
     )

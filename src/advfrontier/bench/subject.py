@@ -32,7 +32,11 @@ Tier = tuple[str, int]  # family and budget
 Allocations = Mapping[str, Mapping[int, Mapping[str, int]]]  # family → budget → run → queries
 
 GREEDY, RACE, PAPER = "greedy", "race", "paper"
-SHOWN = (PAPER, GREEDY, RACE)  # the families that are evaluated; others are there to compare allocations
+SHOWN = (
+    PAPER,
+    GREEDY,
+    RACE,
+)  # the families that are evaluated; others are there to compare allocations
 ALL = "all"  # in place of a split: the complete pool
 _STEPS = 48  # budgets at which the AOI is read along the way
 
@@ -45,10 +49,16 @@ class Subject:
     data: str  # the data set: models are compared with those of the same
     split: str  # "train" or "held-out"
     samples: tuple[str, ...]
-    frontier: NDArray[np.float64]  # d*: the least distance of the whole pool, and of the race where it was run
-    families: dict[str, Found]  # how queries are given out, "greedy" and others → budget → what is found with it
+    frontier: NDArray[
+        np.float64
+    ]  # d*: the least distance of the whole pool, and of the race where it was run
+    families: dict[
+        str, Found
+    ]  # how queries are given out, "greedy" and others → budget → what is found with it
     growth: dict[int, float]  # queries → AOI of the greedy ensemble stopped there
-    ends: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # run → what it finds with all its queries
+    ends: dict[str, NDArray[np.float64]] = field(
+        default_factory=dict
+    )  # run → what it finds with all its queries
     known: KnownPoints | None = None  # of the baseline
     doubts: tuple[Flag, ...] = ()  # why its distances may be too large
 
@@ -69,12 +79,15 @@ class Subject:
         frontier, last = trajectories.frontier(), ensembles[max(ensembles)]
         if raced:
             frontier = np.minimum(frontier, raced[max(raced)])
-        families = {GREEDY: {budget: trajectories.best(each.queries) for budget, each in ensembles.items()}}
+        families = {
+            GREEDY: {budget: trajectories.best(each.queries) for budget, each in ensembles.items()}
+        }
         for family, queries_of in (others or {}).items():
             families[family] = {
                 budget: trajectories.best(queries)
                 for budget, queries in queries_of.items()
-                if set(queries) <= set(trajectories.runs) and max(queries.values()) <= trajectories.queries[-1]
+                if set(queries) <= set(trajectories.runs)
+                and max(queries.values()) <= trajectories.queries[-1]
             }
         families[RACE] = raced or {}
         return cls(
@@ -119,7 +132,11 @@ class Subject:
     def aoi(self, tier: Tier, *, straight: bool = False) -> float:
         """AOI of one tier by all of its distances, or by straight lines."""
         family, budget = tier
-        return self.straight_aoi(self.families[family][budget]) if straight else self.aois[family][budget].value
+        return (
+            self.straight_aoi(self.families[family][budget])
+            if straight
+            else self.aois[family][budget].value
+        )
 
     def above(self, tier: Tier) -> float:
         """By how much the distances of one tier exceed the frontier on average."""
@@ -129,7 +146,11 @@ class Subject:
     @cached_property
     def baseline(self) -> BaselineAOI | None:
         """AOI of the baseline, by straight lines between the points that are known."""
-        return None if self.known is None else baseline_aoi(self.known.radii, self.known.accuracies, self.frontier)
+        return (
+            None
+            if self.known is None
+            else baseline_aoi(self.known.radii, self.known.accuracies, self.frontier)
+        )
 
     def straight_aoi(self, distances: NDArray[np.float64]) -> float:
         """AOI of distances that are read at the baseline's radii only, with straight lines between."""
@@ -172,7 +193,9 @@ class ModelGroup:
                 queries=tier,
                 samples=self.subjects[0].samples,
                 distances={subject.model: subject.tiers[tier] for subject in self.subjects},
-                flags={subject.model: subject.doubts for subject in self.subjects if subject.doubts},
+                flags={
+                    subject.model: subject.doubts for subject in self.subjects if subject.doubts
+                },
             )
             for tier in self.tiers
         }
@@ -181,7 +204,10 @@ class ModelGroup:
     def trusted(self) -> tuple[Subject, ...]:
         """The models that the largest tier leaves no doubt about; all of them where it leaves doubt about each."""
         doubted = self.pools[max(self.tiers)].flagged
-        return tuple(subject for subject in self.subjects if subject.model not in doubted) or self.subjects
+        return (
+            tuple(subject for subject in self.subjects if subject.model not in doubted)
+            or self.subjects
+        )
 
     @cached_property
     def distances(self) -> dict[str, NDArray[np.float64]]:
@@ -196,7 +222,11 @@ class ModelGroup:
     @cached_property
     def reversals(self) -> tuple[Reversal, ...]:
         """The pairs that change places beyond the reference ε, the widest first."""
-        return () if self.reference is None else tuple(reversals(self.distances, reference=self.reference))
+        return (
+            ()
+            if self.reference is None
+            else tuple(reversals(self.distances, reference=self.reference))
+        )
 
     @cached_property
     def frontier(self) -> NDArray[np.float64]:
@@ -220,7 +250,11 @@ class ModelGroup:
     @cached_property
     def steady(self) -> tuple[str, ...]:
         """The models that no tier leaves doubt about, by DOI."""
-        return tuple(model for model in self.order if not any(model in pool.flagged for pool in self.pools.values()))
+        return tuple(
+            model
+            for model in self.order
+            if not any(model in pool.flagged for pool in self.pools.values())
+        )
 
     def rank(self, model: str) -> int | Doubted | None:
         """Rank by DOI at the largest tier."""
@@ -243,10 +277,14 @@ class ModelGroup:
         if not self.ranked:
             notes.append("no DOI: every model has samples that were never broken, or is in doubt")
         elif absent := [tier_label(tier) for tier in self.tiers if tier not in self.ranked]:
-            notes.append(f"no DOI with {', '.join(absent)} queries: they leave samples of every model unbroken")
+            notes.append(
+                f"no DOI with {', '.join(absent)} queries: they leave samples of every model unbroken"
+            )
         if len(self.trusted) < len(self.subjects):
             named = ", ".join(self.pools[max(self.tiers)].flagged)
-            notes.append(f"left out of ranks by radius, crossings and rejections, because it is in doubt: {named}")
+            notes.append(
+                f"left out of ranks by radius, crossings and rejections, because it is in doubt: {named}"
+            )
         if self.reference is None:
             notes.append("no reference radius is given: no robust accuracy and no crossings")
         return tuple(notes)
@@ -271,7 +309,9 @@ def shown_tiers(subjects: Sequence[Subject]) -> dict[str, Tier]:
 
 def by_split(subjects: Sequence[Subject]) -> dict[str, list[Subject]]:
     """The models of every split that has any."""
-    every = {str(split): [subject for subject in subjects if subject.split == split] for split in SPLITS}
+    every = {
+        str(split): [subject for subject in subjects if subject.split == split] for split in SPLITS
+    }
     return {split: group for split, group in every.items() if group}
 
 

@@ -27,7 +27,9 @@ from advfrontier.threat.norms import TINY, get_norm
 
 SUPPORTED = ("L1", "L2", "Linf")
 _AT_ONCE = 20  # samples
-_NOTHING = 1e-6  # of the radius that was tried first: below it the search ends, and nothing is certified
+_NOTHING = (
+    1e-6  # of the radius that was tried first: below it the search ends, and nothing is certified
+)
 _ROUNDING = 1e-10
 _PASSES = 6  # towards the best multiplier in L2; every one on the way gives a bound that holds
 
@@ -59,29 +61,48 @@ def certified_radius(
     """
     norm = norm_name(norm)
     if norm not in SUPPORTED:
-        raise FrontierError(f"no certificate in {norm}: expected one of {', '.join(SUPPORTED)}, whose balls are convex")
+        raise FrontierError(
+            f"no certificate in {norm}: expected one of {', '.join(SUPPORTED)}, whose balls are convex"
+        )
     if not isinstance(model, nn.Module):
-        raise FrontierError(f"a {type(model).__name__} cannot be certified: expected an nn.Module of known layers")
+        raise FrontierError(
+            f"a {type(model).__name__} cannot be certified: expected an nn.Module of known layers"
+        )
     if not 1e-9 <= precision < 1:
         raise FrontierError(f"precision is {precision}: expected a share such as 0.01")
-    images, labels = check_data(images, labels).detach().to("cpu", torch.float64), labels.detach().cpu().long()
-    first = torch.zeros(len(images), dtype=torch.float64) if start is None else start.detach().to("cpu", torch.float64)
+    images, labels = (
+        check_data(images, labels).detach().to("cpu", torch.float64),
+        labels.detach().cpu().long(),
+    )
+    first = (
+        torch.zeros(len(images), dtype=torch.float64)
+        if start is None
+        else start.detach().to("cpu", torch.float64)
+    )
     if first.shape != labels.shape:
-        raise FrontierError(f"start has the shape {tuple(first.shape)}: expected one radius for each of {len(images)}")
+        raise FrontierError(
+            f"start has the shape {tuple(first.shape)}: expected one radius for each of {len(images)}"
+        )
     with torch.no_grad():
         network = read_network(model, images)
         if (classes := network.steps[-1].shape[1]) < 2:
-            raise FrontierError(f"the model returns {classes} logit per image: expected at least two classes")
+            raise FrontierError(
+                f"the model returns {classes} logit per image: expected at least two classes"
+            )
         check_labels(labels, classes)
         radii, flat = torch.zeros_like(first), images.flatten(1)
         for rows in torch.split(torch.arange(len(images)), _AT_ONCE):
-            radii[rows] = _search(network, flat[rows], labels[rows], first[rows], norm=norm, precision=precision)
+            radii[rows] = _search(
+                network, flat[rows], labels[rows], first[rows], norm=norm, precision=precision
+            )
             if done is not None:
                 done(len(rows))
     return radii
 
 
-def _search(network: Network, images: Tensor, labels: Tensor, start: Tensor, *, norm: str, precision: float) -> Tensor:
+def _search(
+    network: Network, images: Tensor, labels: Tensor, start: Tensor, *, norm: str, precision: float
+) -> Tensor:
     """Bisect between the largest radius that was certified and the smallest that was not, each sample by itself.
 
     Larger radii may be certified where smaller ones are not, because the lines through a ReLU are chosen by a rule of
@@ -145,7 +166,9 @@ class Bounds:
     norm: str
     images: Tensor  # (samples, features) in float64
     radii: Tensor  # (samples,)
-    relus: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # of what goes in: (samples, features)
+    relus: dict[int, tuple[Tensor, Tensor]] = field(
+        default_factory=dict
+    )  # of what goes in: (samples, features)
 
     def least_margins(self, labels: Tensor) -> Tensor:
         """A lower bound on logit of the label − largest other logit, one per sample."""
@@ -159,7 +182,10 @@ class Bounds:
 
     def _bound_relus(self) -> None:
         """Bounds of what goes into every ReLU, in order: each needs those before it."""
-        low, high = (self.images - self.radii[:, None]).clamp_(min=0), (self.images + self.radii[:, None]).clamp_(max=1)
+        low, high = (
+            (self.images - self.radii[:, None]).clamp_(min=0),
+            (self.images + self.radii[:, None]).clamp_(max=1),
+        )
         shape = (len(low), *self.network.steps[0].shape)
         middles = {0: ((low + high) / 2).view(shape)}
         radii = {0: ((high - low) / 2).view(shape)}
@@ -167,13 +193,18 @@ class Bounds:
             if step.relu:
                 low, high = self._tightened(step.inputs[0], middles, radii)
                 self.relus[place] = low, high
-                low, high = low.clamp(min=0).view(shape[0], *step.shape), high.clamp(min=0).view(shape[0], *step.shape)
+                low, high = (
+                    low.clamp(min=0).view(shape[0], *step.shape),
+                    high.clamp(min=0).view(shape[0], *step.shape),
+                )
                 middles[place], radii[place] = (low + high) / 2, (high - low) / 2
             elif place:
                 middles[place] = step.forward(*(middles[k] for k in step.inputs))
                 radii[place] = step.spread(*(radii[k] for k in step.inputs))
 
-    def _tightened(self, place: int, middles: dict[int, Tensor], radii: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
+    def _tightened(
+        self, place: int, middles: dict[int, Tensor], radii: dict[int, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         middle, radius = middles[place].flatten(1), radii[place].flatten(1)
         slack = radius + _ROUNDING * (1 + middle.abs() + radius)
         low, high = middle - slack, middle + slack
@@ -186,7 +217,9 @@ class Bounds:
                 wanted.scatter_(1, units[:, None], sign)
                 found = sign * self._least(place, wanted, owners)
                 known = bound[owners, units]
-                bound[owners, units] = torch.maximum(known, found) if sign > 0 else torch.minimum(known, found)
+                bound[owners, units] = (
+                    torch.maximum(known, found) if sign > 0 else torch.minimum(known, found)
+                )
         return low, high
 
     def _direct(self, place: int) -> tuple[Tensor, Tensor]:
@@ -197,7 +230,9 @@ class Bounds:
         for sample in range(samples):
             owners = torch.full((len(slopes),), sample)
             for bound, sign in ((low, 1.0), (high, -1.0)):
-                bound[sample] = sign * self._lowest(sign * slopes, sign * constants, owners, columns)
+                bound[sample] = sign * self._lowest(
+                    sign * slopes, sign * constants, owners, columns
+                )
         return low, high
 
     def _open(self, low: Tensor, high: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -212,7 +247,9 @@ class Bounds:
         through_relu = partial(self._through_relu, owners)
         return self._lowest(*self.network.carry(place, wanted, through_relu), owners)
 
-    def _lowest(self, slopes: Tensor, constants: Tensor, owners: Tensor, columns: Tensor | None = None) -> Tensor:
+    def _lowest(
+        self, slopes: Tensor, constants: Tensor, owners: Tensor, columns: Tensor | None = None
+    ) -> Tensor:
         """The least of ⟨slopes, image⟩ + constant in the ball of each row's sample, less what rounding may add.
 
         Feature k lowers the product by |slope_k| for each unit it moves, and has room up to the end of the box. With
@@ -220,11 +257,15 @@ class Bounds:
         """
         images = self.images[owners] if columns is None else self.images[owners[:, None], columns]
         room = torch.where(slopes > 0, images, 1 - images)
-        fall = {"L1": _l1, "L2": _l2, "Linf": _linf}[self.norm](slopes.abs(), room, self.radii[owners])
+        fall = {"L1": _l1, "L2": _l2, "Linf": _linf}[self.norm](
+            slopes.abs(), room, self.radii[owners]
+        )
         size = 1 + constants.abs() + slopes.abs().sum(1) + fall
         return constants + (slopes * images).sum(1) - fall - _ROUNDING * size
 
-    def _through_relu(self, owners: Tensor, place: int, coefficients: Tensor) -> tuple[Tensor, Tensor]:
+    def _through_relu(
+        self, owners: Tensor, place: int, coefficients: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Coefficients of what comes out as coefficients of what goes in, and a constant, together never above.
 
         Where a coefficient is negative the ReLU is replaced by the chord above it; where it is positive, by the line

@@ -40,7 +40,9 @@ _SINGLE = {
 }  # fmt: skip
 _AT_ONCE = 20  # images in one pass
 _NUMBERS = 8_000_000  # in the largest tensor of coefficients
-_SUPPORTED = "convolutions, linear layers, ReLU, average pooling, sums of branches, and fixed normalisation"
+_SUPPORTED = (
+    "convolutions, linear layers, ReLU, average pooling, sums of branches, and fixed normalisation"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +51,12 @@ class Step:
 
     inputs: tuple[int, ...]
     shape: torch.Size
-    apply: Callable[..., Tensor] | None = None  # an affine function; None for the image and for a ReLU
-    steepest: Callable[..., Tensor] | None = None  # the same with the absolute values of all constants
+    apply: Callable[..., Tensor] | None = (
+        None  # an affine function; None for the image and for a ReLU
+    )
+    steepest: Callable[..., Tensor] | None = (
+        None  # the same with the absolute values of all constants
+    )
     zeros: tuple[Tensor, ...] = ()  # of the shapes of its inputs
     constant: Tensor = torch.zeros(())  # noqa: RUF009  # the value of an affine function there
 
@@ -86,7 +92,9 @@ class Network:
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
-        self.at_once = max(1, _NUMBERS // max(step.shape.numel() for step in steps))  # rows of coefficients
+        self.at_once = max(
+            1, _NUMBERS // max(step.shape.numel() for step in steps)
+        )  # rows of coefficients
         self._direct: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
     def answer(self, images: Tensor) -> Tensor:
@@ -94,10 +102,14 @@ class Network:
         values = {0: images.view(len(images), *self.steps[0].shape)}
         for place, step in enumerate(self.steps[1:], start=1):
             inputs = [values[k] for k in step.inputs]
-            values[place] = inputs[0].clamp(min=0).view(-1, *step.shape) if step.relu else step.forward(*inputs)
+            values[place] = (
+                inputs[0].clamp(min=0).view(-1, *step.shape) if step.relu else step.forward(*inputs)
+            )
         return values[len(self.steps) - 1].flatten(1)
 
-    def carry(self, place: int, wanted: Tensor, through_relu: Relu | None = None) -> tuple[Tensor, Tensor]:
+    def carry(
+        self, place: int, wanted: Tensor, through_relu: Relu | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Coefficients of a step's value as coefficients of the image, and the constant beside them.
 
         Args:
@@ -117,7 +129,10 @@ class Network:
                 part, more = through_relu(k, coefficients)
                 parts: tuple[Tensor, ...] = (part,)
             else:
-                parts, more = step.transpose(coefficients), (coefficients * step.constant).flatten(1).sum(1)
+                parts, more = (
+                    step.transpose(coefficients),
+                    (coefficients * step.constant).flatten(1).sum(1),
+                )
             constant += more
             for source, part in zip(step.inputs, parts, strict=True):
                 carried[source] = carried[source] + part if source in carried else part
@@ -131,13 +146,21 @@ class Network:
         if place not in self._direct:
             size, parts = self.steps[place].shape.numel(), []
             for units in torch.split(torch.arange(size), self.at_once):
-                wanted = torch.zeros(len(units), size, dtype=torch.float64).scatter_(1, units[:, None], 1.0)
+                wanted = torch.zeros(len(units), size, dtype=torch.float64).scatter_(
+                    1, units[:, None], 1.0
+                )
                 slopes, constants = self.carry(place, wanted)
-                columns = slopes.abs().topk(int((slopes != 0).sum(1).max().clamp(min=1)), dim=1).indices
+                columns = (
+                    slopes.abs().topk(int((slopes != 0).sum(1).max().clamp(min=1)), dim=1).indices
+                )
                 parts.append((slopes.gather(1, columns), columns, constants))
             widest = max(slopes.shape[1] for slopes, _, _ in parts)
             padded = [
-                (pad(slopes, (0, widest - slopes.shape[1])), pad(columns, (0, widest - columns.shape[1])), constants)
+                (
+                    pad(slopes, (0, widest - slopes.shape[1])),
+                    pad(columns, (0, widest - columns.shape[1])),
+                    constants,
+                )
                 for slopes, columns, constants in parts
             ]
             slopes, columns, constants = map(torch.cat, zip(*padded, strict=True))
@@ -148,13 +171,20 @@ class Network:
 def read_network(model: nn.Module, images: Tensor) -> Network:
     """The steps of a model from an image to logits, checked on all of these. Raises if other operations are needed."""
     images = images.to("cpu", torch.float64)
-    shape = max(2, len(images)), *images.shape[1:]  # one alone would not show whether images depend on each other
+    shape = (
+        max(2, len(images)),
+        *images.shape[1:],
+    )  # one alone would not show whether images depend on each other
     noise = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     parts = *torch.split(images, _AT_ONCE), *torch.split(noise, _AT_ONCE)
     try:
         copied = deepcopy(model).to("cpu", torch.float64).eval().requires_grad_(requires_grad=False)
-        answers = [logits_of(copied(part.clone())) for part in parts]  # it may change its input in place
-        traced = make_fx(torch.func.functionalize(lambda x: logits_of(copied(x.clone()))))(images[:1])
+        answers = [
+            logits_of(copied(part.clone())) for part in parts
+        ]  # it may change its input in place
+        traced = make_fx(torch.func.functionalize(lambda x: logits_of(copied(x.clone()))))(
+            images[:1]
+        )
     except FrontierError:
         raise
     except Exception as error:  # whatever the user's code may raise
@@ -166,7 +196,9 @@ def read_network(model: nn.Module, images: Tensor) -> Network:
     traced.graph.eliminate_dead_code()
     network = Network(_Reader(traced).steps)
     for part, said in zip(parts, answers, strict=True):
-        if not torch.allclose(network.answer(part.flatten(1)), said, rtol=1e-6, atol=1e-6 * float(said.abs().max())):
+        if not torch.allclose(
+            network.answer(part.flatten(1)), said, rtol=1e-6, atol=1e-6 * float(said.abs().max())
+        ):
             raise FrontierError(
                 "the model answers otherwise than its operations say: it computes something outside torch, or images "
                 f"of one batch are not independent of each other; expected a feed-forward network of {_SUPPORTED}"
@@ -199,10 +231,14 @@ class _Reader:
                 )
         elif not (inputs := [n for n in node.all_input_nodes if n in self.places]):
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-                raise FrontierError(f"the model draws random numbers ({node.target}): nothing of it can be certified")
+                raise FrontierError(
+                    f"the model draws random numbers ({node.target}): nothing of it can be certified"
+                )
             self.constants[node] = self._call(node, self.constants)
         elif node.target is operator.getitem and node.args[1] == 0:
-            self.places[node] = self.places[inputs[0]]  # the values of a normalisation, beside its statistics
+            self.places[node] = self.places[
+                inputs[0]
+            ]  # the values of a normalisation, beside its statistics
         else:
             step = self._step(node, inputs)
         if step is not None:
@@ -210,25 +246,39 @@ class _Reader:
             self.steps.append(step)
 
     def _step(self, node: Node, inputs: list[Node]) -> Step:
-        known = getattr(node.target, "namespace", "") == "aten"  # others may call anything by these names
+        known = (
+            getattr(node.target, "namespace", "") == "aten"
+        )  # others may call anything by these names
         name = node.target.overloadpacket.__name__ if known else str(node.target)  # type: ignore[union-attr]
         places = tuple(self.places[n] for n in inputs)
         if name == "relu" or (name == "clamp_min" and node.args[1] == 0):
             return Step(places, self.steps[places[0]].shape)
         moving = [k for k, argument in enumerate(node.args) if argument in inputs]
-        affine = name in _JOINT or moving == [_SINGLE.get(name)] or (name == "mul" and moving in ([0], [1]))
-        own = name == "native_batch_norm" and bool(node.args[5])  # by the statistics of the image itself: not affine
+        affine = (
+            name in _JOINT
+            or moving == [_SINGLE.get(name)]
+            or (name == "mul" and moving in ([0], [1]))
+        )
+        own = name == "native_batch_norm" and bool(
+            node.args[5]
+        )  # by the statistics of the image itself: not affine
         if own or not affine or node.kwargs.get("rounding_mode") is not None:
             raise FrontierError(
                 f"the model contains {node.target}, for which no linear bounds are known here: expected {_SUPPORTED}"
             )
         fixed = {n: self.constants[n] for n in node.all_input_nodes if n in self.constants}
-        numbers = {n: value for n, value in fixed.items() if isinstance(value, Tensor) and value.dtype != torch.bool}
+        numbers = {
+            n: value
+            for n, value in fixed.items()
+            if isinstance(value, Tensor) and value.dtype != torch.bool
+        }
         absolute = fixed | {n: value.abs() for n, value in numbers.items()}
 
         def function(constants: Mapping[Node, Any], *values: Tensor) -> Tensor:
             found = self._call(node, {**constants, **dict(zip(inputs, values, strict=True))})
-            first: Tensor = found[0] if isinstance(found, tuple) else found  # a normalisation's values come first
+            first: Tensor = (
+                found[0] if isinstance(found, tuple) else found
+            )  # a normalisation's values come first
             return first
 
         apply, steepest = partial(function, fixed), partial(function, absolute)
@@ -237,4 +287,6 @@ class _Reader:
         return Step(places, constant.shape, apply, steepest, zeros, constant)
 
     def _call(self, node: Node, values: Mapping[Node, Any]) -> Any:
-        return node.target(*map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__))  # type: ignore[operator]
+        return node.target(
+            *map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__)
+        )  # type: ignore[operator]

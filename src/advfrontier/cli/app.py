@@ -34,15 +34,21 @@ def read_config(_: App, __: tuple[str, ...], arguments: ArgumentCollection) -> N
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise FrontierError(f"{path}: cannot be read ({error.strerror}): expected a TOML file") from error
+        raise FrontierError(
+            f"{path}: cannot be read ({error.strerror}): expected a TOML file"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise FrontierError(f'{path}: not TOML ({error}): expected lines such as norm = "L2"') from error
+        raise FrontierError(
+            f'{path}: not TOML ({error}): expected lines such as norm = "L2"'
+        ) from error
     possible = sorted(set(named) - {"config"})
     told = {key for key, argument in named.items() if argument.tokens}
     hidden = told.union(*(group for group in _ALTERNATIVES if group & told))
     for key, value in ((key.replace("_", "-"), value) for key, value in content.items()):
         if key not in possible:
-            raise FrontierError(f"{path}: unknown key {key!r}: expected one of {', '.join(possible)}")
+            raise FrontierError(
+                f"{path}: unknown key {key!r}: expected one of {', '.join(possible)}"
+            )
         if isinstance(value, dict):
             raise FrontierError(f"{path}: {key} is a table: expected a value, as in {key} = …")
         if key not in hidden:
@@ -59,9 +65,15 @@ def _texts(argument: Argument, value: object) -> list[str]:
 def _keys(argument: Argument) -> list[str]:
     """What an option or a positional argument is called in a file; nothing for groups of options."""
     positional = argument.field_info.is_positional_only
-    named = [name for name in argument.names if name.startswith("--") or (positional and name != "*")]
+    named = [
+        name for name in argument.names if name.startswith("--") or (positional and name != "*")
+    ]
     opposites = set(argument.negatives)  # such as --no-report: in a file it is report = false
-    return [] if argument.children else [name.removeprefix("--").lower() for name in named if name not in opposites]
+    return (
+        []
+        if argument.children
+        else [name.removeprefix("--").lower() for name in named if name not in opposites]
+    )
 
 
 app = App(
@@ -79,17 +91,44 @@ app.register_install_completion_command(
 # called: torch takes seconds, and nobody waits seconds for --help.
 COMMANDS = {
     "evaluate": ("evaluating", "Measure the robustness curve of a model."),
-    "extend": ("evaluating", "Go on with a finished evaluation to a larger tier. No query is repeated."),
-    "demo": ("evaluating", "Evaluate an embedded model in four norms and write the report: nothing is downloaded."),
-    "certify": ("results", "Prove for every sample of an evaluation how near no adversarial example can be."),
-    "verify": ("results", "Check a record that came from someone else: every point, and some units once more."),
-    "report": ("results", "Write the HTML report of one model's records, with other models beside it."),
-    "compare": ("results", "Compare two models on whole curves: is one rejected already, or what should be run next?"),
+    "extend": (
+        "evaluating",
+        "Go on with a finished evaluation to a larger tier. No query is repeated.",
+    ),
+    "demo": (
+        "evaluating",
+        "Evaluate an embedded model in four norms and write the report: nothing is downloaded.",
+    ),
+    "certify": (
+        "results",
+        "Prove for every sample of an evaluation how near no adversarial example can be.",
+    ),
+    "verify": (
+        "results",
+        "Check a record that came from someone else: every point, and some units once more.",
+    ),
+    "report": (
+        "results",
+        "Write the HTML report of one model's records, with other models beside it.",
+    ),
+    "compare": (
+        "results",
+        "Compare two models on whole curves: is one rejected already, or what should be run next?",
+    ),
     "rank": ("results", "Rank models by DOI, in every norm and over all of them."),
-    "trace": ("pool", "Run every attack of the pool, and record how its distances fall with the queries it spends."),
-    "allocate": ("pool", "Allocate a budget of queries on traced models: nested ensembles, and what none can pass."),
+    "trace": (
+        "pool",
+        "Run every attack of the pool, and record how its distances fall with the queries it spends.",
+    ),
+    "allocate": (
+        "pool",
+        "Allocate a budget of queries on traced models: nested ensembles, and what none can pass.",
+    ),
     "baseline": ("pool", "Run AutoAttack at several radii, every pass counted, to compare with."),
-    "aoi": ("pool", "How close an evaluation came to the frontier of a traced pool, and what each of its runs added."),
+    "aoi": (
+        "pool",
+        "How close an evaluation came to the frontier of a traced pool, and what each of its runs added.",
+    ),
     "bench": ("bench", "Whole benchmarks: many models, four norms, tables and figures."),
     "zoo": ("embedded", "The embedded models."),
     "pool": ("embedded", "List the runs of a pool."),
@@ -101,7 +140,9 @@ for _name, (_file, _help) in COMMANDS.items():
 def _check_text(words: Sequence[str]) -> None:
     """Refuse bytes that are no text: a record notes the command, and could not."""
     if any("\ud800" <= letter <= "\udfff" for letter in "".join(words)):
-        raise FrontierError("an argument is not UTF-8: expected names in UTF-8; rename the file or folder")
+        raise FrontierError(
+            "an argument is not UTF-8: expected names in UTF-8; rename the file or folder"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -113,7 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # where it is a pipe that has no ε, such as one of cp1252
+            stream.reconfigure(
+                errors="replace"
+            )  # where it is a pipe that has no ε, such as one of cp1252
     try:
         _check_text(words)
         with typed(shlex.join(["advfrontier", *words])):
@@ -125,9 +168,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Unfinished as left:
         print(f"advfrontier: {left}", file=sys.stderr)
         sys.exit(75)  # EX_TEMPFAIL of sysexits.h: try again
-    except (FrontierError, OSError) as error:  # a full disk or a path that cannot be written is no bug either
+    except (
+        FrontierError,
+        OSError,
+    ) as error:  # a full disk or a path that cannot be written is no bug either
         print(f"advfrontier: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("advfrontier: stopped; what was finished is stored, the same command goes on", file=sys.stderr)
+        print(
+            "advfrontier: stopped; what was finished is stored, the same command goes on",
+            file=sys.stderr,
+        )
         sys.exit(130)

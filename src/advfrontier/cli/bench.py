@@ -36,7 +36,9 @@ class Place:
         """The benchmark of this name, or in this file, and its folder."""
         pairs = [text.partition("=") for text in self.source]
         if wrong := ["".join(pair) for pair in pairs if not pair[2]]:
-            raise FrontierError(f"--source {wrong[0]}: expected MODEL=SOURCE, such as C8=mine.py:c8")
+            raise FrontierError(
+                f"--source {wrong[0]}: expected MODEL=SOURCE, such as C8=mine.py:c8"
+            )
         chosen = load_benchmark(name).with_sources({model: place for model, _, place in pairs})
         if self.samples is not None:
             chosen = chosen.with_samples(self.samples)
@@ -47,7 +49,9 @@ class Place:
 
 _MACHINE, _PLACE = Machine(), Place()
 
-bench_command = App(name="bench", help="Whole benchmarks: many models, four norms, tables and figures.")
+bench_command = App(
+    name="bench", help="Whole benchmarks: many models, four norms, tables and figures."
+)
 
 
 @bench_command.command(name="run")
@@ -75,10 +79,18 @@ def run_command(
     """
     target = place.open(benchmark)
     # Read before anything is run: a page of another benchmark is told at once.
-    stored = None if page is None else read_stored(folder_beside(page), Bench(load_benchmark(benchmark), ""))
+    stored = (
+        None
+        if page is None
+        else read_stored(folder_beside(page), Bench(load_benchmark(benchmark), ""))
+    )
     if page is not None and stored is not None:
         check_page(page, {*target.benchmark.norms, *stored.norms})
-    done = {(part.model, part.norm, part.stage) for part in status(target).parts if not part.left} if cached else None
+    done = (
+        {(part.model, part.norm, part.stage) for part in status(target).parts if not part.left}
+        if cached
+        else None
+    )
     results = run_benchmark(
         target,
         only=done,

@@ -35,7 +35,10 @@ def card(model: str, /) -> None:
     from advfrontier.zoo import find_card  # noqa: PLC0415
 
     about = find_card(model)
-    shares = {f"accuracy under PGD in {norm} at {about.radii[norm]:g}": v for norm, v in about.pgd_accuracy.items()}
+    shares = {
+        f"accuracy under PGD in {norm} at {about.radii[norm]:g}": v
+        for norm, v in about.pgd_accuracy.items()
+    }
     lines = {
         "name": about.name,
         "what it is": about.title,

@@ -7,7 +7,19 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from advfrontier.cli.options import OUT, Attacks, Budget, Data, Machine, Model, Norm, Output, Seed, Workers, norms
+from advfrontier.cli.options import (
+    OUT,
+    Attacks,
+    Budget,
+    Data,
+    Machine,
+    Model,
+    Norm,
+    Output,
+    Seed,
+    Workers,
+    norms,
+)
 from advfrontier.cli.output import show_evaluations
 from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
@@ -16,7 +28,14 @@ from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.execution import Machine as WorkMachine
 from advfrontier.record import below, folder_name
 
-_DATA, _MACHINE, _WORKERS, _BUDGET, _OUTPUT, _ATTACKS = Data(), Machine(), Workers(), Budget(), Output(), Attacks()
+_DATA, _MACHINE, _WORKERS, _BUDGET, _OUTPUT, _ATTACKS = (
+    Data(),
+    Machine(),
+    Workers(),
+    Budget(),
+    Output(),
+    Attacks(),
+)
 _TIER = "4k"
 _FOLDER = "Folder of the record, or an address such as s3://bucket/mine"
 
@@ -29,11 +48,15 @@ def evaluate_command(
     norm: Norm = "Linf",
     budget: Budget = _BUDGET,
     attacks: Attacks = _ATTACKS,
-    out: Annotated[str | None, OUT, Parameter(help=f"{_FOLDER}; by default runs/ and the model's name.")] = None,
+    out: Annotated[
+        str | None, OUT, Parameter(help=f"{_FOLDER}; by default runs/ and the model's name.")
+    ] = None,
     name: Annotated[str | None, Parameter(help="How tables call the model.")] = None,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
-    state: Annotated[bool, Parameter(help="Keep what is needed to extend without repeating queries.")] = True,
+    state: Annotated[
+        bool, Parameter(help="Keep what is needed to extend without repeating queries.")
+    ] = True,
     output: Output = _OUTPUT,
 ) -> None:
     """Measure the robustness curve of a model.
@@ -68,7 +91,9 @@ def _ensemble(budget: Budget, attacks: Attacks) -> str | int:
     """What `evaluate` calls the ensemble."""
     runs, spent = attacks.chosen(), budget.chosen()
     if runs is not None and budget.ensemble is not None:
-        raise FrontierError("--ensemble says which runs there are: expected it without --runs and --pool")
+        raise FrontierError(
+            "--ensemble says which runs there are: expected it without --runs and --pool"
+        )
     if runs is None:
         return _TIER if spent is None else spent
     return runs if spent is None else f"{runs}@{spent}"
@@ -94,20 +119,27 @@ def extend_command(
     """
     ensemble = budget.chosen()
     if ensemble is None:
-        raise FrontierError("extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE")
+        raise FrontierError(
+            "extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE"
+        )
     done, until, found = [], workers.until, find_evaluations([record])
     output.check([evaluation.norm for evaluation in found], record)
     for evaluation in found:
         terms = evaluation.record.header.terms
         find_device(terms.device)
         machine = WorkMachine(
-            workers=workers.count(terms.device, terms.threads), ray=workers.ray, until=until, progress=True
+            workers=workers.count(terms.device, terms.threads),
+            ray=workers.ray,
+            until=until,
+            progress=True,
         )
         done.append(evaluation.extend(ensemble, model=model, machine=machine))
     show_evaluations(done, record, output)
 
 
-def demo_command(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE) -> None:
+def demo_command(
+    *, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE
+) -> None:
     """Evaluate an embedded model in four norms and write the report: nothing is downloaded.
 
     Args:
@@ -118,7 +150,15 @@ def demo_command(*, out: str = "runs/demo", samples: int = 100, tier: str = _TIE
     from advfrontier.zoo import MODELS  # noqa: PLC0415
 
     name = next(name for name, card in MODELS.items() if card.split == "held-out" and card.radius)
-    print(f"{name}: {MODELS[name].title}, {samples} images of Fashion-MNIST, {tier} queries each", file=sys.stderr)
+    print(
+        f"{name}: {MODELS[name].title}, {samples} images of Fashion-MNIST, {tier} queries each",
+        file=sys.stderr,
+    )
     evaluate_command(
-        f"zoo:{name}", data=Data("fashion-mnist", samples), norm="all", budget=Budget(tier), out=out, machine=machine
+        f"zoo:{name}",
+        data=Data("fashion-mnist", samples),
+        norm="all",
+        budget=Budget(tier),
+        out=out,
+        machine=machine,
     )

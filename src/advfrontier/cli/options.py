@@ -36,7 +36,9 @@ Seed = Annotated[int, Parameter(help="Of the random restarts.")]
 RADII = ("--radii", "--eps")
 Radii = Annotated[
     str | None,
-    Parameter(name=RADII, help="Where robust accuracy is read: 4/255,8/255, or by norm L2=0.5,Linf=8/255."),
+    Parameter(
+        name=RADII, help="Where robust accuracy is read: 4/255,8/255, or by norm L2=0.5,Linf=8/255."
+    ),
 ]
 Export = Annotated[
     str | None,
@@ -48,7 +50,9 @@ Export = Annotated[
 Json = Annotated[bool, Parameter(help="Print figures as JSON and nothing else.")]
 Device = Annotated[
     str,
-    Parameter(help="Where the model runs: cpu, cuda, cuda:1, mps, or auto for the first there is of cuda, mps, cpu."),
+    Parameter(
+        help="Where the model runs: cpu, cuda, cuda:1, mps, or auto for the first there is of cuda, mps, cpu."
+    ),
 ]
 # One thread by default: small models gain nothing from more, and results stay the same on any machine.
 Threads = Annotated[
@@ -60,7 +64,9 @@ Threads = Annotated[
 ]
 WorkerCount = Annotated[
     int | None,
-    Parameter(help="Worker processes, 0 for none. By default as many as the cores have room for, or one per GPU."),
+    Parameter(
+        help="Worker processes, 0 for none. By default as many as the cores have room for, or one per GPU."
+    ),
 ]
 
 
@@ -88,12 +94,20 @@ class Workers:
         """Worker processes for a model on this device: 0 means this process."""
         if self.workers is not None:
             if self.workers < 0:
-                raise FrontierError(f"--workers is {self.workers}: expected 0 (this process) or more")
+                raise FrontierError(
+                    f"--workers is {self.workers}: expected 0 (this process) or more"
+                )
             return self.workers
         if self.ray is not None:
             return 0  # the cluster knows its slots
         # Processes that share a GPU only take turns at it.
-        room = cores() // threads if device == "cpu" else torch.cuda.device_count() if device == "cuda" else 1
+        room = (
+            cores() // threads
+            if device == "cpu"
+            else torch.cuda.device_count()
+            if device == "cuda"
+            else 1
+        )
         return room if room > 1 else 0
 
 
@@ -149,7 +163,9 @@ class Source:
         """The samples; and where downloads are allowed, models are fetched now, so that workers find them."""
         for model in models if self.download else ():
             load_model(model, download=True)
-        return load_data(self.data, samples=self.samples, seed=self.sample_seed, download=self.download)
+        return load_data(
+            self.data, samples=self.samples, seed=self.sample_seed, download=self.download
+        )
 
 
 @Parameter(name="*")
@@ -204,7 +220,9 @@ class Attacks:
             raise FrontierError("--runs and --pool were given together: expected one of them")
         named = self.pool if self.runs is None else self.runs
         if named == "":  # as from --runs "$RUNS"
-            raise FrontierError("--runs or --pool is empty: expected runs such as fmn,ddn, or a pool such as extended")
+            raise FrontierError(
+                "--runs or --pool is empty: expected runs such as fmn,ddn, or a pool such as extended"
+            )
         return named
 
     @property

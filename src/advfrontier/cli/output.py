@@ -27,15 +27,28 @@ def show_evaluations(evaluations: Sequence[Evaluation], folder: str, output: Out
     if output.report:
         say(f"report: {write_report(below(folder, 'report.html'), summaries)}", as_json=output.json)
     demands = output.demands([evaluation.norm for evaluation in evaluations])
-    end_with([demand.rule(each) for demand in demands for each in evaluations if each.norm == demand.norm])
+    end_with(
+        [
+            demand.rule(each)
+            for demand in demands
+            for each in evaluations
+            if each.norm == demand.norm
+        ]
+    )
 
 
 def show_summaries(
     summaries: Sequence[NormSummary], evaluations: Sequence[Evaluation], folder: str, output: Output
 ) -> None:
     """All figures, and the exports that were asked for, of these evaluations into their folder."""
-    show(*summary_tables(summaries), facts=[summary.to_dict() for summary in summaries], as_json=output.json)
-    for what, path in export_all(evaluations, summaries, folder, parse_formats(output.export), radii=output.radii):
+    show(
+        *summary_tables(summaries),
+        facts=[summary.to_dict() for summary in summaries],
+        as_json=output.json,
+    )
+    for what, path in export_all(
+        evaluations, summaries, folder, parse_formats(output.export), radii=output.radii
+    ):
         say(f"{what}: {path}", as_json=output.json)
 
 

@@ -8,7 +8,18 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from advfrontier.bench import allocation, baselines
-from advfrontier.cli.options import OUT, RADII, Attacks, Data, Json, Machine, Model, Norm, Seed, norms
+from advfrontier.cli.options import (
+    OUT,
+    RADII,
+    Attacks,
+    Data,
+    Json,
+    Machine,
+    Model,
+    Norm,
+    Seed,
+    norms,
+)
 from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import find_evaluations
@@ -52,7 +63,9 @@ def trace_command(
                 model,
                 samples,
                 norm=each,
-                runs=asked if attacks.runs is None else [run.strip() for run in attacks.runs.split(",")],
+                runs=asked
+                if attacks.runs is None
+                else [run.strip() for run in attacks.runs.split(",")],
                 queries=queries,
                 seed=seed,
                 solvers=attacks.solvers,
@@ -121,7 +134,9 @@ def baseline_command(
     """
     only, *others = norms(norm)
     if others:
-        raise FrontierError(f"--norm {norm}: expected one norm, because radii differ from norm to norm")
+        raise FrontierError(
+            f"--norm {norm}: expected one norm, because radii differ from norm to norm"
+        )
     folder = below(out, folder_name(model), only)
     frontier = load_traces(trace).frontier() if trace else None
     points = baselines.run_autoattack(
@@ -147,4 +162,8 @@ def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
     """
     records = find_records(trace, kind="trace")
     told = [evaluation_aoi(evaluation, records) for evaluation in find_evaluations([record])]
-    show(*(table for tables, _ in told for table in tables), facts=[facts for _, facts in told], as_json=json)
+    show(
+        *(table for tables, _ in told for table in tables),
+        facts=[facts for _, facts in told],
+        as_json=json,
+    )

@@ -28,7 +28,9 @@ _SOURCE = Source()
 _SHOWN = 5  # of what is false in a norm
 
 
-def certify_command(record: str, /, *, model: str | None = None, radii: Radii = None, json: Json = False) -> None:
+def certify_command(
+    record: str, /, *, model: str | None = None, radii: Radii = None, json: Json = False
+) -> None:
     """Prove for every sample of an evaluation how near no adversarial example can be.
 
     For feed-forward ReLU networks, in L1, L2 and Linf; what is certified is stored in the record, and the report draws
@@ -74,13 +76,20 @@ def verify_command(
     parse_rerun(rerun)
     evaluations = find_evaluations([record])
     samples, subject = data.load(model), as_model(model)
-    results = [verify(each, subject, samples, rerun=rerun, seed=seed, progress=True) for each in evaluations]
+    results = [
+        verify(each, subject, samples, rerun=rerun, seed=seed, progress=True)
+        for each in evaluations
+    ]
     if json:
         show(facts=jsonable(results), as_json=True)
     else:
         print("\n".join(line for result in results for line in _lines(result)))
     if out is not None:
-        added = "verified" if any(result.holds for result in results) else "nothing is added to what was verified"
+        added = (
+            "verified"
+            if any(result.holds for result in results)
+            else "nothing is added to what was verified"
+        )
         say(f"{added}: {write_verified(out, results)}", as_json=json)
     if not all(result.holds for result in results):
         sys.exit(1)
@@ -113,13 +122,18 @@ def report_command(
         figures: A folder for the figures as PDF and PNG.
     """
     if not records:
-        raise FrontierError("nothing to report on: expected the folder of an evaluation, such as runs/mine")
+        raise FrontierError(
+            "nothing to report on: expected the folder of an evaluation, such as runs/mine"
+        )
     output = Output(radii, export, json=json)
     output.check()
     own = find_evaluations(records[:1])
     summaries = summarise_all([*own, *find_evaluations(records[1:])], radii=radii)
     show_summaries(summaries, own, records[0], output)
-    say(f"report: {report.write_report(out or below(records[0], 'report.html'), summaries)}", as_json=json)
+    say(
+        f"report: {report.write_report(out or below(records[0], 'report.html'), summaries)}",
+        as_json=json,
+    )
     if figures is not None:
         for written in report.write_figures(figures, summaries):
             say(f"figure: {written}", as_json=json)
@@ -147,7 +161,9 @@ def compare_command(
     """
     Output(radii).check()
     tables = [compare.of_one_model(folder) for folder in (first, second)]
-    shared = [each for each in NORMS if each in norms(norm) and all(each in table for table in tables)]
+    shared = [
+        each for each in NORMS if each in norms(norm) and all(each in table for table in tables)
+    ]
     if not shared:
         found = f"{', '.join(tables[0])} in {first} and {', '.join(tables[1])} in {second}"
         raise FrontierError(
@@ -191,17 +207,30 @@ def rank_command(
     """
     Output(radii).check()
     evaluations = _to_rank(records, verified)
-    for note in dict.fromkeys(note for one in evaluations for note in compare.unlike(one)) if reference else ():
+    for note in (
+        dict.fromkeys(note for one in evaluations for note in compare.unlike(one))
+        if reference
+        else ()
+    ):
         print(f"note: {note}", file=sys.stderr)
     pools = None if reference is None else compare.reference_pools(evaluations, name=reference)
     ranking = compare.rank(evaluations, reference=pools, radii=radii)
     show(*report.rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
     if csv is not None:
-        path = write_file(csv, report.ranking_csv(ranking).encode(), mark=b"norm,model,rank,bracketed")
+        path = write_file(
+            csv, report.ranking_csv(ranking).encode(), mark=b"norm,model,rank,bracketed"
+        )
         say(f"table: {path}", as_json=json)
     if html is not None:
-        chosen = None if highlight is None else [name.strip() for name in highlight.split(",") if name.strip()]
-        say(f"leaderboard: {report.write_leaderboard(html, ranking, highlight=chosen)}", as_json=json)
+        chosen = (
+            None
+            if highlight is None
+            else [name.strip() for name in highlight.split(",") if name.strip()]
+        )
+        say(
+            f"leaderboard: {report.write_leaderboard(html, ranking, highlight=chosen)}",
+            as_json=json,
+        )
 
 
 def _to_rank(records: Sequence[str], verified: str | None) -> list[Evaluation]:
@@ -215,8 +244,13 @@ def _to_rank(records: Sequence[str], verified: str | None) -> list[Evaluation]:
     if verified is not None:
         evaluations, others = only_verified(evaluations, verified)
         for other in others:
-            print(f"note: left out, not on {verified}: {other.model} in {other.norm}, {other.place}", file=sys.stderr)
+            print(
+                f"note: left out, not on {verified}: {other.model} in {other.norm}, {other.place}",
+                file=sys.stderr,
+            )
         if not evaluations:
-            raise FrontierError(f"none of these records is on {verified}: verify them with `advfrontier verify`")
+            raise FrontierError(
+                f"none of these records is on {verified}: verify them with `advfrontier verify`"
+            )
     compare.by_model(evaluations)
     return evaluations

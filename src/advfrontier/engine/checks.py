@@ -29,7 +29,8 @@ _NORMALISED = (
 )
 
 TRAINING = Flag(
-    Kind.TRAINING, "the model, or a part of it, was in train mode: evaluated in eval mode, and set back afterwards"
+    Kind.TRAINING,
+    "the model, or a part of it, was in train mode: evaluated in eval mode, and set back afterwards",
 )
 PROBABILITIES = Flag(
     Kind.PROBABILITIES,
@@ -40,14 +41,18 @@ RANDOM = Flag(
     "the model is random: two passes over the same images differ, and so will distances; let every query be the mean "
     "of some passes: --eot 20 (eot=20)",
 )
-BATCH_DEPENDENT = Flag(Kind.BATCH, "the model's answer for an image depends on the other images of the batch")
+BATCH_DEPENDENT = Flag(
+    Kind.BATCH, "the model's answer for an image depends on the other images of the batch"
+)
 
 
 def check_images(images: Tensor, source: str = "") -> Tensor:
     """Return the images, clamped to [0, 1] where rounding took them outside; a message begins with their source."""
     which = f"{source}: images" if source else "images"
     if not images.is_floating_point():
-        raise FrontierError(f"{which} are {images.dtype}: expected floats in [0, 1]; type images / 255")
+        raise FrontierError(
+            f"{which} are {images.dtype}: expected floats in [0, 1]; type images / 255"
+        )
     if images.ndim < 2 or not images.numel():
         raise FrontierError(
             f"{which} have shape {tuple(images.shape)}: expected at least one, as (samples, channels, height, width)"
@@ -77,7 +82,9 @@ def check_data(images: Tensor, labels: Tensor) -> Tensor:
     return images
 
 
-def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool = True) -> list[Flag]:
+def check_model(
+    oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool = True
+) -> list[Flag]:
     """Try the model on a few samples, up to 9 queries each, charged to checks; `gradients` if any run needs them."""
     oracle.purpose = "checks"
     flags = [TRAINING] if oracle.was_training else []
@@ -86,7 +93,9 @@ def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bo
     check_finite(logits)
     check_labels(y, logits.shape[1])
     again = oracle.logits(x)
-    alone = oracle.logits(x.flip(0)[: (len(x) + 1) // 2])  # in other company: half of the batch, in reverse
+    alone = oracle.logits(
+        x.flip(0)[: (len(x) + 1) // 2]
+    )  # in other company: half of the batch, in reverse
     if _looks_like_probabilities(logits):
         flags.append(PROBABILITIES)
     rounding = torch.finfo(oracle.logits_dtype).eps * logits.abs().amax()
@@ -99,7 +108,9 @@ def check_model(oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bo
         flags.append(BATCH_DEPENDENT)
     flags += _check_precision(logits, y, oracle.logits_dtype)
     # A change of the margin tells nothing about the gradient where it changes by itself.
-    return flags + (check_gradients(oracle, x, y, steady=not (random or mixed)) if gradients else [])
+    return flags + (
+        check_gradients(oracle, x, y, steady=not (random or mixed)) if gradients else []
+    )
 
 
 def _averaged(eot: int) -> Flag:

@@ -60,7 +60,9 @@ class CleanPass:
     def rows(self, rows: Tensor) -> CleanPass:
         """The clean pass of these samples only."""
         columns = (self.logits, self.correct, self.targets, self.boundary)
-        return CleanPass(self.labels[rows], self.ids[rows.numpy()], *(column[rows] for column in columns))
+        return CleanPass(
+            self.labels[rows], self.ids[rows.numpy()], *(column[rows] for column in columns)
+        )
 
     def attacked(self, first: int, count: int) -> Tensor:
         """The rows of a shard that are classified correctly: the others are broken already."""
@@ -69,7 +71,9 @@ class CleanPass:
     @classmethod
     def join(cls, parts: Sequence[CleanPass]) -> CleanPass:
         """The samples of all parts, one after the other."""
-        columns = zip(*((p.labels, p.logits, p.correct, p.targets, p.boundary) for p in parts), strict=True)
+        columns = zip(
+            *((p.labels, p.logits, p.correct, p.targets, p.boundary) for p in parts), strict=True
+        )
         labels, *others = (torch.cat(column) for column in columns)
         return cls(labels, np.concatenate([part.ids for part in parts]), *others)
 
@@ -104,12 +108,18 @@ def clean_pass(
             boundary = norm.boundary(margin_to_go(z, y), slope, flat)
             # On logits that are all 0 it is nought, and a radius that begins there never grows.
             boundary = torch.where(boundary > TINY, boundary, 1e-6 * norm.largest(flat))
-        correct = z.argmax(1) == y if oracle.eot == 1 else ~clearly_misclassified(oracle, x.detach(), y, "clean")
+        correct = (
+            z.argmax(1) == y
+            if oracle.eot == 1
+            else ~clearly_misclassified(oracle, x.detach(), y, "clean")
+        )
         wrong = z.scatter(1, y[:, None], -torch.inf)
         targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices
         parts.append(tuple(t.cpu() for t in (z, correct, targets, boundary)))
     ids = sample_ids(images.float().cpu().numpy()) if ids is None else ids
-    return CleanPass(labels.long().cpu(), ids, *(torch.cat(column) for column in zip(*parts, strict=True)))
+    return CleanPass(
+        labels.long().cpu(), ids, *(torch.cat(column) for column in zip(*parts, strict=True))
+    )
 
 
 def _margin(logits: Tensor, labels: Tensor, first: int) -> Tensor:

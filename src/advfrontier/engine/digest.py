@@ -61,7 +61,11 @@ def _add(found: blake2b, name: str, value: object) -> None:
             # As bytes: NumPy knows neither bfloat16 nor the smaller types.
             found.update(part.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     elif isinstance(value, np.ndarray):  # which prints only its ends if it is long
-        _add(found, f"{name} {value.dtype} {value.shape}", value.tolist() if value.dtype.hasobject else value.tobytes())
+        _add(
+            found,
+            f"{name} {value.dtype} {value.shape}",
+            value.tolist() if value.dtype.hasobject else value.tobytes(),
+        )
     elif isinstance(value, (set, frozenset)):  # in an order of its own in every process
         _add(found, name, sorted(map(repr, value)))
     elif isinstance(value, Mapping):
@@ -71,7 +75,9 @@ def _add(found: blake2b, name: str, value: object) -> None:
         for place, part in enumerate(value):
             _add(found, f"{name}.{place}", part)
     else:
-        found.update(f"{name} {type(value).__qualname__} {_without_addresses(repr(value))}".encode())
+        found.update(
+            f"{name} {type(value).__qualname__} {_without_addresses(repr(value))}".encode()
+        )
 
 
 def _without_addresses(text: str) -> str:
@@ -83,7 +89,9 @@ def _numbers(tensor: Tensor) -> tuple[Tensor, ...]:
     """The dense tensors that a tensor is made of."""
     if tensor.is_quantized:
         if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-            return tensor.int_repr(), torch.tensor([tensor.q_scale(), tensor.q_zero_point()], dtype=torch.float64)
+            return tensor.int_repr(), torch.tensor(
+                [tensor.q_scale(), tensor.q_zero_point()], dtype=torch.float64
+            )
         return tensor.int_repr(), tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
     if tensor.layout == torch.strided:
         return (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor,)

@@ -40,7 +40,9 @@ def accuracy_flag(correct: Tensor, classes: int) -> Flag | None:
     if right == 0 and n >= _NONE_RIGHT:
         found = f"none of the {n} clean samples is classified correctly"
     elif n >= _NEAR_CHANCE and bdtrc(right - 1, n, 1 / classes) > _CHANCE:
-        found = f"{right} of the {n} clean samples are classified correctly, no more than by guessing"
+        found = (
+            f"{right} of the {n} clean samples are classified correctly, no more than by guessing"
+        )
     else:
         return None
     return Flag(
@@ -57,7 +59,10 @@ def beaten(gradient: ArrayLike, black_box: ArrayLike, *, norm: str) -> Flag | No
     those never broken. In ℓ0 one feature is no clear difference: on an honest net a race finds a fifth of the samples
     that much nearer without gradients.
     """
-    with_them, without = np.asarray(gradient, dtype=np.float64), np.asarray(black_box, dtype=np.float64)
+    with_them, without = (
+        np.asarray(gradient, dtype=np.float64),
+        np.asarray(black_box, dtype=np.float64),
+    )
     attacked = (with_them > 0) & (without > 0)
     nearer = attacked & (without < _NEARER * with_them) & (without < with_them - (norm == "L0"))
     if nearer.sum() < max(_LEAST, _SHARE_BEATEN * attacked.sum()):
@@ -91,7 +96,10 @@ def noise_check(
     broken = 0
     for rows in torch.split(attacked, batch_size) if len(attacked) else ():
         x, y = oracle.images(images[rows]).detach(), oracle.labels(labels[rows])
-        flat, ids = x.flatten(1), rows.numpy().astype(np.uint64)  # other draws for every sample: which does not matter
+        flat, ids = (
+            x.flatten(1),
+            rows.numpy().astype(np.uint64),
+        )  # other draws for every sample: which does not matter
         radius = torch.minimum(_NEARER * found[rows], threat.largest(flat).cpu().double())
         radius = radius.floor() if threat.name == "L0" else radius
         wrong = torch.zeros(len(rows), dtype=torch.bool, device=x.device)

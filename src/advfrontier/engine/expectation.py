@@ -69,7 +69,11 @@ def ask(oracle: Oracle, images: Tensor, loss: Callable[[Tensor], Tensor]) -> Rep
             values.append(value.detach())
     if oracle.eot == 1:
         return Reply(logits[0][None], values[0], gradient)
-    return Reply(torch.stack(logits), typical(torch.stack(values)), None if gradient is None else gradient / oracle.eot)
+    return Reply(
+        torch.stack(logits),
+        typical(torch.stack(values)),
+        None if gradient is None else gradient / oracle.eot,
+    )
 
 
 def mean(passes: Tensor) -> Tensor:
@@ -79,11 +83,17 @@ def mean(passes: Tensor) -> Tensor:
 
 def typical(values: Tensor) -> Tensor:
     """Of every column the value that three quarters of the rows do not exceed."""
-    return values[0] if len(values) == 1 else values.kthvalue(math.ceil(_AIM * len(values)), dim=0).values
+    return (
+        values[0]
+        if len(values) == 1
+        else values.kthvalue(math.ceil(_AIM * len(values)), dim=0).values
+    )
 
 
 @torch.no_grad()
-def vote(oracle: Oracle, images: Tensor, labels: Tensor, stream: str, passes: int) -> tuple[Tensor, Tensor]:
+def vote(
+    oracle: Oracle, images: Tensor, labels: Tensor, stream: str, passes: int
+) -> tuple[Tensor, Tensor]:
     """The share of so many fresh passes that misclassify each image, and the class that most of these take it for.
 
     The class is the label where no more than half of them do. Logits that are not finite are no mistake. `stream` names

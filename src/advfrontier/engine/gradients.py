@@ -30,7 +30,9 @@ _LEVEL = 1 / 255
 _AGREEMENT = 0.25
 _SHARE = 0.2
 
-_INFORMATIVE = 8  # roundings that a predicted change must exceed to be compared with an observed one
+_INFORMATIVE = (
+    8  # roundings that a predicted change must exceed to be compared with an observed one
+)
 _VISIBLE = 2  # roundings that an observed change must exceed to be one
 
 
@@ -45,7 +47,9 @@ def check_gradients(oracle: Oracle, x: Tensor, y: Tensor, *, steady: bool = True
     finite = length.isfinite()
     flags = []
     if not finite.all():
-        text = "the margin's gradient is not finite on {:.0%} of the checked samples: taken for zero"
+        text = (
+            "the margin's gradient is not finite on {:.0%} of the checked samples: taken for zero"
+        )
         flags.append(Flag(Kind.BAD_GRADIENTS, text.format(_share(~finite))))
     if (length < TINY).any():
         text = "the margin has no gradient on {:.0%} of the checked samples: gradient attacks will overrate the model"
@@ -73,7 +77,9 @@ def has_surrogate(oracle: Oracle, images: Tensor, labels: Tensor) -> bool:
         with torch.enable_grad():
             gap = margin(logits, y)
         size = torch.linalg.vector_norm(oracle.gradient(gap, x).flatten(1), 2, dim=1)
-    except FrontierError:  # compiled models do not take it, and what leaves PyTorch cannot be followed
+    except (
+        FrontierError
+    ):  # compiled models do not take it, and what leaves PyTorch cannot be followed
         return False
     finally:
         oracle.surrogate = False
@@ -86,11 +92,17 @@ def agreement(oracle: Oracle, x: Tensor, y: Tensor, logits: Tensor, gradient: Te
     One forward pass a step. The prediction is made for the change inside the box, as rounded; changes that rounding
     could explain are no changes.
     """
-    rounding = torch.maximum(safety(logits), torch.finfo(oracle.logits_dtype).eps * logits.abs().amax(1)).cpu().double()
+    rounding = (
+        torch.maximum(safety(logits), torch.finfo(oracle.logits_dtype).eps * logits.abs().amax(1))
+        .cpu()
+        .double()
+    )
     gap = margin(logits, y)
     direction = gradient.sign()
     # On a tie the margin has nothing to fall to: a step is then measured by the spread of the logits.
-    whole = torch.maximum(gap.abs(), 0.05 * spread(logits)) / gradient.abs().flatten(1).sum(1).clamp(min=TINY)
+    whole = torch.maximum(gap.abs(), 0.05 * spread(logits)) / gradient.abs().flatten(1).sum(
+        1
+    ).clamp(min=TINY)
     slopes = gradient.flatten(1).cpu().double()
     found = torch.full((len(x),), torch.nan, dtype=torch.float64)
     settled = torch.zeros(len(x), dtype=torch.bool)

@@ -36,7 +36,9 @@ def safety(logits: Tensor, clean_spread: Tensor | None = None) -> Tensor:
     return torch.maximum(factor * torch.minimum(size, scale), torch.finfo(logits.dtype).eps * size)
 
 
-def robustly_misclassified(logits: Tensor, gap: Tensor, clean_spread: Tensor | None = None) -> Tensor:
+def robustly_misclassified(
+    logits: Tensor, gap: Tensor, clean_spread: Tensor | None = None
+) -> Tensor:
     """Misclassified by a margin that another batch layout cannot undo. Logits that are not finite never count."""
     return gap < -safety(logits, clean_spread)
 

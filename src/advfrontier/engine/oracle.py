@@ -38,13 +38,24 @@ class Counts:
 def find_device(name: str | torch.device) -> torch.device:
     """The device of this name, if it is there; `auto` is CUDA, else MPS, else the CPU."""
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        name = (
+            "cuda"
+            if torch.cuda.is_available()
+            else "mps"
+            if torch.backends.mps.is_available()
+            else "cpu"
+        )
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # the latter is how a torch without CUDA says so
+    except (
+        RuntimeError,
+        AssertionError,
+    ) as error:  # the latter is how a torch without CUDA says so
         reason = str(error).split("\n", maxsplit=1)[0]
-        raise FrontierError(f"the device {name} cannot be used here ({reason}): expected one such as cpu") from error
+        raise FrontierError(
+            f"the device {name} cannot be used here ({reason}): expected one such as cpu"
+        ) from error
     if device.type == "meta":
         raise FrontierError("the device meta computes no numbers: expected one such as cpu")
     return device
@@ -58,7 +69,11 @@ def own_device(model: object) -> torch.device:
 
 def own_dtype(model: object) -> torch.dtype:
     """The precision a model is attacked in if none is named: float64 if its parameters are, else float32."""
-    numbers = [p for p in model.parameters() if p.is_floating_point()] if isinstance(model, nn.Module) else []
+    numbers = (
+        [p for p in model.parameters() if p.is_floating_point()]
+        if isinstance(model, nn.Module)
+        else []
+    )
     return torch.float64 if numbers and numbers[0].dtype == torch.float64 else torch.float32
 
 
@@ -72,10 +87,18 @@ def logits_of(answer: object) -> Tensor:
         return found
     what, cure = type(answer).__name__, "a function of images that returns only these"
     if isinstance(answer, Mapping):
-        what, cure = f"{what} of {', '.join(map(str, answer))}", "lambda images: model(images)['KEY'] with its key"
+        what, cure = (
+            f"{what} of {', '.join(map(str, answer))}",
+            "lambda images: model(images)['KEY'] with its key",
+        )
     elif isinstance(answer, (tuple, list)):
-        what, cure = f"{what} of {len(answer)}", "lambda images: model(images)[0], if its first part holds them"
-    raise FrontierError(f"the model returned {what}: expected a tensor of logits; in its place hand over {cure}")
+        what, cure = (
+            f"{what} of {len(answer)}",
+            "lambda images: model(images)[0], if its first part holds them",
+        )
+    raise FrontierError(
+        f"the model returned {what}: expected a tensor of logits; in its place hand over {cure}"
+    )
 
 
 class Oracle(AbstractContextManager["Oracle"]):
@@ -98,7 +121,9 @@ class Oracle(AbstractContextManager["Oracle"]):
     ) -> None:
         dtype = own_dtype(model) if dtype is None else dtype
         if dtype not in (torch.float32, torch.float64):
-            raise FrontierError(f"cannot attack in {dtype}: expected torch.float32 or torch.float64")
+            raise FrontierError(
+                f"cannot attack in {dtype}: expected torch.float32 or torch.float64"
+            )
         self.model, self.dtype, self.eot, self.surrogate = model, dtype, eot, surrogate
         self.device = find_device(own_device(model) if device is None else device)
         self.counts = Counts()
@@ -125,16 +150,23 @@ class Oracle(AbstractContextManager["Oracle"]):
 
     def _prepare(self, model: nn.Module, undo: ExitStack) -> None:
         check_parameters(model)
-        if (home := own_device(model)).type != self.device.type or self.device.index not in {None, home.index}:
+        if (home := own_device(model)).type != self.device.type or self.device.index not in {
+            None,
+            home.index,
+        }:
             undo.callback(model.to, home)
             model.to(self.device)
         training = [module for module in model.modules() if getattr(module, "training", False)]
         for module in training:
             undo.callback(setattr, module, "training", True)  # noqa: FBT003
         if training:
-            with suppress(NotImplementedError):  # which is what exported programs say: they have no modes
+            with suppress(
+                NotImplementedError
+            ):  # which is what exported programs say: they have no modes
                 model.eval()
-                self.was_training = model in training or any(isinstance(module, _BY_MODE) for module in training)
+                self.was_training = model in training or any(
+                    isinstance(module, _BY_MODE) for module in training
+                )
         for parameter in model.parameters():
             # Tensors made in inference mode never get gradients, and cannot be told to ask for them again.
             if parameter.requires_grad and not parameter.is_inference():
@@ -189,11 +221,15 @@ class Oracle(AbstractContextManager["Oracle"]):
         if not value.requires_grad:
             raise NoGradientError(_NO_GRADIENT)
         try:
-            (gradient,) = torch.autograd.grad(value, images, torch.ones_like(value), allow_unused=True)
+            (gradient,) = torch.autograd.grad(
+                value, images, torch.ones_like(value), allow_unused=True
+            )
         except FrontierError:
             raise
         except (Exception, SystemExit) as error:
-            if "derivative for" in str(error):  # PyTorch knows none of some function, such as floor_divide
+            if "derivative for" in str(
+                error
+            ):  # PyTorch knows none of some function, such as floor_divide
                 raise NoGradientError(f"{_named(error)}: {_NO_GRADIENT}") from error
             raise FrontierError(
                 f"the model's backward pass failed ({_named(error)}): expected logits that can be differentiated with "
@@ -234,7 +270,9 @@ def _advice(model: object, images: Tensor, error: BaseException) -> str:
         return ". Give smaller batches: --batch-size (batch_size=)"
     if any(parameter.is_inference() for parameter in parameters):
         return ". It was made in torch.inference_mode(): make it outside, or attack copy.deepcopy(model)"
-    kinds = sorted({str(p.dtype) for p in parameters if p.is_floating_point()} - {str(images.dtype)})
+    kinds = sorted(
+        {str(p.dtype) for p in parameters if p.is_floating_point()} - {str(images.dtype)}
+    )
     if kinds:
         cure = "model.double()" if images.dtype == torch.float64 else "model.float()"
         return f". Its parameters are {', '.join(kinds)}: try {cure}"
@@ -255,7 +293,9 @@ def _check_answer(logits: Tensor, rows: int) -> None:
             "classes ≥ 2)"
         )
     if not logits.is_floating_point():
-        raise FrontierError(f"the model returned {logits.dtype}: expected logits as floating-point numbers")
+        raise FrontierError(
+            f"the model returned {logits.dtype}: expected logits as floating-point numbers"
+        )
 
 
 @cache
@@ -265,6 +305,9 @@ def keep_freed_memory() -> None:
     Every step of an attack allocates and frees the same few megabytes. By default glibc gives them back to the system
     each time, which clears them page by page when they are asked for again: up to a third of the time on small models.
     """
-    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+    if (
+        sys.platform == "linux"
+        and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None
+    ):
         mallopt(_TRIM_THRESHOLD, _KEPT)
         mallopt(_MMAP_THRESHOLD, _LARGEST)

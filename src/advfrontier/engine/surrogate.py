@@ -62,7 +62,10 @@ _BY_NAME: dict[str, Slope] = {
     "fix": _to_integer,
 }
 _SLOPES: dict[Any, Slope] = {
-    getattr(where, name): slope for name, slope in _BY_NAME.items() for where in (torch, Tensor) if hasattr(where, name)
+    getattr(where, name): slope
+    for name, slope in _BY_NAME.items()
+    for where in (torch, Tensor)
+    if hasattr(where, name)
 } | {
     torch.special.expit: _saturating,
     functional.hardsigmoid: _saturating,
@@ -72,19 +75,41 @@ _SLOPES: dict[Any, Slope] = {
     torch.floor_divide: _even,
     Tensor.__floordiv__: _even,
 }
-_IN_PLACE: dict[Any, str] = {getattr(Tensor, f"{name}_"): name for name in _BY_NAME if hasattr(Tensor, f"{name}_")}
+_IN_PLACE: dict[Any, str] = {
+    getattr(Tensor, f"{name}_"): name for name in _BY_NAME if hasattr(Tensor, f"{name}_")
+}
 _COMPARED: dict[Any, int] = {
     getattr(where, name): sign
-    for names, sign in ((("gt", "ge", "greater", "greater_equal"), 1), (("lt", "le", "less", "less_equal"), -1))
+    for names, sign in (
+        (("gt", "ge", "greater", "greater_equal"), 1),
+        (("lt", "le", "less", "less_equal"), -1),
+    )
     for name in names
     for where in (torch, Tensor)
 }
 _CONVERTED = {
     getattr(Tensor, name)
-    for name in ("to", "type", "type_as", "float", "double", "half", "bfloat16", "int", "long", "short", "byte", "char")
+    for name in (
+        "to",
+        "type",
+        "type_as",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "int",
+        "long",
+        "short",
+        "byte",
+        "char",
+    )
 }
 _WHERE = {torch.where, Tensor.where}
-_TIMES = {getattr(where, name) for name in ("mul", "multiply", "div", "divide") for where in (torch, Tensor)}
+_TIMES = {
+    getattr(where, name)
+    for name in ("mul", "multiply", "div", "divide")
+    for where in (torch, Tensor)
+}
 _DETACHED = {torch.detach, Tensor.detach}
 _CUTTING = {*_SLOPES, *_IN_PLACE, *_COMPARED, *_CONVERTED, *_DETACHED}
 _LEADING_ON = _CONVERTED | _WHERE | _TIMES
@@ -115,7 +140,11 @@ class surrogate_gradients(TorchFunctionMode):  # noqa: N801  # a context manager
     """Inside, backward passes get a slope where a function of PyTorch has none. Compiled models are out of reach."""
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Call the function as it is, and see to the way back where it cuts it off."""
         kwargs = kwargs or {}
@@ -148,13 +177,17 @@ def _led_on(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func in _TIMES and out.is_floating_point():
         return func(*(_followed(a, a.to(out.dtype)) if _carries(a) else a for a in args), **kwargs)
     if func in _CONVERTED:
-        return _followed(args[0], out) if out.is_floating_point() else _carrying(out, *args[0].carried)
+        return (
+            _followed(args[0], out) if out.is_floating_point() else _carrying(out, *args[0].carried)
+        )
     if len(args) < 3 or not out.is_floating_point():
         return out
     cond, yes, no = args if func is torch.where else (args[1], args[0], args[2])
     if not _carries(cond):
         return out
-    with torch.no_grad():  # crossing the condition's jump changes the answer by the difference of both
+    with (
+        torch.no_grad()
+    ):  # crossing the condition's jump changes the answer by the difference of both
         difference = torch.zeros_like(out) + yes - no
     u, slope = cond.carried
     return out + _through(u, torch.zeros_like(u), slope) * difference

@@ -34,7 +34,9 @@ class Unit:
     problem: Problem
     state: Any
     best_point: Tensor
-    best_distance: Tensor  # in working precision: steers the search; what is recorded is measured on the point
+    best_distance: (
+        Tensor  # in working precision: steers the search; what is recorded is measured on the point
+    )
     trajectory: Tensor  # (checkpoints, n) float64 on the CPU: best distance after 10, 20, … queries
     zero_gradients: Tensor  # steps on which the sample's gradient vanished
     bad_gradients: Tensor  # … or its logits or gradient were not finite, and taken for zero
@@ -52,7 +54,9 @@ class Unit:
 
     def parts(self) -> dict[str, Tensor]:
         """All tensors that have one row per sample and change on the way."""
-        state = {f"state.{each.name}": getattr(self.state, each.name) for each in fields(self.state)}
+        state = {
+            f"state.{each.name}": getattr(self.state, each.name) for each in fields(self.state)
+        }
         return {name: getattr(self, name) for name in _KEPT} | state
 
     def take(self, parts: Mapping[str, Tensor]) -> None:
@@ -69,7 +73,9 @@ class Unit:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `tensors()` of an equal unit returned."""
         self.take(tensors)
-        self.trajectory[: len(tensors["trajectory"])] = tensors["trajectory"]  # stored only as far as the unit had come
+        self.trajectory[: len(tensors["trajectory"])] = tensors[
+            "trajectory"
+        ]  # stored only as far as the unit had come
         self.queries = int(tensors["queries"])
 
     def select(self, rows: Tensor, queries: int) -> Unit:
@@ -94,11 +100,20 @@ class Unit:
         Two parts of a state may be one tensor, so none is changed in place.
         """
         own, back = self.parts(), selected.parts()
-        self._set({name: own[name].index_copy(0, rows, back[name][first : first + len(rows)]) for name in own})
+        self._set(
+            {
+                name: own[name].index_copy(0, rows, back[name][first : first + len(rows)])
+                for name in own
+            }
+        )
 
     def _set(self, parts: Mapping[str, Tensor]) -> None:
         for name, tensor in parts.items():
-            setattr(self.state if name.startswith("state.") else self, name.removeprefix("state."), tensor)
+            setattr(
+                self.state if name.startswith("state.") else self,
+                name.removeprefix("state."),
+                tensor,
+            )
 
 
 _KEPT = ("best_point", "best_distance", "zero_gradients", "bad_gradients")
@@ -113,10 +128,20 @@ def measure(norm: Norm, points: Tensor, inputs: Tensor, kept: Tensor) -> Tensor:
 
 def _filled(unit: Unit, parts: Mapping[str, Tensor], clean_spread: Tensor) -> Unit:
     """The unit with these parts, and a trajectory of its own."""
-    state = {name.removeprefix("state."): tensor for name, tensor in parts.items() if name.startswith("state.")}
+    state = {
+        name.removeprefix("state."): tensor
+        for name, tensor in parts.items()
+        if name.startswith("state.")
+    }
     kept: dict[str, Any] = {name: parts[name] for name in _KEPT}
     trajectory = unit.trajectory.new_full((len(unit.trajectory), len(clean_spread)), torch.inf)
-    return replace(unit, state=type(unit.state)(**state), clean_spread=clean_spread, trajectory=trajectory, **kept)
+    return replace(
+        unit,
+        state=type(unit.state)(**state),
+        clean_spread=clean_spread,
+        trajectory=trajectory,
+        **kept,
+    )
 
 
 def start_unit(
@@ -157,7 +182,9 @@ def start_unit(
         state=_checked(solver.start(problem), solver, len(x)),
         best_point=x.clone(),
         best_distance=torch.full_like(boundary, torch.inf),
-        trajectory=torch.full((horizon // CHECKPOINT, len(x)), torch.inf, dtype=torch.float64, device="cpu"),
+        trajectory=torch.full(
+            (horizon // CHECKPOINT, len(x)), torch.inf, dtype=torch.float64, device="cpu"
+        ),
         zero_gradients=x.new_zeros(len(x), dtype=torch.int32),
         bad_gradients=x.new_zeros(len(x), dtype=torch.int32),
         clean_spread=spread(clean.logits).to(x.device),
@@ -166,8 +193,16 @@ def start_unit(
 
 def _checked(state: Any, solver: Solver, rows: int) -> Any:
     """The state of a solver. One of another package may not keep the contract, and should say so at once."""
-    parts = {each.name: getattr(state, each.name) for each in fields(state)} if is_dataclass(state) else {}
-    wrong = [name for name, part in parts.items() if not isinstance(part, Tensor) or part.shape[:1] != (rows,)]
+    parts = (
+        {each.name: getattr(state, each.name) for each in fields(state)}
+        if is_dataclass(state)
+        else {}
+    )
+    wrong = [
+        name
+        for name, part in parts.items()
+        if not isinstance(part, Tensor) or part.shape[:1] != (rows,)
+    ]
     if "point" not in parts or wrong or solver.loss(0) not in {None, *LOSSES}:
         raise FrontierError(
             f"the solver {solver.facts.name} keeps {', '.join(wrong) or type(state).__name__}, with the loss "
@@ -183,7 +218,9 @@ def polishing(unit: Unit, nearest: Tensor, turn: Turn, *, seed: int) -> Unit:
     starts = nearest
     if turn.reach > 1:
         drawn = torch.from_numpy(uniform(seeds, problem.ids, "reach", 1)).to(nearest)
-        starts = (problem.inputs + (1 + (turn.reach - 1) * drawn) * (nearest - problem.inputs)).clamp_(0, 1)
+        starts = (
+            problem.inputs + (1 + (turn.reach - 1) * drawn) * (nearest - problem.inputs)
+        ).clamp_(0, 1)
     problem = replace(
         problem,
         starts=starts,

@@ -65,7 +65,9 @@ def run_callable(
         watched = partial(Watched, oracle, images, clean, norm=threat, queries=queries)
         attacked = clean.correct.nonzero().squeeze(1)
         with progress_bar(progress, len(attacked), unit="samples", label=name) as bar:
-            for rows, watch in watched_batches(attack, attacked, 1 if alone else batch_size, watched, seed):
+            for rows, watch in watched_batches(
+                attack, attacked, 1 if alone else batch_size, watched, seed
+            ):
                 distances[:, rows.numpy()] = watch.trajectory()
                 points[rows] = watch.points.cpu()
                 doubts += watch.doubts()

@@ -43,7 +43,9 @@ def certify(
         )
     subject, record = recognised(evaluation, model, "certify")
     if not isinstance(subject.function, nn.Module):
-        raise FrontierError(f"{subject.name} is a function: expected an nn.Module, whose layers can be followed")
+        raise FrontierError(
+            f"{subject.name} is a function: expected an nn.Module, whose layers can be followed"
+        )
     distances = evaluation.distances
     rows = np.flatnonzero(distances > 0)
     # Radii near half of what was found are tried first: attacks seldom overestimate by more, nor do these bounds.

@@ -50,9 +50,15 @@ def false_points(
         raise ValueError(f"its file has no {', '.join(sorted(missing))}")
     claimed, points, classes = tensors["trajectory"], tensors["best_point"], tensors["classes"]
     n, pixels = images.flatten(1).shape
-    for name, shape in {"trajectory": (*claimed.shape[:1], n), "best_point": (n, pixels), "classes": (n,)}.items():
+    for name, shape in {
+        "trajectory": (*claimed.shape[:1], n),
+        "best_point": (n, pixels),
+        "classes": (n,),
+    }.items():
         if tuple(tensors[name].shape) != shape or not len(claimed):
-            raise ValueError(f"its {name} has the shape {tuple(tensors[name].shape)}: expected {shape}")
+            raise ValueError(
+                f"its {name} has the shape {tuple(tensors[name].shape)}: expected {shape}"
+            )
     broken = (claimed[-1] != torch.inf).nonzero().flatten()  # NaN too, which no point can prove
     wrong: dict[int, str] = {}
     for some in torch.split(broken, _BATCH) if len(broken) else ():
@@ -64,7 +70,14 @@ def false_points(
 
 @torch.no_grad()
 def _reasons(
-    oracle: Oracle, images: Tensor, points: Tensor, claimed: Tensor, classes: Tensor, *, labels: Tensor, norm: str
+    oracle: Oracle,
+    images: Tensor,
+    points: Tensor,
+    claimed: Tensor,
+    classes: Tensor,
+    *,
+    labels: Tensor,
+    norm: str,
 ) -> list[str]:
     """Of each point what is false, or nothing."""
     measured = get_norm(norm).distance(points.double(), images.flatten(1).double())
@@ -82,12 +95,18 @@ def _reasons(
             return f"its point is at {float(measured[k]):.6g}, not at {float(claimed[k]):.6g}"
         if right[k]:
             return f"its point is not misclassified: it is taken for {int(seen[k])}, its label"
-        return f"its point is taken for class {int(seen[k])}, not for {int(classes[k])}" if other[k] else ""
+        return (
+            f"its point is taken for class {int(seen[k])}, not for {int(classes[k])}"
+            if other[k]
+            else ""
+        )
 
     return [reason(k) for k in range(len(images))]
 
 
-def _judged(oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _judged(
+    oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Which points are not misclassified, what they are taken for, and which are taken for another class than named."""
     logits = oracle.logits(points).cpu()
     # The class that a record names may be one that rounding cannot tell from the largest.
@@ -96,7 +115,9 @@ def _judged(oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor) -> 
     return ~(margin(logits, labels) < 0), logits.argmax(1), other
 
 
-def _voted(oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _voted(
+    oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """The same of a model with random answers, by as many passes as the record's own last look.
 
     Two classes may be named about as often, so only one that is none of the model's is another.
@@ -110,7 +131,9 @@ def same_bits(claimed: Record, fresh: Record, unit: UnitName) -> bool:
     said, found = claimed.header, fresh.header
     versions = all(rounds_alike(found.versions, each) for each in (said.versions, *said.later))
     rows = slice(unit.first, unit.first + unit.count)
-    clean = [(record.clean.logits[rows], record.clean.boundary[rows]) for record in (claimed, fresh)]
+    clean = [
+        (record.clean.logits[rows], record.clean.boundary[rows]) for record in (claimed, fresh)
+    ]
     bits = all(torch.equal(one, two) for one, two in zip(*clean, strict=True))
     return said.code == found.code and said.terms == found.terms and versions and bits
 
@@ -124,19 +147,29 @@ def difference(claimed: Evaluation, job: UnitJob, unit: UnitName, *, exact: bool
         return "its file cannot be read"
     if exact:
         there = stored.tensors
-        others = [k for k, tensor in again.tensors.items() if k not in there or not torch.equal(tensor, there[k])]
+        others = [
+            k
+            for k, tensor in again.tensors.items()
+            if k not in there or not torch.equal(tensor, there[k])
+        ]
         return f"{', '.join(others)} differ in their bits" if others else None
     said_last, here_last = (each.tensors["trajectory"][-1] for each in (stored, again))
     if said_last.shape != here_last.shape:
         return "it attacked other samples"
     deviation = _deviation(said_last, here_last)
-    return f"its distances differ by {deviation:.0%} in the median" if not deviation <= TOLERANCE else None
+    return (
+        f"its distances differ by {deviation:.0%} in the median"
+        if not deviation <= TOLERANCE
+        else None
+    )
 
 
 def _deviation(said: Tensor, found: Tensor) -> float:
     """The median over samples of the relative difference of two distances; samples that neither broke agree."""
     difference = (said - found).abs() / torch.maximum(said, found)
-    difference = torch.where(said == found, torch.zeros_like(difference), difference).nan_to_num(nan=1.0)
+    difference = torch.where(said == found, torch.zeros_like(difference), difference).nan_to_num(
+        nan=1.0
+    )
     return float(np.median(difference.numpy()))
 
 
@@ -144,9 +177,14 @@ def figures_digest(evaluation: Evaluation) -> str:
     """Of all that tables and ranks are made of: an evaluation that differs in any of it was not verified."""
     header = evaluation.record.header
     about = [header.model, header.data, header.terms, packed(evaluation.ensemble)]
-    words = [*(each.model_dump_json() for each in about), *(f"{flag.kind} {flag.text}" for flag in evaluation.flags)]
+    words = [
+        *(each.model_dump_json() for each in about),
+        *(f"{flag.kind} {flag.text}" for flag in evaluation.flags),
+    ]
     words += [*evaluation.samples, *(winner or "" for winner in evaluation.winners)]
-    tables = [run.encode() + table.tobytes() for run, table in sorted(evaluation.trajectories.items())]
+    tables = [
+        run.encode() + table.tobytes() for run, table in sorted(evaluation.trajectories.items())
+    ]
     return digest("\0".join(words).encode(), evaluation.distances.tobytes(), *tables)
 
 
@@ -156,16 +194,24 @@ def write_verified(path: str, verifications: Iterable[Verification]) -> str:
     for each in verifications:
         if each.holds:
             entries[each.digest] = {name: getattr(each, name) for name in _LISTED}
-    return write_file(path, json.dumps({"verified": entries}, indent=2, ensure_ascii=False).encode() + b"\n")
+    return write_file(
+        path, json.dumps({"verified": entries}, indent=2, ensure_ascii=False).encode() + b"\n"
+    )
 
 
-def only_verified(evaluations: Iterable[Evaluation], path: str) -> tuple[list[Evaluation], list[Evaluation]]:
+def only_verified(
+    evaluations: Iterable[Evaluation], path: str
+) -> tuple[list[Evaluation], list[Evaluation]]:
     """Those whose figures stand in a list, and the others."""
     known = _read(path)
     if known is None:
-        raise FrontierError(f"no file {path}: expected one that `advfrontier verify … --out {path}` has written")
+        raise FrontierError(
+            f"no file {path}: expected one that `advfrontier verify … --out {path}` has written"
+        )
     found = [(each, figures_digest(each) in known) for each in evaluations]
-    return [each for each, listed in found if listed], [each for each, listed in found if not listed]
+    return [each for each, listed in found if listed], [
+        each for each, listed in found if not listed
+    ]
 
 
 def _read(path: str) -> dict[str, Any] | None:
@@ -179,5 +225,7 @@ def _read(path: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError, KeyError, TypeError):
         entries = None
     if not isinstance(entries, dict):
-        raise FrontierError(f"{path} is no list of verified records: expected what `advfrontier verify --out` wrote")
+        raise FrontierError(
+            f"{path} is no list of verified records: expected what `advfrontier verify --out` wrote"
+        )
     return entries

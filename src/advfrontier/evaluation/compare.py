@@ -39,7 +39,11 @@ _TIERS = ", ".join(map(tier_label, TIERS))
 
 def find_evaluations(paths: Iterable[str], *, needed: bool = True) -> list[Evaluation]:
     """Open every evaluation at or below these folders. Raises where there is none, if some are needed."""
-    return [Evaluation(record) for path in paths for record in find_records(path, kind="evaluation", needed=needed)]
+    return [
+        Evaluation(record)
+        for path in paths
+        for record in find_records(path, kind="evaluation", needed=needed)
+    ]
 
 
 def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluation]]:
@@ -64,7 +68,9 @@ def of_one_model(folder: str) -> dict[str, Evaluation]:
             f"{model} in {', '.join(evaluation.place for evaluation in norms.values())}"
             for model, norms in table.items()
         )
-        raise FrontierError(f"{folder} holds records of {len(table)} models ({places}): expected the folder of one")
+        raise FrontierError(
+            f"{folder} holds records of {len(table)} models ({places}): expected the folder of one"
+        )
     return next(iter(table.values()))
 
 
@@ -75,13 +81,17 @@ def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) ->
         check_alike(both)
     names = [one.place if first.model == second.model else one.model for one in both]
     models = [
-        replace(evaluated(one, name=name), tiers=tuple(tier for tier in TIERS if _can_reach(one, tier)))
+        replace(
+            evaluated(one, name=name), tiers=tuple(tier for tier in TIERS if _can_reach(one, tier))
+        )
         for one, name in zip(both, names, strict=True)
     ]
     return comparison.compare(*models, E=E)
 
 
-def evaluated(evaluation: Evaluation, *, queries: int | None = None, name: str | None = None) -> Evaluated:
+def evaluated(
+    evaluation: Evaluation, *, queries: int | None = None, name: str | None = None
+) -> Evaluated:
     """One evaluation at the queries it stands at, or at fewer: they are a prefix."""
     found = reached(evaluation)
     tier = found if queries is None else queries
@@ -117,7 +127,9 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
     first, *others = evaluations
     common = min(map(reached, evaluations))
     for other in others:
-        check_same_labels(other, dict(zip(first.samples, first.labels.tolist(), strict=True)), first.model)
+        check_same_labels(
+            other, dict(zip(first.samples, first.labels.tolist(), strict=True)), first.model
+        )
         if not _same_attacks(first, other, common):
             raise FrontierError(
                 f"{first.model} was evaluated in {first.norm} with {first.ensemble.name}, {other.model} with "
@@ -146,7 +158,9 @@ def _same_attacks(one: Evaluation, other: Evaluation, queries: int) -> bool:
     first, second = one.ensemble, other.ensemble
     if isinstance(first, Race) and isinstance(second, Race):
         # A model without gradients has a race of its own, which stands in for any.
-        return first.order == second.order or "none" in {e.record.header.gradients for e in (one, other)}
+        return first.order == second.order or "none" in {
+            e.record.header.gradients for e in (one, other)
+        }
     if isinstance(first, Race) or isinstance(second, Race):
         return False
     return first.at(queries).queries == second.at(queries).queries
@@ -157,11 +171,15 @@ def reached(evaluation: Evaluation) -> int:
     return evaluation.ensemble.tiers[-1] if evaluation.ensemble.tiers else 0
 
 
-def as_pool(evaluations: Sequence[Evaluation], reference: ReferencePool | None = None) -> ReferencePool:
+def as_pool(
+    evaluations: Sequence[Evaluation], reference: ReferencePool | None = None
+) -> ReferencePool:
     """Models at the queries that all of them have had, or at those of a reference pool, which is added to them."""
     check_alike(evaluations)
     queries = reference.queries if reference else min(map(reached, evaluations))
-    return ReferencePool.of([evaluated(one, queries=queries) for one in evaluations], reference=reference)
+    return ReferencePool.of(
+        [evaluated(one, queries=queries) for one in evaluations], reference=reference
+    )
 
 
 def rank(
@@ -202,15 +220,26 @@ def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> Ref
         queries=queries,
         samples=tuple(json.loads(words["samples"])),
         distances={model: table[TIERS.index(queries)] for model, table in tables.items()},
-        flags={model: tuple(Flag(Kind(why["kind"]), why["text"]) for why in told) for model, told in flags.items()},
+        flags={
+            model: tuple(Flag(Kind(why["kind"]), why["text"]) for why in told)
+            for model, told in flags.items()
+        },
     )
 
 
-def common_pool(evaluations: Sequence[Evaluation], norm: str, *, name: str = REFERENCES[0]) -> ReferencePool:
+def common_pool(
+    evaluations: Sequence[Evaluation], norm: str, *, name: str = REFERENCES[0]
+) -> ReferencePool:
     """A shipped pool at the largest of its tiers that all of these evaluations in a norm went through."""
-    tiers = [tier for tier in TIERS if all(tier in evaluation.ensemble.tiers for evaluation in evaluations)]
+    tiers = [
+        tier
+        for tier in TIERS
+        if all(tier in evaluation.ensemble.tiers for evaluation in evaluations)
+    ]
     pool = reference_pool(norm, tiers[-1] if tiers else TIERS[-1], name=name)
-    classes = dict(zip(pool.samples, images_and_labels()[1].tolist(), strict=False))  # of the first images
+    classes = dict(
+        zip(pool.samples, images_and_labels()[1].tolist(), strict=False)
+    )  # of the first images
     for evaluation in evaluations:
         check_same_labels(evaluation, classes, "the reference models")
         if extra := len(set(evaluation.samples) - set(pool.samples)):
@@ -220,7 +249,10 @@ def common_pool(evaluations: Sequence[Evaluation], norm: str, *, name: str = REF
                 f"--samples {len(pool.samples)}"
             )
     if not tiers:
-        found = ", ".join(f"{evaluation.model} with {tier_label(reached(evaluation))}" for evaluation in evaluations)
+        found = ", ".join(
+            f"{evaluation.model} with {tier_label(reached(evaluation))}"
+            for evaluation in evaluations
+        )
         raise FrontierError(
             f"the reference models were run with {_TIERS} queries per sample, {found}: expected tiers in common; type "
             f"--tier {tier_label(TIERS[0])}"
@@ -231,7 +263,10 @@ def common_pool(evaluations: Sequence[Evaluation], norm: str, *, name: str = REF
 def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str, ReferencePool]:
     """A shipped pool in every norm that the evaluations are in, or in all, each at the largest tier they share."""
     norms = {evaluation.norm for evaluation in evaluations} or NORMS
-    return {norm: common_pool([one for one in evaluations if one.norm == norm], norm, name=name) for norm in norms}
+    return {
+        norm: common_pool([one for one in evaluations if one.norm == norm], norm, name=name)
+        for norm in norms
+    }
 
 
 def unlike(evaluation: Evaluation) -> list[str]:
@@ -254,7 +289,9 @@ def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | N
 
 
 @lru_cache(maxsize=4)
-def _shipped(norm: str) -> tuple[dict[str, np.ndarray[tuple[int, int], np.dtype[np.float64]]], dict[str, str]]:
+def _shipped(
+    norm: str,
+) -> tuple[dict[str, np.ndarray[tuple[int, int], np.dtype[np.float64]]], dict[str, str]]:
     content = files("advfrontier.zoo").joinpath("reference", f"{norm}.safetensors").read_bytes()
     tensors, words = unpack(content)
     return {model: tensor.numpy() for model, tensor in tensors.items()}, words

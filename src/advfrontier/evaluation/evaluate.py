@@ -13,7 +13,15 @@ from torch import Tensor
 from advfrontier.engine import noise_check
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, check_solvers, working_record
+from advfrontier.evaluation.inputs import (
+    Images,
+    Labels,
+    as_data,
+    as_model,
+    as_terms,
+    check_solvers,
+    working_record,
+)
 from advfrontier.execution import Machine, as_machine
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Flag, Kind
@@ -26,7 +34,10 @@ from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.sources import runs_code
 from advfrontier.threat.names import norm_name
 
-_IN_PYTHON = {"extend": "evaluation.extend('12k', model=model)", "certify": "certify(evaluation, model=model)"}
+_IN_PYTHON = {
+    "extend": "evaluation.extend('12k', model=model)",
+    "certify": "certify(evaluation, model=model)",
+}
 _TRIED = 200  # samples on which noise is tried
 
 
@@ -65,7 +76,9 @@ def evaluate(
         eot: How many passes the gradient of a query is the mean of, for models that answer at random.
     """
     machine, threat = as_machine(machine), norm_name(norm)
-    first = find_ensemble(ensemble, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
+    first = find_ensemble(
+        ensemble, threat, TARGETS + 1
+    )  # a mistake here should not cost a clean pass
     check_solvers(solvers or {})
     solvers = dict(solvers_for(first, solvers))
     subject = as_model(model, name)
@@ -83,7 +96,11 @@ def evaluate(
 def _gradients(wanted: Ensemble | Race) -> bool | None:
     """Whether an ensemble needs the gradients of the model; None for a race, which can do without if it has none."""
     needed = needs_gradients(wanted.runs, wanted.norm)
-    return None if needed and isinstance(wanted, Race) and wanted.without_gradients() is not None else needed
+    return (
+        None
+        if needed and isinstance(wanted, Race) and wanted.without_gradients() is not None
+        else needed
+    )
 
 
 def extend(
@@ -95,8 +112,13 @@ def extend(
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     record, header = evaluation.record, evaluation.record.header
-    before, classes = None if header.ensemble is None else unpacked(header.ensemble), record.clean.classes
-    wanted = _for_model(find_ensemble(find_larger(ensemble, before, classes), header.terms.norm, classes), record)
+    before, classes = (
+        None if header.ensemble is None else unpacked(header.ensemble),
+        record.clean.classes,
+    )
+    wanted = _for_model(
+        find_ensemble(find_larger(ensemble, before, classes), header.terms.norm, classes), record
+    )
     check_solvers(solvers)
     solvers = solvers_for(wanted, solvers)
     subject, record = recognised(evaluation, model, "extend", solvers)
@@ -108,7 +130,11 @@ def _for_model(wanted: Ensemble | Race, record: Record) -> Ensemble | Race:
     gradients = record.header.gradients
     if gradients == "own" or not isinstance(wanted, Race):
         return wanted
-    return wanted.with_surrogates() if gradients == "surrogate" else wanted.without_gradients() or wanted
+    return (
+        wanted.with_surrogates()
+        if gradients == "surrogate"
+        else wanted.without_gradients() or wanted
+    )
 
 
 def recognised(
@@ -137,22 +163,35 @@ def recognised(
             f"you trust it, type it yourself, as in `{typed}`"
         )
     subject = as_model(str(source) if model is None else model, name)
-    if subject.given is not None:  # it may have been trained further since: look at its numbers again
+    if (
+        subject.given is not None
+    ):  # it may have been trained further since: look at its numbers again
         subject = Model(subject.name, subject.given)
     opened = prepare(
         record.place, subject, record.samples(), header.terms, kind="evaluation",
         gradients=header.gradients != "none", solvers=solvers,
     )  # fmt: skip
-    opened.folder, opened.temporary = record.folder, record.temporary  # a temporary folder stays as long as this one
+    opened.folder, opened.temporary = (
+        record.folder,
+        record.temporary,
+    )  # a temporary folder stays as long as this one
     return subject, opened
 
 
 def _reach(
-    record: Record, model: Model, wanted: Ensemble | Race, machine: Machine, solvers: Mapping[str, Solver]
+    record: Record,
+    model: Model,
+    wanted: Ensemble | Race,
+    machine: Machine,
+    solvers: Mapping[str, Solver],
 ) -> Evaluation:
     """Bring a record to an ensemble that goes at least as far as the units it holds."""
     header = record.header
-    beyond = [unit for unit, queries in record.units().items() if queries > wanted.queries.get(unit.run, 0)]
+    beyond = [
+        unit
+        for unit, queries in record.units().items()
+        if queries > wanted.queries.get(unit.run, 0)
+    ]
     if beyond and header.ensemble is not None:
         before = unpacked(header.ensemble)
         done, units = record.finished(before.queries)
@@ -179,7 +218,9 @@ def _reach(
         flag, passes = noise_flag(evaluation, model, header.terms, evaluation.images)
         record.add_counts({"verification": passes})
         record.replace_flag(Kind.BEATEN, flag)
-        record.change(lambda _: {"finished": stored})  # last: if it is stopped before, noise is tried again
+        record.change(
+            lambda _: {"finished": stored}
+        )  # last: if it is stopped before, noise is tried again
     return Evaluation(record, ready)
 
 
@@ -188,16 +229,26 @@ def noise_flag(
 ) -> tuple[Flag | None, int]:
     """A flag if random noise beats the distances, because then gradients mislead; and the passes that it took."""
     attacked = np.flatnonzero(evaluation.distances > 0)
-    rows = attacked[np.unique(np.linspace(0, max(len(attacked) - 1, 0), min(_TRIED, len(attacked))).astype(int))]
+    rows = attacked[
+        np.unique(np.linspace(0, max(len(attacked) - 1, 0), min(_TRIED, len(attacked))).astype(int))
+    ]
     if not len(rows):
         return None, 0
     with threads(terms.threads), model.oracle(terms) as oracle:
-        samples = images(torch.from_numpy(rows)), evaluation.labels[rows], evaluation.distances[rows]
-        found = noise_check(oracle, *samples, norm=terms.norm, seed=terms.seed, batch_size=terms.shard)
+        samples = (
+            images(torch.from_numpy(rows)),
+            evaluation.labels[rows],
+            evaluation.distances[rows],
+        )
+        found = noise_check(
+            oracle, *samples, norm=terms.norm, seed=terms.seed, batch_size=terms.shard
+        )
     return found, oracle.counts.verification
 
 
-def solvers_for(ensemble: Ensemble | Race, given: Mapping[str, Solver] | None) -> Mapping[str, Solver]:
+def solvers_for(
+    ensemble: Ensemble | Race, given: Mapping[str, Solver] | None
+) -> Mapping[str, Solver]:
     """The solvers that were given, or without any those that the ensemble was learned with.
 
     An ensemble that names none is a number of queries for each run, whatever their solvers are. A race that names none
@@ -211,9 +262,18 @@ def solvers_for(ensemble: Ensemble | Race, given: Mapping[str, Solver] | None) -
     found = settings(solvers_of(attacks, given))
     for attack in attacks if learned or isinstance(ensemble, Race) else ():
         if learned.get(attack) != found.get(attack):
-            own, named = "its own settings", ", ".join(f'"{key}": …({words})' for key, words in learned.items())
-            cure = f"in Python give solvers={{{named}}}" if learned else "leave --published out (in Python: solvers=)"
-            cure = "type --published (in Python: solvers=PUBLISHED)" if learned == published else cure
+            own, named = (
+                "its own settings",
+                ", ".join(f'"{key}": …({words})' for key, words in learned.items()),
+            )
+            cure = (
+                f"in Python give solvers={{{named}}}"
+                if learned
+                else "leave --published out (in Python: solvers=)"
+            )
+            cure = (
+                "type --published (in Python: solvers=PUBLISHED)" if learned == published else cure
+            )
             raise FrontierError(
                 f"{ensemble.name} was learned with {attack} at {learned.get(attack, own)}, here it has "
                 f"{found.get(attack, own)}: expected the same; {cure}, or an ensemble that is learned on nothing, such "

@@ -51,9 +51,13 @@ class Evaluation(ShownEvaluation):
         self.versions = header.versions.model_dump()  # of what the record was made with
         self.commands = header.commands  # all that was typed to make the record, in order
         self.solver_words = header.solvers  # attack → its solver with its parameters
-        self.worked_with = None if job is None else job.model  # the model that this evaluation was just made with
+        self.worked_with = (
+            None if job is None else job.model
+        )  # the model that this evaluation was just made with
         self._job = job
-        self.solvers: Mapping[str, Solver] = stand_ins(header.solvers) if job is None else job.solvers
+        self.solvers: Mapping[str, Solver] = (
+            stand_ins(header.solvers) if job is None else job.solvers
+        )
         if header.ensemble is None:
             raise FrontierError(
                 f"the evaluation in {record.place} is not finished: no unit is done; {header.how_to_go_on}"
@@ -61,7 +65,9 @@ class Evaluation(ShownEvaluation):
         working_towards = unpacked(header.ensemble)
         done, units = record.finished(working_towards.queries)
         self.finished = done == units  # whether every unit of the last ensemble asked for is done
-        self.ensemble: Ensemble | Race = working_towards  # how many queries each run was given, or the race
+        self.ensemble: Ensemble | Race = (
+            working_towards  # how many queries each run was given, or the race
+        )
         self._interrupted: tuple[Flag, ...] = ()
         if self.finished or header.finished is None:
             return
@@ -173,9 +179,13 @@ class Evaluation(ShownEvaluation):
         """The nearest points that one run found, and the classes they are taken for; the images where it found none."""
         if run not in self.ensemble.queries:
             kept = ", ".join(self.ensemble.queries)
-            raise FrontierError(f"{self.place} keeps no points of {run} alone: expected one of {kept}")
+            raise FrontierError(
+                f"{self.place} keeps no points of {run} alone: expected one of {kept}"
+            )
         points, classes = self.images().to(self._dtype), self.clean_logits.argmax(1)
-        for unit, rows, stored in self._units(("best_point", "classes"), only=lambda unit, _: unit.run == run):
+        for unit, rows, stored in self._units(
+            ("best_point", "classes"), only=lambda unit, _: unit.run == run
+        ):
             with of_a_unit(unit):
                 points[rows] = stored.tensors["best_point"].view(-1, *points.shape[1:])
                 found = stored.tensors["classes"]
@@ -199,8 +209,13 @@ class Evaluation(ShownEvaluation):
 
     def distances_at(self, budget: int) -> NDArray[np.float64]:
         """What the first `budget` queries of the ensemble found."""
-        budget, best = whole_number(budget, "budget"), np.where(self.record.clean.correct.numpy(), np.inf, 0.0)
-        for run, queries in self.ensemble.at(budget).queries.items() if budget >= CHECKPOINT else ():
+        budget, best = (
+            whole_number(budget, "budget"),
+            np.where(self.record.clean.correct.numpy(), np.inf, 0.0),
+        )
+        for run, queries in (
+            self.ensemble.at(budget).queries.items() if budget >= CHECKPOINT else ()
+        ):
             best = np.minimum(best, self.trajectories[run][queries // CHECKPOINT - 1])
         return best
 
@@ -212,7 +227,9 @@ class Evaluation(ShownEvaluation):
         return robust_accuracy(self.distances, as_radius(epsilon))
 
     def __repr__(self) -> str:
-        spent = f"{tier_label(self.ensemble.total)} queries{'' if self.finished else ', unfinished'}"
+        spent = (
+            f"{tier_label(self.ensemble.total)} queries{'' if self.finished else ', unfinished'}"
+        )
         return f"<Evaluation of {self.model} in {self.norm}, {len(self.samples)} samples, {spent}>"
 
     def curve(self) -> Curve:
@@ -229,7 +246,9 @@ class Evaluation(ShownEvaluation):
     def queries(self) -> NDArray[np.int64]:
         """Attack queries per sample, with EOT all passes: the ensemble's total, or 0 for those misclassified anyway."""
         self._require()
-        return np.where(self.record.clean.correct.numpy(), self.ensemble.total * self.eot, 0).astype(np.int64)
+        return np.where(
+            self.record.clean.correct.numpy(), self.ensemble.total * self.eot, 0
+        ).astype(np.int64)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -246,7 +265,12 @@ class Evaluation(ShownEvaluation):
     def flags(self) -> tuple[Flag, ...]:
         """What may make these distances too large, or too good."""
         header = self.record.header
-        flags = [*header.flags, *unit_flags(self._outcome.doubts), *several_versions(header), *self._interrupted]
+        flags = [
+            *header.flags,
+            *unit_flags(self._outcome.doubts),
+            *several_versions(header),
+            *self._interrupted,
+        ]
         flags += self._outcome.beaten(self.norm)
         if unbroken := int(np.isinf(self.distances).sum()):
             flags.append(Flag(Kind.UNBROKEN, f"{unbroken} samples were never broken by any run"))
@@ -272,11 +296,19 @@ class Evaluation(ShownEvaluation):
         queries = self.ensemble.queries
         heal = None if self._job is None else self._job.again
         for unit, rows, stored in self.record.read_units(queries, names, heal=heal, only=only):
-            if stored.queries > queries[unit.run] and "trajectory" not in names and not self._interrupted:
-                raise FrontierError(f"{self.place} was extended since it was opened: open it again to see its points")
+            if (
+                stored.queries > queries[unit.run]
+                and "trajectory" not in names
+                and not self._interrupted
+            ):
+                raise FrontierError(
+                    f"{self.place} was extended since it was opened: open it again to see its points"
+                )
             yield unit, rows, stored
 
-    def _filled(self, values: Tensor, name: str, rows: Sequence[int] | Tensor | None = None) -> Tensor:
+    def _filled(
+        self, values: Tensor, name: str, rows: Sequence[int] | Tensor | None = None
+    ) -> Tensor:
         """Put in, for every one of these samples that has a point, what the unit that found it says about it."""
         chosen = self._rows(rows)
         won_by = np.array([self.winners[row] or "" for row in chosen.tolist()])
@@ -285,7 +317,9 @@ class Evaluation(ShownEvaluation):
             own = won_by != "" if unit.run == RACE else won_by == unit.run
             return np.asarray(own & np.isin(chosen.numpy(), attacked.numpy()))
 
-        for unit, attacked, stored in self._units((name,), only=lambda unit, rows: bool(won(unit, rows).any())):
+        for unit, attacked, stored in self._units(
+            (name,), only=lambda unit, rows: bool(won(unit, rows).any())
+        ):
             where = torch.from_numpy(np.flatnonzero(won(unit, attacked)))
             own = torch.searchsorted(attacked, chosen[where])
             with of_a_unit(unit):
@@ -306,7 +340,11 @@ class Evaluation(ShownEvaluation):
         if chosen.shape == (count,) and chosen.dtype == np.bool_:
             chosen = np.flatnonzero(chosen)
         if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-            raise FrontierError(f"rows are {rows!r}: expected numbers of samples, such as [0, 3], or a mask of {count}")
+            raise FrontierError(
+                f"rows are {rows!r}: expected numbers of samples, such as [0, 3], or a mask of {count}"
+            )
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < count:
-            raise FrontierError(f"rows from {chosen.min()} to {chosen.max()}: expected some of 0 to {count - 1}")
+            raise FrontierError(
+                f"rows from {chosen.min()} to {chosen.max()}: expected some of 0 to {count - 1}"
+            )
         return torch.from_numpy(chosen.astype(np.int64))

@@ -23,7 +23,9 @@ from advfrontier.frontier.comparison import compare
 from advfrontier.frontier.confidence import robust_accuracy_interval, wilson
 from advfrontier.threat.names import norm_name
 
-_DEMAND = re.compile(r"\s*(?P<norm>[^@\s]+)\s*@\s*(?P<radius>[^>]+?)\s*>=\s*(?P<least>[0-9.]+)\s*(?P<percent>%?)\s*")
+_DEMAND = re.compile(
+    r"\s*(?P<norm>[^@\s]+)\s*@\s*(?P<radius>[^>]+?)\s*>=\s*(?P<least>[0-9.]+)\s*(?P<percent>%?)\s*"
+)
 _SHORTFALL = 0.1  # of accuracy, or of the area: what a gate must be able to notice
 
 
@@ -53,17 +55,33 @@ class Demand:
     def rule(self, evaluation: Evaluation) -> Ruling:
         """Whether an evaluation in this norm meets it."""
         if doubtful := doubts(evaluation.flags):
-            return Ruling(holds=False, text=f"{self} fails, because the distances are in doubt: {doubtful[0]}")
-        n, found = len(evaluation.samples), robust_accuracy_interval(evaluation.distances, self.epsilon)
-        estimate, low, high = (f"{100 * share:.1f}" for share in (found.estimate, found.low, found.high))
+            return Ruling(
+                holds=False, text=f"{self} fails, because the distances are in doubt: {doubtful[0]}"
+            )
+        n, found = (
+            len(evaluation.samples),
+            robust_accuracy_interval(evaluation.distances, self.epsilon),
+        )
+        estimate, low, high = (
+            f"{100 * share:.1f}" for share in (found.estimate, found.low, found.high)
+        )
         figures = f"robust accuracy is {estimate} % ({low}–{high} %, 95 % on other samples) on {n} samples"
         if found.high < self.least:
-            return Ruling(holds=False, text=f"{self} fails: {figures}, and all of the interval lies below")
+            return Ruling(
+                holds=False, text=f"{self} fails: {figures}, and all of the interval lies below"
+            )
         if found.low >= self.least:
-            return Ruling(holds=True, text=f"{self} holds: {figures}, and all of the interval lies above")
+            return Ruling(
+                holds=True, text=f"{self} holds: {figures}, and all of the interval lies above"
+            )
         if not _notices(n, self.least):
-            enough = f"{_enough(n, self.least)} samples are enough to notice a shortfall of 10 points"
-            return Ruling(holds=False, text=f"{self} fails, because {n} samples cannot tell: {figures}; {enough}")
+            enough = (
+                f"{_enough(n, self.least)} samples are enough to notice a shortfall of 10 points"
+            )
+            return Ruling(
+                holds=False,
+                text=f"{self} fails, because {n} samples cannot tell: {figures}; {enough}",
+            )
         return Ruling(holds=True, text=f"{self} holds: {figures}, which does not show the contrary")
 
 
@@ -74,14 +92,18 @@ def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
         parts = _DEMAND.fullmatch(text)
         radii = parse_radii(parts["radius"]) if parts else ()
         if parts is None or not radii:  # `L2@ >=0.4` names none
-            raise FrontierError(f"{text.strip()!r} is no requirement: expected one such as Linf@8/255>=0.40")
+            raise FrontierError(
+                f"{text.strip()!r} is no requirement: expected one such as Linf@8/255>=0.40"
+            )
         ((label, size),) = radii
         try:
             least = float(parts["least"]) / (100 if parts["percent"] else 1)
         except ValueError:
             least = -1.0
         if not 0 < least <= 1:
-            raise FrontierError(f"{text.strip()!r} demands no accuracy: expected one above 0 and up to 1, such as 0.40")
+            raise FrontierError(
+                f"{text.strip()!r} demands no accuracy: expected one above 0 and up to 1, such as 0.40"
+            )
         found.append(Demand(norm_name(parts["norm"]), label, size, least))
     return tuple(found)
 
@@ -91,24 +113,36 @@ def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
     both = (new, reference)
     check_alike(both)
     tier = min(reached(each) for each in both)
-    a, b = (evaluated(each, queries=tier, name=name) for each, name in zip(both, ("new", "reference"), strict=True))
+    a, b = (
+        evaluated(each, queries=tier, name=name)
+        for each, name in zip(both, ("new", "reference"), strict=True)
+    )
     if doubtful := doubts(new.flags):
         return Ruling(
-            holds=False, text=f"{new.norm} fails, because the distances of {new.model} are in doubt: {doubtful[0]}"
+            holds=False,
+            text=f"{new.norm} fails, because the distances of {new.model} are in doubt: {doubtful[0]}",
         )
     compared = compare(a, b)
     if (a.distances >= b.distances).all():
-        return Ruling(holds=True, text=f"{new.norm} holds: no sample is nearer to an error than before")
+        return Ruling(
+            holds=True, text=f"{new.norm} holds: no sample is nearer to an error than before"
+        )
     gap, area, n = compared.difference, compared.aurec[1], len(a.samples)
     if not gap.known:
         return Ruling(
             holds=False,
             text=f"{new.norm} fails: no run broke any sample of one of the two models, but some of the other",
         )
-    estimate, low, high = (f"{100 * value / area:+.1f} %" for value in (gap.estimate, gap.low, gap.high))
-    change = f"the area changes by {estimate} ({low} to {high}, 95 % on other samples) on {n} samples"
+    estimate, low, high = (
+        f"{100 * value / area:+.1f} %" for value in (gap.estimate, gap.low, gap.high)
+    )
+    change = (
+        f"the area changes by {estimate} ({low} to {high}, 95 % on other samples) on {n} samples"
+    )
     if gap.high < 0:
-        return Ruling(holds=False, text=f"{new.norm} fails: {change}, and all of the interval is a loss")
+        return Ruling(
+            holds=False, text=f"{new.norm} fails: {change}, and all of the interval is a loss"
+        )
     if gap.low < 0 and gap.estimate - gap.low > _SHORTFALL * area:
         why = f"{n} samples cannot tell: {change}; expected so many that the loss of a tenth shows"
         return Ruling(holds=False, text=f"{new.norm} fails, because {why}")
@@ -119,7 +153,10 @@ def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
 def _notices(samples: int, least: float) -> bool:
     """Whether so many samples would show a shortfall of ten points more often than not."""
     # The largest count whose interval lies below.
-    shown = bisect_left(range(samples), True, key=lambda count: wilson(count, samples).high >= least) - 1  # noqa: FBT003
+    shown = (
+        bisect_left(range(samples), True, key=lambda count: wilson(count, samples).high >= least)  # noqa: FBT003
+        - 1
+    )
     return shown >= 0 and bool(bdtr(shown, samples, max(least - _SHORTFALL, 0.0)) >= 1 / 2)
 
 

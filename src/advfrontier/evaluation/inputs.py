@@ -44,7 +44,9 @@ def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None =
 def as_data(images: Images, labels: Labels | None) -> Samples:
     """Samples by their source, or of tensors, arrays, lists, a Dataset, a DataLoader or batches."""
     if isinstance(images, str) and labels is not None:
-        raise FrontierError(f"{images} comes with labels, and others were given beside it: leave them out")
+        raise FrontierError(
+            f"{images} comes with labels, and others were given beside it: leave them out"
+        )
     return load_data(images) if isinstance(images, str) else as_samples(images, labels)
 
 
@@ -55,12 +57,18 @@ def check_solvers(solvers: Mapping[str, Solver]) -> None:
         facts = facts_of(run.solver)
         check_run(run, facts.norms[0] if facts else "")
         if run != run.base:
-            raise FrontierError(f"a solver for {name}: expected one for all runs of the attack, {run.attack!r}")
+            raise FrontierError(
+                f"a solver for {name}: expected one for all runs of the attack, {run.attack!r}"
+            )
         if isinstance(solver, type) or not callable(getattr(solver, "start", None)):
-            raise FrontierError(f"{solver!r} is no solver of {name}: expected one such as Fmn(alpha=1)")
+            raise FrontierError(
+                f"{solver!r} is no solver of {name}: expected one such as Fmn(alpha=1)"
+            )
 
 
-def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, machine: Machine, eot: int = 1) -> Terms:
+def as_terms(
+    norm: str, model: Model, *, seed: int, batch_size: int | None, machine: Machine, eot: int = 1
+) -> Terms:
     """What decides the bits of a record. Device and precision are the model's own where the machine names none."""
     device = _device(machine, model)
     if batch_size is None:
@@ -78,7 +86,11 @@ def as_terms(norm: str, model: Model, *, seed: int, batch_size: int | None, mach
         return Terms.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        term, found, expected = str(first["loc"][0]), first["input"], first["msg"].removeprefix("Input should be ")
+        term, found, expected = (
+            str(first["loc"][0]),
+            first["input"],
+            first["msg"].removeprefix("Input should be "),
+        )
         option, name = TYPED.get(term, (term, "machine"))
         raise FrontierError(
             f"{option} (in Python {name}=) is {found!r}: expected {expected}; give such a value, or leave it out"

@@ -39,7 +39,9 @@ class Outcome:
     distances: NDArray[np.float64]
     winners: tuple[str | None, ...]
     trajectories: dict[str, NDArray[np.float64]]
-    found: dict[str, NDArray[np.float64]]  # run → the nearest distance; inf where it found none, or did not run
+    found: dict[
+        str, NDArray[np.float64]
+    ]  # run → the nearest distance; inf where it found none, or did not run
     queries: dict[str, float]  # run → per sample, or on average
     spent: Counter[str]
     doubts: Counter[tuple[Kind, str]]
@@ -56,7 +58,9 @@ class Outcome:
         """Read units, each with the rows it attacked, up to these queries per run, which may be those of a race."""
         distances = np.where(correct, np.inf, 0.0)
         winners = np.full(len(correct), None, dtype=object)
-        trajectories = {run: np.zeros((count // CHECKPOINT, len(correct))) for run, count in queries.items()}
+        trajectories = {
+            run: np.zeros((count // CHECKPOINT, len(correct))) for run, count in queries.items()
+        }
         shares = None if race is None else _RaceShares(race, correct)
         spent, doubts, seconds = Counter[str](), Counter[tuple["Kind", str]](), 0.0
         for unit, rows, stored in units:
@@ -78,7 +82,9 @@ class Outcome:
             found, given = shares.by_run()
         for table in (distances, *trajectories.values(), *found.values()):
             table.setflags(write=False)  # figures and flags are made of them
-        return cls(distances, tuple(winners.tolist()), trajectories, found, given, spent, doubts, seconds)
+        return cls(
+            distances, tuple(winners.tolist()), trajectories, found, given, spent, doubts, seconds
+        )
 
     def beaten(self, norm: str) -> tuple[Flag, ...]:
         """A flag if runs without gradients are nearer than those that use them."""
@@ -100,14 +106,18 @@ class _RaceShares:
         self.queries = np.zeros(len(race.names))  # of all samples together
         self.found = np.where(correct, np.inf, 0.0)[None].repeat(len(race.names), axis=0)
 
-    def add(self, where: NDArray[np.int64], table: NDArray[np.float64], tensors: Mapping[str, Tensor]) -> Any:
+    def add(
+        self, where: NDArray[np.int64], table: NDArray[np.float64], tensors: Mapping[str, Tensor]
+    ) -> Any:
         """Take in a shard; returns the run to which the last slice went that lowered each distance, or None."""
         self.found[:, where] = tensors["found"].numpy().T
         plan = tensors["plan"][: -(-self.race.total // SLICE)].long().numpy()
         spent = np.full(plan.shape, SLICE)
         spent[-1] = self.race.total - SLICE * (len(plan) - 1)  # the budget may cut the last slice
         self.queries += np.bincount(plan.ravel(), spent.ravel(), minlength=len(self.race.names))
-        ends = table[[min(k * SLICE // CHECKPOINT, len(table)) - 1 for k in range(1, len(plan) + 1)]]
+        ends = table[
+            [min(k * SLICE // CHECKPOINT, len(table)) - 1 for k in range(1, len(plan) + 1)]
+        ]
         falls = ends < np.concatenate((np.full((1, ends.shape[1]), np.inf), ends[:-1]))
         last = len(falls) - 1 - falls[::-1].argmax(0)
         names = np.array([*self.race.names, None], dtype=object)
@@ -117,4 +127,6 @@ class _RaceShares:
         """What each run that took part found, and the queries that it got on average."""
         ran = [(k, name) for k, name in enumerate(self.race.names) if self.queries[k]]
         mean = self.queries / self.attacked
-        return {name: np.asarray(self.found[k]) for k, name in ran}, {name: float(mean[k]) for k, name in ran}
+        return {name: np.asarray(self.found[k]) for k, name in ran}, {
+            name: float(mean[k]) for k, name in ran
+        }

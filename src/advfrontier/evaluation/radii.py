@@ -24,7 +24,11 @@ _KNOWN = {
     "imagenet": {"L0": "150", "L1": "40", "L2": "3", "Linf": "4/255"},
 }
 # What images of unknown origin are taken for: channels, least height and width, most, and the numbers of classes.
-_SHAPES = {"mnist": (1, 28, 28, {10}), "cifar": (3, 32, 32, {10, 100}), "imagenet": (3, 160, 600, {1000})}
+_SHAPES = {
+    "mnist": (1, 28, 28, {10}),
+    "cifar": (3, 32, 32, {10, 100}),
+    "imagenet": (3, 160, 600, {1000}),
+}
 _QUANTILES = (0.25, 0.5, 0.75)
 
 
@@ -88,7 +92,12 @@ def _family(evaluation: Evaluation) -> str:
     """What the images look like, by their shape and the number of classes."""
     shape, classes = tuple(evaluation.images([0]).shape[1:]), evaluation.clean_logits.shape[1]
     for family, (channels, least, most, numbers) in _SHAPES.items():
-        if len(shape) == 3 and shape[0] == channels and classes in numbers and least <= min(shape[1:]) <= most:
+        if (
+            len(shape) == 3
+            and shape[0] == channels
+            and classes in numbers
+            and least <= min(shape[1:]) <= most
+        ):
             return family
     return ""
 

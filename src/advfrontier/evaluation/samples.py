@@ -40,7 +40,11 @@ def sample_table(evaluation: Evaluation) -> Table:
 
 def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
     """One row per class that has samples: how far they are from an error, and what they are taken for then."""
-    labels, d, seen = evaluation.labels.numpy(), evaluation.distances, evaluation.predictions.numpy()
+    labels, d, seen = (
+        evaluation.labels.numpy(),
+        evaluation.distances,
+        evaluation.predictions.numpy(),
+    )
     rows = []
     for number in np.unique(labels).tolist():
         own = labels == number
@@ -48,7 +52,17 @@ def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
         taken_for = wrong[0][0] if wrong else None
         robust = [robust_accuracy(d[own], size) for size in (0.0, *(size for _, size in radii))]
         names = class_name(evaluation, number), class_name(evaluation, taken_for)
-        rows.append((number, names[0], int(own.sum()), *robust, distance_quantile(d[own], 0.5), taken_for, names[1]))
+        rows.append(
+            (
+                number,
+                names[0],
+                int(own.sum()),
+                *robust,
+                distance_quantile(d[own], 0.5),
+                taken_for,
+                names[1],
+            )
+        )
     columns = (
         Column("class", "integer"),
         Column("name"),
@@ -92,9 +106,15 @@ def pictures(evaluation: Evaluation, d: NDArray[np.float64], count: int) -> tupl
     correct = np.flatnonzero(d > 0)
     if not count or not correct.size:
         return ()
-    rows = correct[np.unique(np.linspace(0, correct.size - 1, min(count, correct.size)).astype(int))].tolist()
+    rows = correct[
+        np.unique(np.linspace(0, correct.size - 1, min(count, correct.size)).astype(int))
+    ].tolist()
     originals = evaluation.images(rows)
-    if originals.ndim != 4 or originals.shape[1] not in (1, 3) or min(originals.shape[2:]) < _reduced(originals):
+    if (
+        originals.ndim != 4
+        or originals.shape[1] not in (1, 3)
+        or min(originals.shape[2:]) < _reduced(originals)
+    ):
         return ()  # not pictures
     points = evaluation.points(rows)
     return tuple(

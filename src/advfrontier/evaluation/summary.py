@@ -18,7 +18,13 @@ from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import Radius, chosen_radii, reference_radii
 from advfrontier.evaluation.samples import PICTURES, GalleryItem, pictures
 from advfrontier.flags import Flag, Kind
-from advfrontier.frontier.confidence import Interval, aurec_interval, curve_margin, robust_accuracy_interval, wilson
+from advfrontier.frontier.confidence import (
+    Interval,
+    aurec_interval,
+    curve_margin,
+    robust_accuracy_interval,
+    wilson,
+)
 from advfrontier.frontier.curve import Curve, distance_quantile, epsilon_min
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import as_distances, unbroken_flag
@@ -29,7 +35,17 @@ from advfrontier.pool import CHECKPOINT, TIERS
 SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
 SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share
 _BUDGETS = 36  # points of AUREC against queries, beside the tiers
-_AS_IT_IS = ("model", "data", "norm", "seed", "samples", "counts", "commands", "versions", "seconds")
+_AS_IT_IS = (
+    "model",
+    "data",
+    "norm",
+    "seed",
+    "samples",
+    "counts",
+    "commands",
+    "versions",
+    "seconds",
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +91,9 @@ class Certified:
         """Figures of certified radii, if there are any."""
         if radii is None:
             return None
-        robust = tuple(RobustAt(label, ε, robust_accuracy_interval(radii, ε)) for label, ε in epsilons)
+        robust = tuple(
+            RobustAt(label, ε, robust_accuracy_interval(radii, ε)) for label, ε in epsilons
+        )
         return cls(tuple(radii.tolist()), robust, distance_quantile(radii, 0.5), Curve.of(radii))
 
 
@@ -90,7 +108,9 @@ class Standing:
     @property
     def position(self) -> str:
         """`3 of 17`, or `(3) of 17` for a model whose distances cannot be trusted."""
-        return f"{self.row.position} of {self.of}" if self.row.rank is not None else self.row.position
+        return (
+            f"{self.row.position} of {self.of}" if self.row.rank is not None else self.row.position
+        )
 
     @property
     def referenced(self) -> bool:
@@ -107,12 +127,19 @@ class Together:
     no_table: str | None = None
 
     @classmethod
-    def of(cls, evaluations: Sequence[Evaluation], reference: ReferencePool | None = None) -> Together:
+    def of(
+        cls, evaluations: Sequence[Evaluation], reference: ReferencePool | None = None
+    ) -> Together:
         """Rank these among each other with the queries that all of them have had, or those of a reference pool."""
         try:
-            table = rank_table(as_pool(evaluations, reference), given=tuple(one.model for one in evaluations))
+            table = rank_table(
+                as_pool(evaluations, reference), given=tuple(one.model for one in evaluations)
+            )
         except FrontierError as error:
-            return cls(max(epsilon_min(evaluation.distances).value for evaluation in evaluations), no_table=str(error))
+            return cls(
+                max(epsilon_min(evaluation.distances).value for evaluation in evaluations),
+                no_table=str(error),
+            )
         return cls(table.E, table)
 
 
@@ -210,14 +237,18 @@ def summarise(
     table = ranks.table
     standing = None if table is None else Standing(table.row(evaluation.model), table.ranked, table)
     quoted = [ε for _, ε in reference_radii(evaluation.data, evaluation.norm)[-1:]]
-    noted = [*standing.row.doi.flags, *(unlike(evaluation) if reference else ())] if standing else []
+    noted = (
+        [*standing.row.doi.flags, *(unlike(evaluation) if reference else ())] if standing else []
+    )
     return NormSummary(
         **_origin(evaluation, d),
         distances=tuple(d.tolist()),
         misclassified=int((d == 0).sum()),
         unbroken=int(np.isinf(d).sum()),
         clean=wilson(int((d > 0).sum()), d.size),
-        robust=tuple(RobustAt(label, ε, robust_accuracy_interval(d, ε), ε in quoted) for label, ε in radii),
+        robust=tuple(
+            RobustAt(label, ε, robust_accuracy_interval(d, ε), ε in quoted) for label, ε in radii
+        ),
         median=distance_quantile(d, 0.5),
         averaged=Averaged.of(evaluation),
         certified=Certified.of(evaluation.certified, radii),
@@ -249,7 +280,9 @@ def summarise_all(
     for evaluation in evaluations:
         read_at, others = chosen_radii(evaluation, radii), together.get(evaluation.norm)
         pool, why_not = (None, None) if others else embedded_pool(evaluation)
-        found = summarise(evaluation, radii=read_at, reference=pool, together=others, gallery=gallery)
+        found = summarise(
+            evaluation, radii=read_at, reference=pool, together=others, gallery=gallery
+        )
         summaries.append(found if why_not is None else replace(found, no_standing=why_not))
     return summaries
 
@@ -267,7 +300,10 @@ def most_wins(summary: NormSummary, count: int) -> tuple[Win, ...]:
     shown, rest = summary.wins[:count], summary.wins[count:]
     if not rest:
         return shown
-    return (*shown, Win(f"{len(rest)} more", sum(win.samples for win in rest), sum(win.share for win in rest)))
+    return (
+        *shown,
+        Win(f"{len(rest)} more", sum(win.samples for win in rest), sum(win.share for win in rest)),
+    )
 
 
 def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
@@ -279,7 +315,9 @@ def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
         "tier": reached(evaluation),
         "queries": int(attacked.sum()),
         "queries_per_sample": float(attacked.mean()) if attacked.size else 0.0,
-        "flags": tuple(dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(d))))),
+        "flags": tuple(
+            dict.fromkeys((*own, *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(d))))
+        ),
     }
 
 
@@ -287,10 +325,21 @@ def _convergence(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> Co
     if E == 0 or not ((d > 0) & np.isfinite(d)).any():
         return Convergence()
     total = evaluation.ensemble.total
-    tiers = sorted({min(tier, total) for tier in (*evaluation.ensemble.tiers, *(t for t in TIERS if t < total))})
+    tiers = sorted(
+        {
+            min(tier, total)
+            for tier in (*evaluation.ensemble.tiers, *(t for t in TIERS if t < total))
+        }
+    )
     # Early queries change most, so half of the points rise by factors and half by steps.
-    steps = np.concatenate((np.geomspace(10, total, _BUDGETS // 2), np.linspace(0, total, _BUDGETS // 2 + 1)[1:]))
-    budgets = sorted({max(10, int(round(step / 10) * 10)) for step in steps if step < total} | set(tiers) | {total})
+    steps = np.concatenate(
+        (np.geomspace(10, total, _BUDGETS // 2), np.linspace(0, total, _BUDGETS // 2 + 1)[1:])
+    )
+    budgets = sorted(
+        {max(10, int(round(step / 10) * 10)) for step in steps if step < total}
+        | set(tiers)
+        | {total}
+    )
     areas = {budget: Curve.of(evaluation.distances_at(budget)).area(E) for budget in budgets}
     late = Curve.of(evaluation.distances_at(max(total * 3 // 4, CHECKPOINT))).area(E)
     drop = (late - areas[total]) / late if late else 0.0
@@ -300,6 +349,8 @@ def _convergence(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> Co
 
 def _wins(evaluation: Evaluation, d: NDArray[np.float64]) -> tuple[Win, ...]:
     broken = int(((d > 0) & np.isfinite(d)).sum())
-    counted = Counter(run for run, distance in zip(evaluation.winners, d, strict=True) if run and distance > 0)
+    counted = Counter(
+        run for run, distance in zip(evaluation.winners, d, strict=True) if run and distance > 0
+    )
     order = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Win(run, count, count / broken) for run, count in order)

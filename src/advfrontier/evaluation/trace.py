@@ -18,7 +18,15 @@ from torch import Tensor
 
 from advfrontier.errors import FrontierError, whole_number
 from advfrontier.evaluation.evaluation import PURPOSES, Evaluation
-from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, as_terms, check_solvers, working_record
+from advfrontier.evaluation.inputs import (
+    Images,
+    Labels,
+    as_data,
+    as_model,
+    as_terms,
+    check_solvers,
+    working_record,
+)
 from advfrontier.evaluation.outcome import Outcome
 from advfrontier.execution import Machine, as_machine
 from advfrontier.flags import Flag
@@ -41,7 +49,9 @@ class Traces(Shown, Trajectories):
     """Trajectories with what is known about how they were made."""
 
     flags: tuple[Flag, ...] = ()  # what may make these distances too large, or too good
-    counts: Mapping[str, int] = field(default_factory=dict)  # forward plus backward passes, by purpose
+    counts: Mapping[str, int] = field(
+        default_factory=dict
+    )  # forward plus backward passes, by purpose
 
     def __repr__(self) -> str:
         runs = f"{len(self.runs)} run{'' if len(self.runs) == 1 else 's'}"
@@ -53,7 +63,9 @@ class Traces(Shown, Trajectories):
         if not isinstance(other, Traces):
             return joined
         flags = tuple(dict.fromkeys(self.flags + other.flags))
-        return replace(joined, flags=flags, counts=dict(Counter(self.counts) + Counter(other.counts)))
+        return replace(
+            joined, flags=flags, counts=dict(Counter(self.counts) + Counter(other.counts))
+        )
 
 
 def trace(
@@ -94,17 +106,31 @@ def trace(
     subject, samples = as_model(model), as_data(images, labels)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
     gradients = needs_gradients(first, threat)
-    record = working_record(out, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers)
+    record = working_record(
+        out, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers
+    )
     members = _members(runs, threat, record.clean.classes)
     wanted = dict.fromkeys(members, queries)
-    job = UnitJob(model=subject, samples=samples, wanted=wanted, solvers=solvers, pack=machine.pack, keep="distances")
+    job = UnitJob(
+        model=subject,
+        samples=samples,
+        wanted=wanted,
+        solvers=solvers,
+        pack=machine.pack,
+        keep="distances",
+    )
     ready = drive(record, job, machine)
     found = read_traces(record, runs=members, heal=ready.again)
-    return found.thin(range(CHECKPOINT, queries + 1, CHECKPOINT))  # the record may have gone further before
+    return found.thin(
+        range(CHECKPOINT, queries + 1, CHECKPOINT)
+    )  # the record may have gone further before
 
 
 def read_traces(
-    record: Record, *, runs: Sequence[str] | None = None, heal: Callable[[UnitName, int], Any] | None = None
+    record: Record,
+    *,
+    runs: Sequence[str] | None = None,
+    heal: Callable[[UnitName, int], Any] | None = None,
 ) -> Traces:
     """What a traced record tells of these runs, or of all that are finished, as far as all have come."""
     reached = finished_runs(record)
@@ -115,9 +141,13 @@ def read_traces(
             "command again to go on, or ask for others"
         )
     if not wanted:
-        raise FrontierError(f"no run is finished in {record.place}: type the trace command again to go on")
+        raise FrontierError(
+            f"no run is finished in {record.place}: type the trace command again to go on"
+        )
     queries = min(reached[run] for run in wanted)
-    units = record.read_units({run: reached[run] for run in wanted}, ("trajectory", *DOUBTS), heal=heal)
+    units = record.read_units(
+        {run: reached[run] for run in wanted}, ("trajectory", *DOUBTS), heal=heal
+    )
     found = Outcome.of(units, dict.fromkeys(wanted, queries), record.clean.correct.numpy())
     spent = record.spent() + found.spent
     return Traces(
@@ -149,14 +179,20 @@ def finished_runs(record: Record) -> dict[str, int]:
     }
     members = pool(record.header.terms.norm, classes=record.clean.classes, name="extended")
     order = {str(run): k for k, run in enumerate(members)}
-    named = sorted((run for run in reached if reached[run]), key=lambda run: (order.get(run, len(order)), run))
+    named = sorted(
+        (run for run in reached if reached[run]), key=lambda run: (order.get(run, len(order)), run)
+    )
     return {run: reached[run] for run in named}
 
 
-def _members(runs: Sequence[str] | str | Callable[[int], Sequence[str]] | None, norm: str, classes: int) -> list[str]:
+def _members(
+    runs: Sequence[str] | str | Callable[[int], Sequence[str]] | None, norm: str, classes: int
+) -> list[str]:
     """The runs named, those that a function tells, or those of a pool."""
     if runs is None or isinstance(runs, str):
-        return [str(run) for run in pool(norm, classes=classes, name="paper" if runs is None else runs)]
+        return [
+            str(run) for run in pool(norm, classes=classes, name="paper" if runs is None else runs)
+        ]
     return list(dict.fromkeys(runs(classes) if callable(runs) else runs))
 
 
@@ -165,11 +201,15 @@ def check_queries(queries: int, most: int | None = None) -> int:
     queries = whole_number(queries, "queries")
     if queries % CHECKPOINT or queries < CHECKPOINT or (most is not None and queries > most):
         limit = "" if most is None else f" up to {most}"
-        raise FrontierError(f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}{limit}")
+        raise FrontierError(
+            f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}{limit}"
+        )
     return queries
 
 
-def evaluation_aoi(evaluation: Evaluation, records: Sequence[Record]) -> tuple[list[Table], dict[str, Any]]:
+def evaluation_aoi(
+    evaluation: Evaluation, records: Sequence[Record]
+) -> tuple[list[Table], dict[str, Any]]:
     """How close an evaluation came to the frontier of a pool: the trace of its model and norm among these records.
 
     Returns two tables, the AOI with that of every tier, and what its runs added; and both as JSON can hold them.
@@ -177,7 +217,10 @@ def evaluation_aoi(evaluation: Evaluation, records: Sequence[Record]) -> tuple[l
     record = _same_model(evaluation, records)
     used, traced = evaluation.record.header.solvers, record.header.solvers
     check_same_settings(
-        settings(used), settings(traced), names=(evaluation.place, record.place), attacks=used.keys() & traced.keys()
+        settings(used),
+        settings(traced),
+        names=(evaluation.place, record.place),
+        attacks=used.keys() & traced.keys(),
     )
     traces = read_traces(record)
     check_same_samples(evaluation.samples, traces.samples, names=(evaluation.place, record.place))
@@ -190,7 +233,10 @@ def evaluation_aoi(evaluation: Evaluation, records: Sequence[Record]) -> tuple[l
         "ensemble": evaluation.ensemble.name,
         "trace": record.place,
         "pool": len(traces.runs),
-        "tiers": {tier: aoi(evaluation.distances_at(tier), frontier).value for tier in evaluation.ensemble.tiers},
+        "tiers": {
+            tier: aoi(evaluation.distances_at(tier), frontier).value
+            for tier in evaluation.ensemble.tiers
+        },
         "aoi": whole.value,
         "winsorised": winsorised_aoi(evaluation.distances, frontier).value,
         "E": limit,
@@ -253,5 +299,7 @@ def _same_model(evaluation: Evaluation, records: Sequence[Record]) -> Record:
         )
     if len(same) > 1:
         places = ", ".join(record.place for record in same)
-        raise FrontierError(f"several traces of {evaluation.model}: {places}; name one of them with --trace")
+        raise FrontierError(
+            f"several traces of {evaluation.model}: {places}; name one of them with --trace"
+        )
     return same[0]

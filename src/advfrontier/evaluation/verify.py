@@ -23,7 +23,14 @@ from advfrontier.engine.data import Samples
 from advfrontier.engine.margins import safety
 from advfrontier.errors import FrontierError, whole_number
 from advfrontier.evaluation.certify import AGREEMENT
-from advfrontier.evaluation.claims import NEEDED, TOLERANCE, difference, false_points, figures_digest, same_bits
+from advfrontier.evaluation.claims import (
+    NEEDED,
+    TOLERANCE,
+    difference,
+    false_points,
+    figures_digest,
+    same_bits,
+)
 from advfrontier.evaluation.evaluate import noise_flag
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, check_solvers
@@ -65,7 +72,11 @@ class Verification:
         wrong = f"{len(self.false)} false, " if self.false else ""
         held = f"{self.proved} of {self.points} points proved: inside the box, at their distance, misclassified"
         counts = {"the same bit for bit": self.same, f"within {TOLERANCE:.0%}": self.close}
-        ways = [f"{count} of {self.units} units came out {how}" for how, count in counts.items() if count]
+        ways = [
+            f"{count} of {self.units} units came out {how}"
+            for how, count in counts.items()
+            if count
+        ]
         done = ", ".join(ways) or f"none of {self.again} units done again came out the same"
         again = f"{done} (drawn with seed {self.seed})" if self.again else "no unit was done again"
         return f"{self.norm}: {wrong}{held}; {again}."
@@ -101,10 +112,16 @@ def verify(
     """
     claimed = evaluation if isinstance(evaluation, Evaluation) else Evaluation.load(evaluation)
     if not claimed.finished:
-        raise FrontierError(f"{claimed.place} is not finished: expected a whole evaluation to verify")
+        raise FrontierError(
+            f"{claimed.place} is not finished: expected a whole evaluation to verify"
+        )
     parse_rerun(rerun)
     check_solvers(solvers or {})
-    drawn = secrets.randbelow(2**31) if seed is None else whole_number(seed, "the seed of the draw", least=0)
+    drawn = (
+        secrets.randbelow(2**31)
+        if seed is None
+        else whole_number(seed, "the seed of the draw", least=0)
+    )
     subject, samples, count = as_model(model), as_data(images, labels), len(claimed.samples)
     if len(samples) < count:
         raise FrontierError(
@@ -113,10 +130,17 @@ def verify(
         )
     samples = replace(samples, labels=samples.labels[:count])
     with TemporaryDirectory(prefix="advfrontier-") as aside:
-        place, gradients = str(Path(aside) / claimed.norm), claimed.record.header.gradients != "none"
-        fresh = prepare(place, subject, samples, _terms_here(claimed), kind="evaluation", gradients=gradients)
+        place, gradients = (
+            str(Path(aside) / claimed.norm),
+            claimed.record.header.gradients != "none",
+        )
+        fresh = prepare(
+            place, subject, samples, _terms_here(claimed), kind="evaluation", gradients=gradients
+        )
         used = claimed.solvers if solvers is None else solvers
-        return _Verifying(claimed, fresh, subject, samples, used).all(rerun, drawn, progress=progress)
+        return _Verifying(claimed, fresh, subject, samples, used).all(
+            rerun, drawn, progress=progress
+        )
 
 
 def parse_rerun(rerun: str | int) -> Callable[[int], int]:
@@ -127,8 +151,14 @@ def parse_rerun(rerun: str | int) -> Callable[[int], int]:
     except ValueError:
         number = -1.0
     share = text.endswith("%")
-    if not 0 <= number < float("inf") or (share and number > 100) or not (share or number.is_integer()):
-        raise FrontierError(f"cannot do {rerun!r} of the units again: expected a share, as in 5%, or a number, as in 3")
+    if (
+        not 0 <= number < float("inf")
+        or (share and number > 100)
+        or not (share or number.is_integer())
+    ):
+        raise FrontierError(
+            f"cannot do {rerun!r} of the units again: expected a share, as in 5%, or a number, as in 3"
+        )
     return lambda units: min(units, int(np.ceil(units * number / 100)) if share else int(number))
 
 
@@ -152,19 +182,25 @@ class _Verifying:
     samples: Samples
     solvers: Mapping[str, Solver]
     false: list[str] = field(default_factory=list)
-    rows: dict[int, str] = field(default_factory=dict)  # sample → what is false about it: the first reason found
+    rows: dict[int, str] = field(
+        default_factory=dict
+    )  # sample → what is false about it: the first reason found
     notes: list[str] = field(default_factory=list)
 
     def all(self, rerun: str | int, seed: int, *, progress: bool | None) -> Verification:
         """Everything, in the order in which one thing rests on another."""
         claimed = self.claimed
         units = sorted(unit for unit, _ in claimed.record.layout(claimed.ensemble.queries))
-        places = np.random.default_rng(seed).choice(len(units), parse_rerun(rerun)(len(units)), replace=False)
+        places = np.random.default_rng(seed).choice(
+            len(units), parse_rerun(rerun)(len(units)), replace=False
+        )
         drawn = [units[k] for k in places]
         self._check_header()
         self._check_clean()
         if drawn and (self.false or self.rows):
-            self.notes.append("no unit was done again, because model, data or clean pass are others")
+            self.notes.append(
+                "no unit was done again, because model, data or clean pass are others"
+            )
             drawn = []
         with progress_bar(progress, len(units) + len(drawn), unit="units") as bar:
             points, proved = self._check_points(units, bar.advance)
@@ -185,7 +221,10 @@ class _Verifying:
             same=same,
             close=close,
             seed=seed,
-            false=(*self.false, *(f"sample {row}: {why}" for row, why in sorted(self.rows.items()))),
+            false=(
+                *self.false,
+                *(f"sample {row}: {why}" for row, why in sorted(self.rows.items())),
+            ),
             notes=tuple(self.notes),
             digest="" if self.false or self.rows else figures_digest(claimed),
         )
@@ -199,14 +238,22 @@ class _Verifying:
                 f"{found.model.name} ({found.model.digest[:8]})"
             )
         told = {flag.kind for flag in said.flags}
-        self.false += [f"the record does not tell this: {f}" for f in doubts(found.flags) if f.kind not in told]
+        self.false += [
+            f"the record does not tell this: {f}" for f in doubts(found.flags) if f.kind not in told
+        ]
         if Kind.RANDOM in told:
-            self.notes.append("the model is random, and was evaluated without --eot: its points may come and go")
+            self.notes.append(
+                "the model is random, and was evaluated without --eot: its points may come and go"
+            )
 
     def _check_noise(self) -> None:
         """Does random noise beat the distances, and the record not tell it?"""
-        flag, _ = noise_flag(self.claimed, self.model, self.fresh.header.terms, self.fresh.images(self.samples))
-        if flag is not None and flag.kind not in {told.kind for told in self.claimed.record.header.flags}:
+        flag, _ = noise_flag(
+            self.claimed, self.model, self.fresh.header.terms, self.fresh.images(self.samples)
+        )
+        if flag is not None and flag.kind not in {
+            told.kind for told in self.claimed.record.header.flags
+        }:
             self.false.append(f"the record does not tell this: {flag}")
 
     def _check_certified(self) -> None:
@@ -214,9 +261,13 @@ class _Verifying:
         radii, distances = self.claimed.certified, self.claimed.distances
         if radii is None:
             return
-        self.notes.append("certified radii are only compared with the distances: `advfrontier certify` proves them")
+        self.notes.append(
+            "certified radii are only compared with the distances: `advfrontier certify` proves them"
+        )
         for row in np.flatnonzero(~(radii <= distances * (1 + AGREEMENT))).tolist():
-            self.rows[row] = f"it is certified up to {radii[row]:.6g}, and broken at {distances[row]:.6g}"
+            self.rows[row] = (
+                f"it is certified up to {radii[row]:.6g}, and broken at {distances[row]:.6g}"
+            )
 
     def _check_clean(self) -> None:
         """Are these the images, their labels, and what the model makes of them unperturbed?"""
@@ -225,14 +276,22 @@ class _Verifying:
             self.rows[row] = f"its image is another than that of {self.samples.name}"
         for row in (said.labels != found.labels).nonzero().flatten().tolist():
             label = int(found.labels[row])
-            self.rows.setdefault(row, f"its label is {int(said.labels[row])} in the record, and {label} in the data")
-        decided = margin(found.logits, found.labels).abs() > safety(found.logits)  # rounding decides the others
+            self.rows.setdefault(
+                row, f"its label is {int(said.labels[row])} in the record, and {label} in the data"
+            )
+        decided = margin(found.logits, found.labels).abs() > safety(
+            found.logits
+        )  # rounding decides the others
         for row in ((said.correct != found.correct) & decided).nonzero().flatten().tolist():
             words = ["misclassified", "classified correctly"]
             here, there = words[bool(found.correct[row])], words[bool(said.correct[row])]
-            self.rows.setdefault(row, f"its image is {here} by this model, and {there} in the record")
+            self.rows.setdefault(
+                row, f"its image is {here} by this model, and {there} in the record"
+            )
 
-    def _check_points(self, units: list[UnitName], tick: Callable[[int], object]) -> tuple[int, int]:
+    def _check_points(
+        self, units: list[UnitName], tick: Callable[[int], object]
+    ) -> tuple[int, int]:
         """Look at every stored point once; returns how many there are, and how many are proved."""
         terms, clean, points, proved = self.fresh.header.terms, self.fresh.clean, 0, 0
         longest, images = self.claimed.record.units(), self.fresh.images(self.samples)
@@ -244,7 +303,9 @@ class _Verifying:
                     continue
                 rows = self.claimed.record.clean.attacked(*unit.shard)
                 try:
-                    count, wrong = false_points(oracle, images(rows), clean.labels[rows], terms.norm, stored)
+                    count, wrong = false_points(
+                        oracle, images(rows), clean.labels[rows], terms.norm, stored
+                    )
                 except ValueError as error:
                     self.false.append(f"{unit}: {error}")
                     continue
@@ -257,14 +318,22 @@ class _Verifying:
     def _stored(self, unit: UnitName, queries: int) -> StoredUnit | None:
         """A unit of the record as its readers see it. One that they would not believe is false."""
         record, wanted = self.claimed.record, self.claimed.ensemble.queries[unit.run]
-        stored = record.read_unit(unit, queries, NEEDED | {"plan", "found"}) if queries == wanted else None
+        stored = (
+            record.read_unit(unit, queries, NEEDED | {"plan", "found"})
+            if queries == wanted
+            else None
+        )
         if stored is None:
             held = f"it holds {queries} queries of {unit}" if queries else f"it lacks {unit}"
             reason = record.damaged.get(unit.file(queries), held)
-            self.false.append(f"the record does not hold what it claims, {wanted} queries of {unit}: {reason}")
+            self.false.append(
+                f"the record does not hold what it claims, {wanted} queries of {unit}: {reason}"
+            )
         return stored
 
-    def _check_units(self, units: list[UnitName], tick: Callable[[int], object]) -> tuple[int, int, int]:
+    def _check_units(
+        self, units: list[UnitName], tick: Callable[[int], object]
+    ) -> tuple[int, int, int]:
         """Do units again; how many, how many came out bit for bit, and how many up to rounding."""
         race, same, close = self.claimed.ensemble, 0, 0
         if not units:

@@ -33,7 +33,9 @@ _SETTINGS = {  # read when Ray is imported
 }
 
 
-def on_ray(work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int) -> Iterator[Outcome[T, R]]:
+def on_ray(
+    work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int
+) -> Iterator[Outcome[T, R]]:
     """Outcomes of all tasks, done by the cluster that the machine names."""
     address, each = str(machine.ray), machine.threads or 1
     ray = import_ray(address)
@@ -82,7 +84,9 @@ def import_ray(address: str) -> Any:
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     if address == "local":
-        os.environ.setdefault(_CLUSTERS, "0")  # the only way to make Ray listen on the loopback interface alone
+        os.environ.setdefault(
+            _CLUSTERS, "0"
+        )  # the only way to make Ray listen on the loopback interface alone
     try:
         return import_module("ray")
     except ImportError as error:
@@ -132,7 +136,9 @@ def _perform(reference: list[Any], key: str, task: bytes, threads: int) -> bytes
             torch.set_num_threads(threads)
             _LOADED.clear()  # a worker serves one job at a time: drop an earlier one's model
             content, folders, here = import_module("ray").get(reference[0])
-            sys.path += [folder for folder in folders if folder not in sys.path]  # as spawned processes have it,
+            sys.path += [
+                folder for folder in folders if folder not in sys.path
+            ]  # as spawned processes have it,
             if Path(here).is_dir():  # and a file of the model named from where the parent is
                 os.chdir(here)
             _LOADED[key] = pickle.loads(content)  # noqa: S301

@@ -33,7 +33,9 @@ def in_processes(
     threads = machine.threads or max(1, cores() // max(workers, 1))
     team = [_Worker(content, threads, gpu) for gpu in _gpus(str(machine.device), workers)]
     free = list(team)
-    busy: dict[Future[bytes], tuple[_Worker, T, int]] = {}  # with how often the task has killed its worker
+    busy: dict[
+        Future[bytes], tuple[_Worker, T, int]
+    ] = {}  # with how often the task has killed its worker
     waiting = deque((task, 0) for task in tasks)
     finished: list[Outcome[T, R]] = []
     try:
@@ -59,7 +61,9 @@ def in_processes(
                 elif not worker.replaced(retries):
                     waiting.appendleft((task, deaths))  # it never began
                 elif deaths < retries:
-                    waiting.append((task, deaths + 1))  # after the others, in case it is what kills workers
+                    waiting.append(
+                        (task, deaths + 1)
+                    )  # after the others, in case it is what kills workers
                 else:
                     finished.append(Outcome(task, None, died(deaths + 1)))
     finally:
@@ -88,7 +92,9 @@ class _Worker:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         end, self._lifeline = context.Pipe(duplex=False)
-        self._pool = ProcessPoolExecutor(1, context, initializer=_settle, initargs=(end, *self._settings))
+        self._pool = ProcessPoolExecutor(
+            1, context, initializer=_settle, initargs=(end, *self._settings)
+        )
         self._end = end
         self._ready: Future[int] | None = None
 
@@ -139,7 +145,9 @@ _WORK = b""
 def _settle(lifeline: Connection, work: bytes, threads: int, gpu: str | None) -> None:
     global _WORK  # noqa: PLW0603
     _WORK = work
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
@@ -149,7 +157,9 @@ def _settle(lifeline: Connection, work: bytes, threads: int, gpu: str | None) ->
 
 
 def _end_with_parent(lifeline: Connection) -> None:
-    lifeline.poll(None)  # nothing is ever sent: it returns when the parent closes its end, or is gone
+    lifeline.poll(
+        None
+    )  # nothing is ever sent: it returns when the parent closes its end, or is gone
     os._exit(1)
 
 
@@ -157,7 +167,10 @@ def _end_with_parent(lifeline: Connection) -> None:
 def _load() -> Callable[[Any], Any]:
     try:
         work: Callable[[Any], Any] = pickle.loads(_WORK)  # noqa: S301
-    except (AttributeError, ImportError) as error:  # classes travel as the name they are imported by
+    except (
+        AttributeError,
+        ImportError,
+    ) as error:  # classes travel as the name they are imported by
         raise FrontierError(
             f"a worker process cannot find what the work is made of ({error}): expected models, data and solvers of "
             "importable files; put the class into a file and import it from there, or use workers=0"

@@ -18,8 +18,20 @@
 
 from advfrontier.frontier.allocation import allocate, greedy, improve, staged
 from advfrontier.frontier.certificate import certify, exact_optimum
-from advfrontier.frontier.comparison import compare, crossings, lies_below, rank_stability, reversals
-from advfrontier.frontier.confidence import Interval, aoi_interval, aurec_interval, curve_margin, wilson
+from advfrontier.frontier.comparison import (
+    compare,
+    crossings,
+    lies_below,
+    rank_stability,
+    reversals,
+)
+from advfrontier.frontier.confidence import (
+    Interval,
+    aoi_interval,
+    aurec_interval,
+    curve_margin,
+    wilson,
+)
 from advfrontier.frontier.curve import Curve, aurec, distance_quantile, epsilon_min, robust_accuracy
 from advfrontier.frontier.defence import ReferencePool, defence_frontier, doi
 from advfrontier.frontier.measure import Evaluated, Measure

@@ -63,13 +63,19 @@ def allocate(
             named = tuple((problem.runs[run], int(problem.costs[level])) for run, level in raises)
             moves += (Move(named, budget),)
         aoi = problem.aoi(reached[budget])
-        bound = max(bounds[budget], aoi)  # where they are equal, rounding may put the bound a last digit below
+        bound = max(
+            bounds[budget], aoi
+        )  # where they are equal, rounding may put the bound a last digit below
         label = f"{name}-{tier_label(budget)}"
-        ensembles.append(Ensemble(label, problem.norm, moves, aoi, bound, problem.flags, problem.solvers))
+        ensembles.append(
+            Ensemble(label, problem.norm, moves, aoi, bound, problem.flags, problem.solvers)
+        )
     return tuple(ensembles)
 
 
-def staged(problem: Problem, budgets: Sequence[int], *, plain: bool = False) -> dict[int, list[Raises]]:
+def staged(
+    problem: Problem, budgets: Sequence[int], *, plain: bool = False
+) -> dict[int, list[Raises]]:
     """The moves made in each tier, in order."""
     if not budgets or list(budgets) != sorted(set(budgets)) or budgets[0] < problem.costs[1]:
         least = int(problem.costs[1])
@@ -103,7 +109,12 @@ def ordered(problem: Problem, start: Levels, end: Levels) -> list[Raises]:
 
 
 def greedy(
-    problem: Problem, start: Levels, budget: int, *, ceiling: Levels | None = None, plain: bool = False
+    problem: Problem,
+    start: Levels,
+    budget: int,
+    *,
+    ceiling: Levels | None = None,
+    plain: bool = False,
 ) -> list[Raises]:
     """The moves that lead from `start` as far as `budget` allows, no run above `ceiling`."""
     levels, reached, left = start.copy(), problem.reached(start), budget - problem.cost(start)
@@ -154,7 +165,9 @@ def _options(
             raises = problem.raises(levels, run, level)
             most = float(sum(alone[other, to - 1] for other, to in raises))
             if most > TOLERANCE:
-                cost = sum(int(problem.costs[to] - problem.costs[levels[other]]) for other, to in raises)
+                cost = sum(
+                    int(problem.costs[to] - problem.costs[levels[other]]) for other, to in raises
+                )
                 yield Option(raises, cost, most)
 
 
@@ -209,7 +222,10 @@ def _best_swap(problem: Problem, levels: Levels, budget: int, floor: Levels) -> 
     options = list(_options(problem, levels, problem.gains(reached)))
     if not lowered or not options:
         return None
-    costs, most = np.array([option.cost for option in options]), np.array([option.most for option in options])
+    costs, most = (
+        np.array([option.cost for option in options]),
+        np.array([option.most for option in options]),
+    )
     fits = costs <= slack + np.array([lower.freed for lower in lowered])[:, None]
     least = np.where(fits, most - np.array([lower.loss for lower in lowered])[:, None], -np.inf)
     best_change, best = TOLERANCE, None
@@ -227,7 +243,9 @@ def _best_swap(problem: Problem, levels: Levels, budget: int, floor: Levels) -> 
     return best
 
 
-def _lowerings(problem: Problem, levels: Levels, reached: NDArray[np.float64], floor: Levels) -> Iterator[Lowered]:
+def _lowerings(
+    problem: Problem, levels: Levels, reached: NDArray[np.float64], floor: Levels
+) -> Iterator[Lowered]:
     """Every way to take one run down, not below the floor, that leaves a feasible allocation."""
     for run in np.flatnonzero(levels > floor):
         without = levels.copy()

@@ -31,7 +31,9 @@ TOLERANCE = 1e-9  # what counts as progress
 LARGEST = 200_000  # (run, level, sample) triples beyond which an exact solver would not come back in reasonable time
 
 
-def certify(problem: Problem, allocations: Mapping[int, Levels], *, steps: int = STEPS) -> dict[int, float]:
+def certify(
+    problem: Problem, allocations: Mapping[int, Levels], *, steps: int = STEPS
+) -> dict[int, float]:
     """For each budget, the least bound met on the way, starting from what its own allocation reaches.
 
     Prices tried for one budget bound the others too.
@@ -48,7 +50,10 @@ def certify(problem: Problem, allocations: Mapping[int, Levels], *, steps: int =
             least = {b: min(least[b], bounds[b]) for b in budgets}
             bound, waited = bounds[budget], waited + 1
             # The slope of the bound in λᵢ: 1 less the chosen runs worth more than λᵢ there.
-            slope = 1.0 - sum((problem.values[run, level - 1] > prices for run, level in chosen), np.zeros_like(prices))
+            slope = 1.0 - sum(
+                (problem.values[run, level - 1] > prices for run, level in chosen),
+                np.zeros_like(prices),
+            )
             if bound < best - TOLERANCE:
                 best, best_prices, best_slope, waited = bound, prices, slope, 0
             if waited == PATIENCE:
@@ -125,20 +130,30 @@ def exact_optimum(problem: Problem, budget: int, *, seconds: float = 60.0) -> Le
     return np.asarray(chosen.sum(axis=1), dtype=np.int64)
 
 
-def _constraints(problem: Problem, budget: int, pair: NDArray[np.intp], sample: NDArray[np.intp]) -> LinearConstraint:
+def _constraints(
+    problem: Problem, budget: int, pair: NDArray[np.intp], sample: NDArray[np.intp]
+) -> LinearConstraint:
     """Levels in their order and with what they require, the budget, and at most one level that serves a sample."""
     runs, levels, samples = problem.values.shape
     pairs = runs * levels
-    rows: list[tuple[dict[int, float], float]] = []  # coefficient by column, and what their sum may not pass
+    rows: list[
+        tuple[dict[int, float], float]
+    ] = []  # coefficient by column, and what their sum may not pass
     for run in range(runs):
         for level in range(1, levels + 1):
             x = run * levels + level - 1
             if level > 1:
                 rows.append(({x: 1, x - 1: -1}, 0))
-            rows += [({x: 1, other * levels + least - 1: -1}, 0) for other, least in problem.needs[run][level]]
+            rows += [
+                ({x: 1, other * levels + least - 1: -1}, 0)
+                for other, least in problem.needs[run][level]
+            ]
     rows.append((dict(enumerate(np.tile(np.diff(problem.costs), runs).tolist())), budget))
     rows += [({pairs + k: 1, int(p): -1}, 0) for k, p in enumerate(pair)]
-    rows += [(dict.fromkeys((pairs + np.flatnonzero(sample == i)).tolist(), 1), 1) for i in range(samples)]
+    rows += [
+        (dict.fromkeys((pairs + np.flatnonzero(sample == i)).tolist(), 1), 1)
+        for i in range(samples)
+    ]
     columns = np.array([column for row, _ in rows for column in row], dtype=np.int64)
     coefficients = np.array([value for row, _ in rows for value in row.values()], dtype=np.float64)
     places = np.repeat(np.arange(len(rows)), [len(row) for row, _ in rows])

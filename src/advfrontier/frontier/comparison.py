@@ -24,7 +24,14 @@ from advfrontier.errors import FrontierError
 from advfrontier.flags import doubts
 from advfrontier.frontier.confidence import Interval, aurec_difference_interval
 from advfrontier.frontier.curve import aurec, check_limit, never_broken
-from advfrontier.frontier.measure import Evaluated, as_pair, as_table, check_epsilon, check_same_samples, unbroken_flag
+from advfrontier.frontier.measure import (
+    Evaluated,
+    as_pair,
+    as_table,
+    check_epsilon,
+    check_same_samples,
+    unbroken_flag,
+)
 from advfrontier.pool import TIERS, tier_label
 
 _BOTH = ("distances of the first", "of the second")
@@ -36,12 +43,16 @@ class Comparison:
 
     names: tuple[str, str]
     E: float
-    aurec: tuple[float, float]  # of the first and the second, both up to E; NaN where no run broke any sample
+    aurec: tuple[
+        float, float
+    ]  # of the first and the second, both up to E; NaN where no run broke any sample
     difference: Interval  # first less second
     lower: str | None  # the model whose curve lies below the other's everywhere
     rejected: str | None  # by its whole curve, or where the curves cross by its area
     crossings: tuple[float, ...]  # every ε where the lead passes from one to the other
-    run_next: dict[str, int]  # model → queries to extend it to; empty if it is decided or nothing is left to run
+    run_next: dict[
+        str, int
+    ]  # model → queries to extend it to; empty if it is decided or nothing is left to run
     verdict: str
     flags: tuple[str, ...] = ()
 
@@ -53,8 +64,12 @@ class RankStability:
     models: tuple[str, ...]
     epsilons: NDArray[np.float64]
     accuracies: NDArray[np.float64]  # (model, ε)
-    ranks: NDArray[np.int64]  # (model, ε), 1 = most robust; models with equal accuracy share the better rank
-    moved: dict[str, int]  # positions between a model's best and worst rank, as far as ties leave no doubt
+    ranks: NDArray[
+        np.int64
+    ]  # (model, ε), 1 = most robust; models with equal accuracy share the better rank
+    moved: dict[
+        str, int
+    ]  # positions between a model's best and worst rank, as far as ties leave no doubt
 
 
 @dataclass(frozen=True)
@@ -106,12 +121,16 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> C
     check_same_samples(first.samples, second.samples, names=(first.model, second.model))
     a, b = first.distances, second.distances
     both = np.concatenate((a, b))
-    limit = float(np.max(both, initial=0.0, where=np.isfinite(both))) if E is None else check_limit(E)
+    limit = (
+        float(np.max(both, initial=0.0, where=np.isfinite(both))) if E is None else check_limit(E)
+    )
     crossed = crossings(a, b)
     difference = aurec_difference_interval(a, b, E=limit)
     order, why = _order(first, second, crossed, difference)
     run_next = _next(first, second, order)
-    todo = " and ".join(f"{name} to {tier_label(queries)} queries" for name, queries in run_next.items())
+    todo = " and ".join(
+        f"{name} to {tier_label(queries)} queries" for name, queries in run_next.items()
+    )
     todo = f"extend {todo}" if run_next else "no further tier is left to run"
     return Comparison(
         names=(first.model, second.model),
@@ -138,7 +157,9 @@ def crossings(first: ArrayLike, second: ArrayLike) -> tuple[float, ...]:
     a, b = np.sort(as_pair(first, second, what=_BOTH))
     steps = np.unique(np.concatenate((a, b)))
     steps = steps[np.isfinite(steps)]
-    lead = np.sign(np.searchsorted(b, steps, side="right") - np.searchsorted(a, steps, side="right"))
+    lead = np.sign(
+        np.searchsorted(b, steps, side="right") - np.searchsorted(a, steps, side="right")
+    )
     steps, lead = steps[lead != 0], lead[lead != 0]
     return tuple(steps[1:][lead[1:] != lead[:-1]].tolist())
 
@@ -151,13 +172,21 @@ def _order(
         return None, f"no run broke any sample of {' or of '.join(unknown)}"
     for low, high in ((first, second), (second, first)):
         if lies_below(low.distances, high.distances):
-            return _Order(low, high, f"curve lies below that of {high.model} at {_spent(high)} everywhere"), ""
+            return _Order(
+                low, high, f"curve lies below that of {high.model} at {_spent(high)} everywhere"
+            ), ""
     if not crossed:
         return None, "the two curves are the same"
     times = f"{len(crossed)} times, first " if len(crossed) > 1 else ""
-    cross, gap = f"the curves cross ({times}at ε = {crossed[0]:.4g})", f"{abs(difference.estimate):.4g}"
+    cross, gap = (
+        f"the curves cross ({times}at ε = {crossed[0]:.4g})",
+        f"{abs(difference.estimate):.4g}",
+    )
     if not difference.known or not difference.estimate:
-        return None, f"{cross}, and {'the areas are equal' if difference.known else 'there is no area to compare'}"
+        return (
+            None,
+            f"{cross}, and {'the areas are equal' if difference.known else 'there is no area to compare'}",
+        )
     small, large = (second, first) if difference.estimate > 0 else (first, second)
     if difference.low <= 0 <= difference.high:
         return None, (
@@ -178,7 +207,9 @@ def _next(first: Evaluated, second: Evaluated, order: _Order | None) -> dict[str
         return {} if order.sound else {order.above.model: order.below.queries}
     least = min(first.queries, second.queries)
     behind = [model for model in (first, second) if model.queries == least]
-    higher = [tier for tier in TIERS if tier > least and all(tier in model.tiers for model in behind)]
+    higher = [
+        tier for tier in TIERS if tier > least and all(tier in model.tiers for model in behind)
+    ]
     return {model.model: higher[0] for model in behind} if higher else {}
 
 
@@ -193,7 +224,11 @@ def _flags(first: Evaluated, second: Evaluated, order: _Order | None) -> tuple[s
         for model in (first, second)
         for flag in (*doubts(model.flags), *unbroken_flag(model.distances))
     ]
-    if order is not None and order.sound and (higher := max(order.above.tiers, default=0)) > order.above.queries:
+    if (
+        order is not None
+        and order.sound
+        and (higher := max(order.above.tiers, default=0)) > order.above.queries
+    ):
         kept = order.above
         flags.append(
             f"{kept.model} stands at {_spent(kept)} only, and at {tier_label(higher)} its curve may be lower too"
@@ -201,7 +236,9 @@ def _flags(first: Evaluated, second: Evaluated, order: _Order | None) -> tuple[s
     return tuple(flags)
 
 
-def rank_stability(distances: Mapping[str, ArrayLike], *, epsilons: ArrayLike | None = None) -> RankStability:
+def rank_stability(
+    distances: Mapping[str, ArrayLike], *, epsilons: ArrayLike | None = None
+) -> RankStability:
     """Rank the models at these ε, or at every ε where any curve drops, which misses nothing.
 
     Where curves are equal (all are 0 in the end) models share a rank. A move counts only if it does not depend on how
@@ -210,9 +247,13 @@ def rank_stability(distances: Mapping[str, ArrayLike], *, epsilons: ArrayLike | 
     defence frontier.
     """
     names, table = as_table(distances)
-    grid = np.unique(np.append(table[np.isfinite(table)], 0.0) if epsilons is None else check_epsilon(epsilons))
+    grid = np.unique(
+        np.append(table[np.isfinite(table)], 0.0) if epsilons is None else check_epsilon(epsilons)
+    )
     if grid.size == 0 or not np.isfinite(grid).all():
-        raise FrontierError("radii must be finite: expected at least one, such as [2 / 255, 4 / 255, 8 / 255]")
+        raise FrontierError(
+            "radii must be finite: expected at least one, such as [2 / 255, 4 / 255, 8 / 255]"
+        )
     robust = _robust(table, grid) / table.shape[1]
     return rank_accuracies(dict(zip(names, robust, strict=True)), epsilons=grid)
 
@@ -221,7 +262,12 @@ def rank_accuracies(accuracies: Mapping[str, ArrayLike], *, epsilons: ArrayLike)
     """Rank models of which only the robust accuracy at rising radii is known, as of AutoAttack, and no distances."""
     grid = check_epsilon(epsilons)
     rows = [np.asarray(row, dtype=np.float64) for row in accuracies.values()]
-    if not rows or grid.ndim != 1 or (np.diff(grid) <= 0).any() or any(row.shape != grid.shape for row in rows):
+    if (
+        not rows
+        or grid.ndim != 1
+        or (np.diff(grid) <= 0).any()
+        or any(row.shape != grid.shape for row in rows)
+    ):
         raise FrontierError(
             f"{len(rows)} models at radii of shape {grid.shape}: expected at least one, each with an accuracy at every "
             "radius, in rising order"
@@ -247,8 +293,17 @@ def reversals(distances: Mapping[str, ArrayLike], *, reference: float) -> tuple[
         ahead, behind = (i, j) if robust[i, 0] > robust[j, 0] else (j, i)
         gap = (robust[behind] - robust[ahead]) / table.shape[1]
         if gap[0] < 0 and gap.max() > 0:
-            found.append(Reversal(names[ahead], names[behind], float(later[int(np.argmax(gap > 0))]), float(gap.max())))
-    return tuple(sorted(found, key=lambda reversal: (-reversal.lead, reversal.leader, reversal.overtaken_by)))
+            found.append(
+                Reversal(
+                    names[ahead],
+                    names[behind],
+                    float(later[int(np.argmax(gap > 0))]),
+                    float(gap.max()),
+                )
+            )
+    return tuple(
+        sorted(found, key=lambda reversal: (-reversal.lead, reversal.leader, reversal.overtaken_by))
+    )
 
 
 def _robust(table: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.int64]:

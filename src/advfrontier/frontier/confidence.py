@@ -127,20 +127,30 @@ def ratio_intervals(
     rows, n = u.shape[1:]
     moments, of = _moments(u, w), u.shape[:2]
     estimate, error = (found[0] for found in _mean_ratio(moments.mean(axis=0)[None, :], of, n))
-    replicates = [_mean_ratio(weights @ moments, of, n) for weights in resampled(n, resamples, seed)]
+    replicates = [
+        _mean_ratio(weights @ moments, of, n) for weights in resampled(n, resamples, seed)
+    ]
     values, errors = (np.concatenate(found) for found in zip(*replicates, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.sort(np.where(values == estimate, 0.0, (values - estimate) / errors), axis=0)
     tail = (1 - LEVEL) / 2
-    below, above = t[int(np.floor(tail * (resamples - 1)))], t[int(np.ceil((1 - tail) * (resamples - 1)))]
+    below, above = (
+        t[int(np.floor(tail * (resamples - 1)))],
+        t[int(np.ceil((1 - tail) * (resamples - 1)))],
+    )
     unseen = 1 - tail ** (1 / n)
-    return [_interval(estimate[k], error[k], (below[k], above[k]), limits[k], unseen=unseen) for k in range(rows)]
+    return [
+        _interval(estimate[k], error[k], (below[k], above[k]), limits[k], unseen=unseen)
+        for k in range(rows)
+    ]
 
 
 def resampled(n: int, resamples: int, seed: int = 0) -> Iterator[NDArray[np.float64]]:
     """How often each sample was drawn, over n: rows are resamples, in batches that fit in memory."""
     if resamples < 1:
-        raise FrontierError(f"{resamples} resamples: expected at least 1, for an interval 1000 or more")
+        raise FrontierError(
+            f"{resamples} resamples: expected at least 1, for an interval 1000 or more"
+        )
     rng = np.random.default_rng(seed)
     step = max(1, BATCH // n)
     for start in range(0, resamples, step):
@@ -150,19 +160,33 @@ def resampled(n: int, resamples: int, seed: int = 0) -> Iterator[NDArray[np.floa
 
 
 def _interval(
-    estimate: float, error: float, tails: tuple[float, float], limits: tuple[float, float], *, unseen: float
+    estimate: float,
+    error: float,
+    tails: tuple[float, float],
+    limits: tuple[float, float],
+    *,
+    unseen: float,
 ) -> Interval:
     value = float(estimate)
     if not np.isfinite(value):
-        return Interval(1.0, *limits, ("there is nothing to compare with: the index is 1 by definition",))
+        return Interval(
+            1.0, *limits, ("there is nothing to compare with: the index is 1 by definition",)
+        )
     if error == 0:
         low, high = (value + unseen * (limit - value) for limit in limits)
-        return Interval(value, low, high, ("all samples agree: the interval is for the few that may not",))
+        return Interval(
+            value, low, high, ("all samples agree: the interval is for the few that may not",)
+        )
     ends = value - tails[1] * error, value - tails[0] * error
     low, high = (
-        float(np.clip(end, *limits)) if np.isfinite(end) else limit for end, limit in zip(ends, limits, strict=True)
+        float(np.clip(end, *limits)) if np.isfinite(end) else limit
+        for end, limit in zip(ends, limits, strict=True)
     )
-    flags = () if np.isfinite(ends).all() else ("too few samples differ for an interval: it ends at the utmost value",)
+    flags = (
+        ()
+        if np.isfinite(ends).all()
+        else ("too few samples differ for an interval: it ends at the utmost value",)
+    )
     return Interval(value, low, high, flags)
 
 
@@ -187,7 +211,10 @@ def _mean_ratio(
         first, second = ratio[:, :, None], ratio[:, None, :]
         over = w[:, :, None] * w[:, None, :] * parts**2
         spread = (uu - second * uw - first * uw.swapaxes(1, 2) + first * second * ww) / over
-        variance, size = spread.sum(axis=(1, 2)), ((uu + first * second * ww) / over).sum(axis=(1, 2))
+        variance, size = (
+            spread.sum(axis=(1, 2)),
+            ((uu + first * second * ww) / over).sum(axis=(1, 2)),
+        )
         # What rounding leaves of a variance that is zero would otherwise pass for a tiny error.
         variance = np.where(variance <= 1e-14 * size, 0.0, variance)
         return ratio.mean(axis=1), np.sqrt(variance / max(n - 1, 1))

@@ -45,7 +45,9 @@ class Curve:
 
     def falls_to(self, share: float) -> float:
         """The ε at which the curve has fallen to this share, or its last step if it never does."""
-        return float(self.epsilons[min(int((self.accuracies > share).sum()), self.epsilons.size - 1)])
+        return float(
+            self.epsilons[min(int((self.accuracies > share).sum()), self.epsilons.size - 1)]
+        )
 
     def less(self, other: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """By how much this curve is above another: every ε where either drops, and the difference from there on."""
@@ -56,7 +58,9 @@ class Curve:
 def robust_accuracy(distances: ArrayLike, epsilon: float) -> float:
     """ρ(ε): the share of samples no perturbation of size ≤ ε was found for."""
     if np.ndim(epsilon):
-        raise FrontierError(f"{np.size(epsilon)} radii at once: expected one; type Curve.of(distances).at(radii)")
+        raise FrontierError(
+            f"{np.size(epsilon)} radii at once: expected one; type Curve.of(distances).at(radii)"
+        )
     return float(np.mean(as_distances(distances) > check_epsilon(epsilon)))
 
 
@@ -94,7 +98,9 @@ def aurec(distances: ArrayLike, *, E: float | None = None) -> Measure:
 def distance_quantile(distances: ArrayLike, share: float) -> float:
     """The smallest ε that breaks at least this share of all samples (0.5: the median distance); inf if none does."""
     if not 0 < share <= 1:
-        raise FrontierError(f"a share of {share} is not a quantile: expected 0 < share ≤ 1, such as 0.5 for the median")
+        raise FrontierError(
+            f"a share of {share} is not a quantile: expected 0 < share ≤ 1, such as 0.5 for the median"
+        )
     d = np.sort(as_distances(distances))
     # A hair's breadth below keeps 0.3 × 10 = 3.0000000000000004 from asking for a fourth sample.
     return float(d[int(np.ceil(share * d.size * (1 - 1e-12))) - 1])

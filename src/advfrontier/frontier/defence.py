@@ -21,12 +21,21 @@ from numpy.typing import ArrayLike, NDArray
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind, doubts
 from advfrontier.frontier.curve import aurec, epsilon_min, never_broken
-from advfrontier.frontier.measure import Evaluated, Measure, as_pair, as_table, check_same_samples, unbroken_flag
+from advfrontier.frontier.measure import (
+    Evaluated,
+    Measure,
+    as_pair,
+    as_table,
+    check_same_samples,
+    unbroken_flag,
+)
 from advfrontier.pool import tier_label
 from advfrontier.threat.names import norm_name
 
 
-def defence_frontier(distances: Mapping[str, ArrayLike], *, flagged: Collection[str] = ()) -> NDArray[np.float64]:
+def defence_frontier(
+    distances: Mapping[str, ArrayLike], *, flagged: Collection[str] = ()
+) -> NDArray[np.float64]:
     """d_def: the largest distance any model of the pool has, per sample, flagged models left out."""
     names, table = as_table(distances)
     trusted = [name not in flagged for name in names]
@@ -50,12 +59,15 @@ def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
         return Measure(math.nan, (*flags, "no run broke any sample, so there is no DOI"))
     if limit == 0:
         return Measure(
-            math.nan, (*flags, "no model was broken on a sample it classifies correctly, so there is no DOI")
+            math.nan,
+            (*flags, "no model was broken on a sample it classifies correctly, so there is no DOI"),
         )
     if flags or np.isinf(best).any():
         flags += (f"distances are capped at E = {limit:g}",)
     if above := int((np.minimum(d, limit) > best).sum()):
-        flags += (f"the model is above the frontier on {above} samples, which it is no part of: the DOI may pass 1",)
+        flags += (
+            f"the model is above the frontier on {above} samples, which it is no part of: the DOI may pass 1",
+        )
     return Measure(aurec(d, E=limit).value / float(np.minimum(best, limit).mean()), flags)
 
 
@@ -81,7 +93,9 @@ class ReferencePool:
         self._check(*self.flags)
 
     @classmethod
-    def of(cls, models: Sequence[Evaluated], *, reference: ReferencePool | None = None) -> ReferencePool:
+    def of(
+        cls, models: Sequence[Evaluated], *, reference: ReferencePool | None = None
+    ) -> ReferencePool:
         """Models evaluated on the same samples with the same tier, together with a reference pool where one is given.
 
         Of the reference pool the models' samples are taken; one of its models that has the name of another gives way.
@@ -93,8 +107,12 @@ class ReferencePool:
                 "and norm; leave the others out, or evaluate another model under another --name (in Python: name=)"
             )
         for model in models[1:]:
-            check_same_samples(model.samples, first.samples, names=(model.model, first.model), in_order=False)
-        pool = reference or cls(first.norm, first.data, first.queries, first.samples, {first.model: first.distances})
+            check_same_samples(
+                model.samples, first.samples, names=(model.model, first.model), in_order=False
+            )
+        pool = reference or cls(
+            first.norm, first.data, first.queries, first.samples, {first.model: first.distances}
+        )
         for model in models:
             pool = pool.add(model)
         return pool
@@ -103,7 +121,10 @@ class ReferencePool:
     def flagged(self) -> dict[str, tuple[Flag, ...]]:
         """The models in doubt, and why: their records say so, or samples were never broken at this tier."""
         why = {
-            name: (*doubts(self.flags.get(name, ())), *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(d)))
+            name: (
+                *doubts(self.flags.get(name, ())),
+                *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(d)),
+            )
             for name, d in self.distances.items()
         }
         return {name: reasons for name, reasons in why.items() if reasons}
@@ -143,7 +164,11 @@ class ReferencePool:
                 f"({self.dataset}, {self.norm}): expected some of its samples; type --data {self.dataset}"
             )
         rows = [place[sample] for sample in samples]
-        return replace(self, samples=tuple(samples), distances={name: d[rows] for name, d in self.distances.items()})
+        return replace(
+            self,
+            samples=tuple(samples),
+            distances={name: d[rows] for name, d in self.distances.items()},
+        )
 
     def add(self, newcomer: Evaluated) -> ReferencePool:
         """The pool on the newcomer's samples, and the newcomer in it: nobody else is run again.
@@ -163,11 +188,15 @@ class ReferencePool:
             )
         held = self.on(newcomer.samples)
         name = newcomer.model.removeprefix("zoo:")
-        distances = {model: d for model, d in held.distances.items() if model.removeprefix("zoo:") != name}
+        distances = {
+            model: d for model, d in held.distances.items() if model.removeprefix("zoo:") != name
+        }
         flags = {model: told for model, told in held.flags.items() if model in distances}
         distances[newcomer.model], flags[newcomer.model] = newcomer.distances, newcomer.flags
         return replace(held, distances=distances, flags=flags)
 
     def _check(self, *models: str) -> None:
         if unknown := [model for model in models if model not in self.distances]:
-            raise FrontierError(f"no model {unknown[0]} in the pool: expected one of {', '.join(self.distances)}")
+            raise FrontierError(
+                f"no model {unknown[0]} in the pool: expected one of {', '.join(self.distances)}"
+            )

@@ -39,7 +39,9 @@ class Evaluated:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", norm_name(self.norm))
-        object.__setattr__(self, "distances", as_distances(self.distances, what=f"distances of {self.model}"))
+        object.__setattr__(
+            self, "distances", as_distances(self.distances, what=f"distances of {self.model}")
+        )
         if self.distances.size != len(self.samples):
             raise FrontierError(
                 f"{self.distances.size} distances of {self.model} for {len(self.samples)} samples: expected one each"
@@ -67,12 +69,17 @@ def as_table(distances: Mapping[str, ArrayLike]) -> tuple[tuple[str, ...], Dista
     rows = [as_distances(row, what=f"distances of {name}") for name, row in distances.items()]
     if len({row.size for row in rows}) > 1:
         found = ", ".join(f"{name}: {row.size}" for name, row in zip(distances, rows, strict=True))
-        raise FrontierError(f"different numbers of samples ({found}): expected the same samples for all")
+        raise FrontierError(
+            f"different numbers of samples ({found}): expected the same samples for all"
+        )
     return tuple(distances), np.stack(rows)
 
 
 def as_pair(
-    first: ArrayLike, second: ArrayLike, *, what: tuple[str, str] = ("distances", "frontier distances")
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    what: tuple[str, str] = ("distances", "frontier distances"),
 ) -> tuple[Distances, Distances]:
     """Return two rows of distances on the same samples: by default of an attack or a model, and of its frontier."""
     a, b = as_distances(first, what=what[0]), as_distances(second, what=what[1])
@@ -87,7 +94,9 @@ def check_epsilon(epsilon: ArrayLike) -> Distances:
     """Return one perturbation size or many as an array, each of them ≥ 0."""
     ε = np.asarray(epsilon, dtype=np.float64)
     if not (ε >= 0).all():
-        raise FrontierError(f"ε = {ε} is negative or NaN: expected a perturbation size such as 8 / 255")
+        raise FrontierError(
+            f"ε = {ε} is negative or NaN: expected a perturbation size such as 8 / 255"
+        )
     return ε
 
 
@@ -102,7 +111,9 @@ def check_same_samples(
             "the same ones; evaluate both with the same --data, --samples and --sample-seed"
         )
     if in_order and tuple(first) != tuple(second):
-        raise FrontierError(f"{a} and {b} hold the same {len(first)} samples in another order: align them by sample id")
+        raise FrontierError(
+            f"{a} and {b} hold the same {len(first)} samples in another order: align them by sample id"
+        )
 
 
 def check_same_settings(

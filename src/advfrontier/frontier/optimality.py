@@ -25,7 +25,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import Curve, check_limit, distance_quantile, epsilon_min
-from advfrontier.frontier.measure import Measure, as_distances, as_pair, as_table, check_epsilon, unbroken_flag
+from advfrontier.frontier.measure import (
+    Measure,
+    as_distances,
+    as_pair,
+    as_table,
+    check_epsilon,
+    unbroken_flag,
+)
 
 _WORST = 10.0  # times the frontier
 
@@ -43,7 +50,9 @@ def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) ->
     correct = best > 0
     flags = unbroken_flag(best)
     if beaten := int((d < best).sum()):
-        flags += (f"the attack is below the frontier on {beaten} samples, so its pool lacks it and the AOI may pass 1",)
+        flags += (
+            f"the attack is below the frontier on {beaten} samples, so its pool lacks it and the AOI may pass 1",
+        )
     reach = float(np.maximum(limit - best[correct], 0).sum())
     if reach == 0:
         return Measure(1.0, (*flags, degenerate(best, limit)))
@@ -57,7 +66,9 @@ def excess(distances: ArrayLike, frontier: ArrayLike) -> float:
     """
     d, best = as_pair(distances, frontier)
     counted = (best > 0) & (best < np.inf)
-    return float(np.minimum(d[counted] / best[counted], _WORST).mean()) - 1 if counted.any() else 0.0
+    return (
+        float(np.minimum(d[counted] / best[counted], _WORST).mean()) - 1 if counted.any() else 0.0
+    )
 
 
 def degenerate(frontier: NDArray[np.float64], limit: float) -> str:
@@ -92,7 +103,9 @@ class Contribution:
     loss: float  # how much the frontier's AOI, 1 by definition, falls without it
 
 
-def contributions(distances: Mapping[str, ArrayLike], *, E: float | None = None) -> tuple[Contribution, ...]:
+def contributions(
+    distances: Mapping[str, ArrayLike], *, E: float | None = None
+) -> tuple[Contribution, ...]:
     """Leave-one-out and winner counts of every run, in the order given; E is ε_min of the frontier unless given."""
     names, table = as_table(distances)
     frontier = table.min(axis=0)
@@ -106,7 +119,10 @@ def contributions(distances: Mapping[str, ArrayLike], *, E: float | None = None)
     lost = np.maximum(limit - best, 0) - np.maximum(limit - second, 0)
     return tuple(
         Contribution(
-            name, int(on_frontier[i].sum()), int(sole[i].sum()), float(lost[sole[i]].sum() / reach) if reach else 0.0
+            name,
+            int(on_frontier[i].sum()),
+            int(sole[i].sum()),
+            float(lost[sole[i]].sum() / reach) if reach else 0.0,
         )
         for i, name in enumerate(names)
     )
@@ -135,7 +151,9 @@ def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> ND
             "no sample is both classified correctly and broken: there is no radius to run a baseline at"
         )
     inside = np.sort(broken)
-    after = np.minimum(np.arange(1, 10) * inside.size // 10, inside.size - 1)  # the first that is not broken there
+    after = np.minimum(
+        np.arange(1, 10) * inside.size // 10, inside.size - 1
+    )  # the first that is not broken there
     radii = (np.append(0.0, inside)[after] + inside[after]) / 2
     return np.unique(radii if reference is None else [*radii, float(check_epsilon(reference))])
 
@@ -152,7 +170,9 @@ def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike
     flags = unbroken_flag(best) + flags
     frontier_curve = Curve.of(best)
     if below := int((ρ < frontier_curve.at(ε) - 1e-9).sum()):
-        flags += (f"the attack is below the frontier at {below} radii, so its pool lacks it and the AOI may pass 1",)
+        flags += (
+            f"the attack is below the frontier at {below} radii, so its pool lacks it and the AOI may pass 1",
+        )
     reach = float(np.maximum(limit - best[best > 0], 0).sum()) / best.size
     if reach == 0:
         return BaselineAOI(1.0, 1.0, 1.0, (*flags, degenerate(best, limit)))
@@ -165,7 +185,10 @@ def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike
     if inside.all():
         at_limit, least = min(float(frontier_curve.at(limit)), ρ_in[-1]), 0.0
     else:
-        at_limit, least = float(np.interp(limit, ε, ρ)), ρ[~inside][0]  # no lower than at the next known radius
+        at_limit, least = (
+            float(np.interp(limit, ε, ρ)),
+            ρ[~inside][0],
+        )  # no lower than at the next known radius
     widths = np.diff(ε_in)
     straight = np.append(ρ_in, at_limit)
     return BaselineAOI(
@@ -188,7 +211,9 @@ def straight_accuracies(
     wanted = check_epsilon(at)
     reach = known_up_to(epsilons, accuracies)
     if (wanted > reach).any():
-        raise FrontierError(f"ε = {wanted.max():g} asked for: expected at most {reach:g}, the last known radius")
+        raise FrontierError(
+            f"ε = {wanted.max():g} asked for: expected at most {reach:g}, the last known radius"
+        )
     ε, ρ, _ = _known_points(epsilons, accuracies, clean=clean)
     return np.asarray(np.interp(wanted, ε, ρ), dtype=np.float64)
 
@@ -198,14 +223,22 @@ def _known_points(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], tuple[str, ...]]:
     """Return the points sorted, from (0, clean accuracy), made never to rise."""
     ε, ρ = np.asarray(epsilons, dtype=np.float64), np.asarray(accuracies, dtype=np.float64)
-    if ε.ndim != 1 or ε.shape != ρ.shape or ε.size == 0 or not np.isfinite(ε).all() or (ε < 0).any():
+    if (
+        ε.ndim != 1
+        or ε.shape != ρ.shape
+        or ε.size == 0
+        or not np.isfinite(ε).all()
+        or (ε < 0).any()
+    ):
         raise FrontierError(
             f"radii {ε.shape} and accuracies {ρ.shape}: expected as many finite radii ≥ 0 as accuracies, at least one"
         )
     if np.unique(ε).size < ε.size:
         raise FrontierError("a radius is given twice: expected one accuracy per radius")
     if not ((ρ >= 0) & (ρ <= 1)).all():
-        raise FrontierError(f"accuracies go from {ρ.min()} to {ρ.max()}: expected shares in [0, 1], not per cent")
+        raise FrontierError(
+            f"accuracies go from {ρ.min()} to {ρ.max()}: expected shares in [0, 1], not per cent"
+        )
     order = np.argsort(ε)
     ε, ρ = ε[order], ρ[order]
     if ε[0] > 0:
@@ -216,5 +249,9 @@ def _known_points(
         )
     lowered = np.minimum.accumulate(ρ)
     if (lowered < ρ).any():
-        return ε, lowered, ("the accuracies rise with the radius somewhere; the lower of the two was taken",)
+        return (
+            ε,
+            lowered,
+            ("the accuracies rise with the radius somewhere; the lower of the two was taken",),
+        )
     return ε, ρ, ()

@@ -70,13 +70,17 @@ class Problem:
 
     def raises(self, levels: Levels, run: int, level: int) -> Raises:
         """The move that brings a run to a level: itself last, before it what the rules C make it bring along."""
-        before = tuple((other, least) for other, least in self.needs[run][level] if levels[other] < least)
+        before = tuple(
+            (other, least) for other, least in self.needs[run][level] if levels[other] < least
+        )
         return (*before, (run, level))
 
     def feasible(self, levels: Levels) -> bool:
         """Whether an allocation obeys the rules C."""
         return all(
-            levels[other] >= least for run in np.flatnonzero(levels) for other, least in self.needs[run][levels[run]]
+            levels[other] >= least
+            for run in np.flatnonzero(levels)
+            for other, least in self.needs[run][levels[run]]
         )
 
 
@@ -86,13 +90,17 @@ def levels_of(queries: int) -> tuple[int, ...]:
     return tuple(sorted({level for level in tenths if level})) or (queries,)
 
 
-def build_problem(trajectories: Iterable[Trajectories], *, levels: Sequence[int] | None = None) -> Problem:
+def build_problem(
+    trajectories: Iterable[Trajectories], *, levels: Sequence[int] | None = None
+) -> Problem:
     """Put the trajectories of several models, one at a time, into one allocation problem.
 
     Without `levels` a run may be given tenths of what the first model's trajectories go to.
     """
     if levels is not None and (not levels or levels[0] < 1 or list(levels) != sorted(set(levels))):
-        raise FrontierError(f"levels {list(levels)}: expected rising numbers of queries such as 100, 200, … 1000")
+        raise FrontierError(
+            f"levels {list(levels)}: expected rising numbers of queries such as 100, 200, … 1000"
+        )
     first: Trajectories | None = None
     blocks: list[NDArray[np.float64]] = []
     flags: list[str] = []
@@ -132,10 +140,14 @@ def _check_comparable(first: Trajectories, other: Trajectories, number: int) -> 
             f"trajectories 1 and {number} differ in {', '.join(differing[:5])}: expected the same runs for all; "
             "type .select(runs=…) to keep the common ones"
         )
-    check_same_settings(first.solvers, other.solvers, names=("trajectories 1", f"trajectories {number}"))
+    check_same_settings(
+        first.solvers, other.solvers, names=("trajectories 1", f"trajectories {number}")
+    )
 
 
-def _worth(traces: Trajectories, levels: Sequence[int]) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+def _worth(
+    traces: Trajectories, levels: Sequence[int]
+) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """(E − d)⁺ / Σ(E − d*)⁺ for the samples where it is not zero for all, and flags."""
     frontier = traces.frontier()
     limit = epsilon_min(frontier).value
@@ -146,7 +158,9 @@ def _worth(traces: Trajectories, levels: Sequence[int]) -> tuple[NDArray[np.floa
     places = traces.places(levels)
     reach = (limit - frontier[counted]).sum()
     worth = np.empty((len(traces.runs), len(levels), int(counted.sum())))
-    for run, d in enumerate(traces.distances):  # one at a time: what lies between stays in the processor's cache
+    for run, d in enumerate(
+        traces.distances
+    ):  # one at a time: what lies between stays in the processor's cache
         worth[run] = np.maximum(limit - np.compress(counted, d[places], axis=1), 0) / reach
     return worth, flags
 
@@ -165,6 +179,8 @@ def _requirements(runs: tuple[str, ...], levels: Sequence[int]) -> Needs:
                 raise FrontierError(
                     f"{name} needs {', '.join(absent)}, which has no trajectory: trace it too, or leave {name} out"
                 )
-            rows.append(tuple((place[str(run)], level_of[least]) for run, least in required.items()))
+            rows.append(
+                tuple((place[str(run)], level_of[least]) for run, least in required.items())
+            )
         table.append(tuple(rows))
     return tuple(table)

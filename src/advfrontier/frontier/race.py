@@ -25,7 +25,9 @@ class RaceOutcome:
     """What a race finds, and where its queries go."""
 
     distances: NDArray[np.float64]  # (slice, sample): after 100, 200, … queries per sample
-    plan: NDArray[np.intp]  # (slice, sample): the run, by its place in the order, that each slice goes to
+    plan: NDArray[
+        np.intp
+    ]  # (slice, sample): the run, by its place in the order, that each slice goes to
 
     def at(self, budget: int) -> NDArray[np.float64]:
         """The distances after so many queries per sample."""
@@ -45,7 +47,9 @@ def read_off(traces: Trajectories, policy: Race, budget: int | None = None) -> R
             f"cannot read a race off traces after {budget} queries: expected a multiple of {SLICE}, up to {most}"
         )
     if traces.queries[-1] < MAX_QUERIES:
-        raise FrontierError(f"these traces end at {traces.queries[-1]} queries: expected all {MAX_QUERIES}")
+        raise FrontierError(
+            f"these traces end at {traces.queries[-1]} queries: expected all {MAX_QUERIES}"
+        )
     chosen = traces.select(runs=policy.runs).thin(range(SLICE, MAX_QUERIES + 1, SLICE)).distances
     return simulate(chosen, policy, budget // SLICE)
 
@@ -68,7 +72,13 @@ def simulate(distances: NDArray[np.float64], policy: Race, slices: int) -> RaceO
     return RaceOutcome(reached, plan)
 
 
-_BUDGETS = (1000, 2000, *TIERS, 20_000, 40_000)  # of the allocation whose moves are the order: samples walk far beyond
+_BUDGETS = (
+    1000,
+    2000,
+    *TIERS,
+    20_000,
+    40_000,
+)  # of the allocation whose moves are the order: samples walk far beyond
 _RARE = 0.02  # the share of runs that end nearer than is reckoned with
 _EVERY = 4000  # queries, of which the last polish
 _REACH = 3.0  # of a turn that is to end in another place than the nearest point
@@ -87,7 +97,9 @@ _TURNS = {  # by norm: of what was tried on training models, the runs that ended
 _NOTHING = 1e4  # times the frontier: what counts as the distance where nothing was found
 
 
-def learn_race(traces: Sequence[Trajectories], *, name: str = "race", total: int = TIERS[-1]) -> Race:
+def learn_race(
+    traces: Sequence[Trajectories], *, name: str = "race", total: int = TIERS[-1]
+) -> Race:
     """A race for models like these: traces of one pool, each model counting the same.
 
     The order is that of the moves of a greedy allocation: the paper's algorithm as printed, or the one with moves of
@@ -100,7 +112,9 @@ def learn_race(traces: Sequence[Trajectories], *, name: str = "race", total: int
         total: Queries per sample.
     """
     if not traces or len({trace.norm for trace in traces}) != 1:
-        raise FrontierError("a race is learned from traces in one norm: expected at least one, all in the same norm")
+        raise FrontierError(
+            "a race is learned from traces in one norm: expected at least one, all in the same norm"
+        )
     runs = [run for run in traces[0].runs if all(run in trace.runs for trace in traces)]
     if total > MAX_QUERIES * len(runs):
         total = MAX_QUERIES * len(runs)
@@ -130,7 +144,9 @@ def _race(models: Sequence[Trajectories], name: str, total: int, *, plain: bool)
     runs, table = models[0].runs, np.concatenate([_excess(model) for model in models], axis=2)
     order, solvers = _order(models, plain=plain), models[0].solvers
     polish = polishing(models[0].norm, runs)
-    return Race(name, models[0].norm, total, order, _hopes(runs, table), solvers=solvers, polish=polish)
+    return Race(
+        name, models[0].norm, total, order, _hopes(runs, table), solvers=solvers, polish=polish
+    )
 
 
 def polishing(norm: str, runs: Sequence[str]) -> Polish | None:
@@ -157,10 +173,18 @@ def _order(traces: Sequence[Trajectories], *, plain: bool) -> tuple[tuple[str, i
     budgets = [budget for budget in _BUDGETS if budget <= MAX_QUERIES * len(runs)]
     levels = range(SLICE, MAX_QUERIES + 1, SLICE)
     problem = build_problem(traces, levels=list(levels))
-    raises = [each for stage in staged(problem, budgets, plain=plain).values() for move in stage for each in move]
+    raises = [
+        each
+        for stage in staged(problem, budgets, plain=plain).values()
+        for move in stage
+        for each in move
+    ]
     moves = [(problem.runs[run], int(problem.costs[level])) for run, level in raises]
     reached = dict.fromkeys(runs, 0) | dict(moves)
-    return (*moves, *((run, MAX_QUERIES) for run, queries in reached.items() if queries < MAX_QUERIES))
+    return (
+        *moves,
+        *((run, MAX_QUERIES) for run, queries in reached.items() if queries < MAX_QUERIES),
+    )
 
 
 def _hopes(runs: Sequence[str], table: NDArray[np.float64]) -> dict[str, tuple[float, ...]]:
@@ -173,6 +197,8 @@ def _hopes(runs: Sequence[str], table: NDArray[np.float64]) -> dict[str, tuple[f
         pairs = (ends[:, None] / ends[None])[~np.eye(len(ends), dtype=bool)]
         before = np.quantile(pairs, _RARE) if pairs.size else 1.0
         ratios = (own[:, -1:] / own[:, :-1]).swapaxes(0, 1).reshape(own.shape[1] - 1, -1)
-        after = np.quantile(ratios, _RARE, axis=1) if ratios.size else np.ones(len(ratios))  # nothing was broken
+        after = (
+            np.quantile(ratios, _RARE, axis=1) if ratios.size else np.ones(len(ratios))
+        )  # nothing was broken
         learned[attack] = tuple(float(f"{ratio:.4g}") for ratio in (before, *after))
     return learned

@@ -28,7 +28,9 @@ class RankRow:
 
     model: str
     rank: int | None
-    ranks: tuple[int, int] | None  # the middle 95 % of its ranks when samples are drawn again; None if not known
+    ranks: (
+        tuple[int, int] | None
+    )  # the middle 95 % of its ranks when samples are drawn again; None if not known
     doi: Interval
     bracketed: bool  # in doubt; over several norms, in any of them
     given: bool  # one of the models asked about, not one of the reference pool
@@ -36,7 +38,9 @@ class RankRow:
     aurec: float | None = None  # up to the E of its table
     clean_accuracy: float | None = None
     median: float | None = None
-    robust: dict[str, float] = field(default_factory=dict)  # radius, as it is written → robust accuracy there
+    robust: dict[str, float] = field(
+        default_factory=dict
+    )  # radius, as it is written → robust accuracy there
     dois: dict[str, float] = field(default_factory=dict)  # over several norms: the DOI in each
 
     @property
@@ -102,7 +106,9 @@ def rank(
     written.
     """
     if not pools:
-        raise FrontierError("nothing to rank: expected at least one record, such as `advfrontier rank runs/*`")
+        raise FrontierError(
+            "nothing to rank: expected at least one record, such as `advfrontier rank runs/*`"
+        )
     tables = {
         norm: rank_table(pool, given=given, radii=(radii or {}).get(norm, {}), resamples=resamples)
         for norm, pool in pools.items()
@@ -114,9 +120,14 @@ def rank(
         overall = mean_rows([tables[norm] for norm in shared])
         joint = [pools[norm] for norm in shared]
         if len({frozenset(pool.samples) for pool in joint}) == 1:
-            intervals, ranges = doi_intervals(*joint, resamples=resamples), rank_ranges(*joint, resamples=resamples)
+            intervals, ranges = (
+                doi_intervals(*joint, resamples=resamples),
+                rank_ranges(*joint, resamples=resamples),
+            )
             overall = tuple(
-                replace(row, doi=intervals[row.model], ranks=ranges[row.model]) if row.doi.known else row
+                replace(row, doi=intervals[row.model], ranks=ranges[row.model])
+                if row.doi.known
+                else row
                 for row in overall
             )
     return Ranking(tuple(tables.values()), shared, overall)
@@ -131,7 +142,10 @@ def rank_table(
 ) -> RankTable:
     """All models of a pool by DOI; equal DOIs share the better rank."""
     flagged, limit = pool.flagged, pool.end
-    intervals, ranges = doi_intervals(pool, resamples=resamples), rank_ranges(pool, resamples=resamples)
+    intervals, ranges = (
+        doi_intervals(pool, resamples=resamples),
+        rank_ranges(pool, resamples=resamples),
+    )
     rows = [
         RankRow(
             model=name,
@@ -150,7 +164,16 @@ def rank_table(
     ]
     curves = {name: Curve.of(d) for name, d in pool.distances.items()}
     frontier = Curve.of(pool.frontier)
-    return RankTable(pool.norm, pool.dataset, pool.queries, len(pool.samples), limit, _ordered(rows), curves, frontier)
+    return RankTable(
+        pool.norm,
+        pool.dataset,
+        pool.queries,
+        len(pool.samples),
+        limit,
+        _ordered(rows),
+        curves,
+        frontier,
+    )
 
 
 def mean_rows(tables: Sequence[RankTable]) -> tuple[RankRow, ...]:
@@ -163,8 +186,13 @@ def mean_rows(tables: Sequence[RankTable]) -> tuple[RankRow, ...]:
     for name, parts in found.items():
         dois = {norm: row.doi.estimate for norm, row in parts.items()}
         mean = float(np.mean(list(dois.values()))) if len(parts) == len(tables) else math.nan
-        doubt, given = any(row.bracketed for row in parts.values()), any(row.given for row in parts.values())
-        rows.append(RankRow(name, None, None, Interval(mean, math.nan, math.nan), doubt, given, dois=dois))
+        doubt, given = (
+            any(row.bracketed for row in parts.values()),
+            any(row.given for row in parts.values()),
+        )
+        rows.append(
+            RankRow(name, None, None, Interval(mean, math.nan, math.nan), doubt, given, dois=dois)
+        )
     return _ordered(rows)
 
 
@@ -184,7 +212,9 @@ def doi_intervals(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str
         if any(math.isnan(measure.value) for measure in measures):
             intervals[name] = Interval.unknown(*dict.fromkeys(notes))
         else:
-            intervals[name] = replace(interval, flags=tuple(dict.fromkeys((*notes, *interval.flags))))
+            intervals[name] = replace(
+                interval, flags=tuple(dict.fromkeys((*notes, *interval.flags)))
+            )
     return intervals
 
 
@@ -199,17 +229,25 @@ def rank_ranges(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, 
     for weights in resampled(own.shape[-1], resamples):
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = np.mean(
-                [(weights @ mine.T) / (weights @ most)[:, None] for mine, most in zip(own, best, strict=True)], 0
+                [
+                    (weights @ mine.T) / (weights @ most)[:, None]
+                    for mine, most in zip(own, best, strict=True)
+                ],
+                0,
             )
         ranks = _ranks(scores, trusted)
         counts += (ranks[:, :, None] == np.arange(1, len(names) + 1)).sum(axis=0)
-    return {name: rank_range(shares) for name, shares in zip(names, counts / resamples, strict=True)}
+    return {
+        name: rank_range(shares) for name, shares in zip(names, counts / resamples, strict=True)
+    }
 
 
 def rank_range(shares: NDArray[np.float64]) -> tuple[int, int]:
     """The ranks between which a model lies in the middle 95 % of the resamples, from its share of each rank."""
     summed, tail, rounding = np.cumsum(shares), (1 - LEVEL) / 2, 1e-9
-    return int(np.searchsorted(summed, tail + rounding)) + 1, int(np.searchsorted(summed, 1 - tail - rounding)) + 1
+    return int(np.searchsorted(summed, tail + rounding)) + 1, int(
+        np.searchsorted(summed, 1 - tail - rounding)
+    ) + 1
 
 
 def _columns(
@@ -218,7 +256,9 @@ def _columns(
     """Names, distances (norm, model, sample) and frontiers (norm, sample) clipped at E, and who is never in doubt."""
     names = tuple(pools[0].distances)
     aligned = [pool.on(pools[0].samples) for pool in pools]
-    own = np.stack([[np.minimum(pool.distances[name], pool.end) for name in names] for pool in aligned])
+    own = np.stack(
+        [[np.minimum(pool.distances[name], pool.end) for name in names] for pool in aligned]
+    )
     best = np.stack([np.minimum(pool.frontier, pool.end) for pool in aligned])
     flagged = {name for pool in pools for name in pool.flagged}
     return names, own, best, [name not in flagged for name in names]
@@ -235,7 +275,18 @@ def _ordered(rows: Sequence[RankRow]) -> tuple[RankRow, ...]:
     """The rows with their ranks: those in doubt below the others, and below these those without a DOI."""
     scores = np.array([row.doi.estimate for row in rows])
     ranks = _ranks(scores, [not row.bracketed for row in rows]).tolist()
-    known = [replace(row, rank=rank if row.doi.known else None) for row, rank in zip(rows, ranks, strict=True)]
+    known = [
+        replace(row, rank=rank if row.doi.known else None)
+        for row, rank in zip(rows, ranks, strict=True)
+    ]
     return tuple(
-        sorted(known, key=lambda row: (row.bracketed, not row.doi.known, -np.nan_to_num(row.doi.estimate), row.model))
+        sorted(
+            known,
+            key=lambda row: (
+                row.bracketed,
+                not row.doi.known,
+                -np.nan_to_num(row.doi.estimate),
+                row.model,
+            ),
+        )
     )

@@ -29,7 +29,11 @@ class Trajectories:
     def __post_init__(self) -> None:
         object.__setattr__(self, "runs", tuple(self.runs))
         own = _attacks(self.runs)
-        object.__setattr__(self, "solvers", {attack: self.solvers[attack] for attack in self.solvers if attack in own})
+        object.__setattr__(
+            self,
+            "solvers",
+            {attack: self.solvers[attack] for attack in self.solvers if attack in own},
+        )
         object.__setattr__(self, "samples", tuple(self.samples))
         object.__setattr__(self, "queries", np.asarray(self.queries, dtype=np.int64))
         object.__setattr__(self, "distances", np.asarray(self.distances, dtype=np.float64))
@@ -39,10 +43,14 @@ class Trajectories:
     def _check(self) -> None:
         for what, names in (("run", self.runs), ("sample", self.samples)):
             if not names:
-                raise FrontierError(f"trajectories without a {what}: expected the names of at least one")
+                raise FrontierError(
+                    f"trajectories without a {what}: expected the names of at least one"
+                )
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
-                raise FrontierError(f"{what} {twice} appears more than once: expected each {what} once")
+                raise FrontierError(
+                    f"{what} {twice} appears more than once: expected each {what} once"
+                )
         q = self.queries
         if q.ndim != 1 or q.size == 0 or q[0] < 1 or (np.diff(q) <= 0).any():
             raise FrontierError(
@@ -50,9 +58,13 @@ class Trajectories:
             )
         d, expected = self.distances, (len(self.runs), self.queries.size, len(self.samples))
         if d.shape != expected:
-            raise FrontierError(f"distances have shape {d.shape}: expected (run, checkpoint, sample) = {expected}")
+            raise FrontierError(
+                f"distances have shape {d.shape}: expected (run, checkpoint, sample) = {expected}"
+            )
         if not (d.min() >= 0):  # false for NaN too
-            raise FrontierError("distances hold negative values or NaN: expected 0, a positive distance or inf")
+            raise FrontierError(
+                "distances hold negative values or NaN: expected 0, a positive distance or inf"
+            )
         if (d[:, 1:] > d[:, :-1]).any():
             raise FrontierError(
                 "distances rise along a trajectory: expected the best so far; type Trajectories.best_so_far(…)"
@@ -60,7 +72,12 @@ class Trajectories:
 
     @classmethod
     def best_so_far(
-        cls, runs: Sequence[str], queries: Sequence[int], distances: ArrayLike, samples: Sequence[str], norm: str
+        cls,
+        runs: Sequence[str],
+        queries: Sequence[int],
+        distances: ArrayLike,
+        samples: Sequence[str],
+        norm: str,
     ) -> Self:
         """Make trajectories out of what was found at each checkpoint, better or worse than before."""
         best = np.minimum.accumulate(np.asarray(distances, dtype=np.float64), axis=1)
@@ -79,7 +96,9 @@ class Trajectories:
             raise FrontierError(
                 f"{outside[0]} queries asked for: expected between 0 and the last checkpoint, {self.queries[-1]}"
             )
-        where = np.searchsorted(self.queries, spent, side="right") - 1  # what was known by the last checkpoint passed
+        where = (
+            np.searchsorted(self.queries, spent, side="right") - 1
+        )  # what was known by the last checkpoint passed
         found = self.distances[np.arange(len(self.runs)), where]
         found[where < 0] = np.where(self.misclassified, 0.0, np.inf)
         return found
@@ -97,7 +116,9 @@ class Trajectories:
         """The samples that need no perturbation."""
         return np.asarray(self.frontier() == 0)
 
-    def select(self, *, runs: Sequence[str] | None = None, samples: Sequence[str] | None = None) -> Self:
+    def select(
+        self, *, runs: Sequence[str] | None = None, samples: Sequence[str] | None = None
+    ) -> Self:
         """Keep these runs and these samples, in this order."""
         rows = self._places("run", self.runs, self.runs if runs is None else runs)
         columns = self._places("sample", self.samples, self.samples if samples is None else samples)
@@ -119,18 +140,28 @@ class Trajectories:
         if (where >= self.queries.size).any() or (self.queries[where] != np.asarray(queries)).any():
             missing = sorted(set(queries) - set(self.queries.tolist()))
             few = ", ".join(str(q) for q in self.queries[:3])
-            raise FrontierError(f"no checkpoint at {missing}: expected some of {few}, … {self.queries[-1]}")
+            raise FrontierError(
+                f"no checkpoint at {missing}: expected some of {few}, … {self.queries[-1]}"
+            )
         return np.asarray(where, dtype=np.intp)
 
     def join(self, other: Trajectories) -> Self:
         """Add another's runs, traced in the same norm on the same samples (in any order) with the same checkpoints."""
         if self.norm != other.norm:
-            raise FrontierError(f"trajectories in {self.norm} and in {other.norm}: expected the same norm")
-        check_same_samples(self.samples, other.samples, names=("these trajectories", "the others"), in_order=False)
+            raise FrontierError(
+                f"trajectories in {self.norm} and in {other.norm}: expected the same norm"
+            )
+        check_same_samples(
+            self.samples, other.samples, names=("these trajectories", "the others"), in_order=False
+        )
         if not np.array_equal(self.queries, other.queries):
-            raise FrontierError("checkpoints differ: expected the same; type .thin(…) on both to keep the common ones")
+            raise FrontierError(
+                "checkpoints differ: expected the same; type .thin(…) on both to keep the common ones"
+            )
         shared = _attacks(self.runs) & _attacks(other.runs)
-        check_same_settings(self.solvers, other.solvers, names=("these trajectories", "the others"), attacks=shared)
+        check_same_settings(
+            self.solvers, other.solvers, names=("these trajectories", "the others"), attacks=shared
+        )
         distances = np.concatenate((self.distances, other.select(samples=self.samples).distances))
         solvers = {**self.solvers, **other.solvers}
         return replace(self, runs=self.runs + other.runs, distances=distances, solvers=solvers)

@@ -36,10 +36,14 @@ class RadiusTask:
     def belongs(self, record: Record) -> str:
         """The mark of its file: of its own samples, so that it stays true when others are added."""
         rows = slice(self.first, self.first + self.count)
-        return mark(record.header, self.file, data_digest(record.clean.ids[rows], record.clean.labels[rows]))
+        return mark(
+            record.header, self.file, data_digest(record.clean.ids[rows], record.clean.labels[rows])
+        )
 
     def __str__(self) -> str:
-        return f"AutoAttack at {self.radius:g} on samples {self.first}–{self.first + self.count - 1}"
+        return (
+            f"AutoAttack at {self.radius:g} on samples {self.first}–{self.first + self.count - 1}"
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,7 +62,11 @@ class AutoAttackJob(Job[RadiusTask]):
     def missing(self) -> list[RadiusTask]:
         """What is still to be done, also at the radii of earlier calls where samples were added or files damaged."""
         record = self.work
-        tasks = (RadiusTask(radius, *shard) for radius in self.changes()["radii"] for shard in record.shards)
+        tasks = (
+            RadiusTask(radius, *shard)
+            for radius in self.changes()["radii"]
+            for shard in record.shards
+        )
         return [task for task in tasks if record.read_file(task.file, task.belongs(record)) is None]
 
     def changes(self) -> Mapping[str, Any]:
@@ -80,7 +88,9 @@ class AutoAttackJob(Job[RadiusTask]):
                 self.model.oracle(terms).model, self.images(rows), record.clean.labels[rows], norm=terms.norm,
                 radius=task.radius, seed=terms.seed, batch_size=terms.shard, device=terms.device,
             )  # fmt: skip
-        tensors = {name: torch.tensor(getattr(found, name)) for name in ("robust", "forwards", "backwards")}
+        tensors = {
+            name: torch.tensor(getattr(found, name)) for name in ("robust", "forwards", "backwards")
+        }
         words = {key: str(value) for key, value in found.counts.items()}
         words |= {"seconds": f"{found.seconds:.3f}", "flags": json.dumps(found.flags)}
         record.write_file(task.file, tensors, words, task.belongs(record))
@@ -89,7 +99,9 @@ class AutoAttackJob(Job[RadiusTask]):
         return found.counts["attack"]
 
 
-def missing_radii(folder: Folder, radii: Sequence[float], shards: Sequence[tuple[int, int]]) -> list[RadiusTask]:
+def missing_radii(
+    folder: Folder, radii: Sequence[float], shards: Sequence[tuple[int, int]]
+) -> list[RadiusTask]:
     """The tasks of these radii that a record's folder lacks."""
     done = set(folder.names("radii"))
     tasks = (RadiusTask(radius, *shard) for radius in radii for shard in shards)
@@ -105,7 +117,9 @@ def read_points(record: Record) -> KnownPoints:
         for task in (RadiusTask(radius, *shard) for shard in record.shards):
             if (found := record.read_file(task.file, task.belongs(record))) is None:
                 why = record.why(task.file)
-                raise FrontierError(f"{record.place} lacks {task}{why}; {record.header.how_to_go_on}")
+                raise FrontierError(
+                    f"{record.place} lacks {task}{why}; {record.header.how_to_go_on}"
+                )
             tensors, words = found
             robust.append(tensors["robust"].numpy())
             attack += int(words["attack"])

@@ -23,9 +23,7 @@ from advfrontier.record.images import VerifiedImages
 T = TypeVar("T")
 J = TypeVar("J", bound="Job[Any]")
 
-_LOST = (
-    "not kept, because no folder was given: give out=FOLDER (on the command line --out), so that the same call goes on"
-)
+_LOST = "not kept, because no folder was given: give out=FOLDER (on the command line --out), so that the same call goes on"
 
 
 @dataclass(eq=False, repr=False)
@@ -33,14 +31,26 @@ class Model:
     """A classifier with a name. One that has a source is sent to other processes as what loads it, and loaded once."""
 
     name: str  # what tables call it
-    given: Callable[[Tensor], Tensor] | None = None  # from images in [0, 1] to logits; None if it is to be loaded
+    given: Callable[[Tensor], Tensor] | None = (
+        None  # from images in [0, 1] to logits; None if it is to be loaded
+    )
     source: str | None = None  # what the record says it was loaded from
-    load: Callable[[str], nn.Module] | None = None  # loads it from its source, here or in another process
-    placed: tuple[str, str] | None = None  # device and precision that it was put to, once it is loaded
+    load: Callable[[str], nn.Module] | None = (
+        None  # loads it from its source, here or in another process
+    )
+    placed: tuple[str, str] | None = (
+        None  # device and precision that it was put to, once it is loaded
+    )
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {key: value for key, value in vars(self).items() if key not in {"function", "digest"}}
-        return state | ({"given": None, "placed": None} if self.load is not None and self.source is not None else {})
+        state = {
+            key: value for key, value in vars(self).items() if key not in {"function", "digest"}
+        }
+        return state | (
+            {"given": None, "placed": None}
+            if self.load is not None and self.source is not None
+            else {}
+        )
 
     @cached_property
     def function(self) -> Callable[[Tensor], Tensor]:
@@ -48,7 +58,9 @@ class Model:
         if self.given is not None:
             return self.given
         if self.source is None or self.load is None:
-            raise FrontierError(f"{self.name} is neither a model nor the source of one: expected one of them")
+            raise FrontierError(
+                f"{self.name} is neither a model nor the source of one: expected one of them"
+            )
         return self.load(self.source)
 
     @cached_property
@@ -59,11 +71,17 @@ class Model:
     def oracle(self, terms: Terms, *, surrogate: bool = False) -> Oracle:
         """The model, ready to be asked. One that was loaded here is put where it is to run."""
         precision: torch.dtype = getattr(torch, terms.dtype)
-        if self.given is None and self.placed != (terms.device, terms.dtype) and isinstance(self.function, nn.Module):
+        if (
+            self.given is None
+            and self.placed != (terms.device, terms.dtype)
+            and isinstance(self.function, nn.Module)
+        ):
             _ = self.digest  # of its numbers as they were loaded
             self.function.to(find_device(terms.device), precision)
             self.placed = terms.device, terms.dtype
-        return Oracle(self.function, device=terms.device, dtype=precision, eot=terms.eot, surrogate=surrogate)
+        return Oracle(
+            self.function, device=terms.device, dtype=precision, eot=terms.eot, surrogate=surrogate
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,9 +90,13 @@ class Job(ABC, Generic[T]):
 
     model: Model
     samples: Samples
-    record: Record | None = None  # that it works on; set by `drive`, and opened anew in another process
+    record: Record | None = (
+        None  # that it works on; set by `drive`, and opened anew in another process
+    )
     until: float | None = None  # when tasks that can stop half-way do, as `time.time()` tells it
-    tick: Callable[[int], object] | None = None  # told how the work gets on, where it is done in this process
+    tick: Callable[[int], object] | None = (
+        None  # told how the work gets on, where it is done in this process
+    )
     counted: ClassVar[str]  # what progress is counted in, in the plural
 
     def __getstate__(self) -> dict[str, Any]:
@@ -174,7 +196,9 @@ def drive(record: Record, job: J, machine: Machine) -> J:
             f"{len(failed)} of {len(tasks)} units failed, and what was done is {where}. {first}: {failed[first]}"
             + (f"; also {', '.join(list(failed)[1:4])}" if len(failed) > 1 else "")
         )
-    if machine.until is not None and job.missing():  # by the clock of this machine, or of one in the cluster
+    if (
+        machine.until is not None and job.missing()
+    ):  # by the clock of this machine, or of one in the cluster
         header = record.header
         where = _LOST if record.temporary else f"stored in {record.place}; {header.how_to_go_on}"
         raise Unfinished(

@@ -80,13 +80,17 @@ def prepare(
         known = None
         if record is None:
             found = _try_model(oracle, images, samples.labels, gradients)
-            if Record.find(place) is not None:  # another process has begun it at this moment: go on with that one
+            if (
+                Record.find(place) is not None
+            ):  # another process has begun it at this moment: go on with that one
                 return prepare(
                     place, model, samples, terms, kind=kind, gradients=gradients, store_images=store_images,
                     solvers=solvers,
                 )  # fmt: skip
             record = Record.begin(place, asked.model_copy(update=found))
-        elif (known := record.read_clean()) is not None and not answers_alike(record, oracle, images, known):
+        elif (known := record.read_clean()) is not None and not answers_alike(
+            record, oracle, images, known
+        ):
             raise FrontierError(
                 f"{record.place} holds a record of another model, which answers differently. Choose another folder, or "
                 "remove this one"
@@ -100,7 +104,12 @@ def prepare(
     return record
 
 
-def _try_model(oracle: Oracle, images: VerifiedImages, labels: Tensor, gradients: bool | None) -> dict[str, Any]:  # noqa: FBT001
+def _try_model(
+    oracle: Oracle,
+    images: VerifiedImages,
+    labels: Tensor,
+    gradients: bool | None,  # noqa: FBT001
+) -> dict[str, Any]:
     """What a new record says of a model: its flags, and which gradients will be used."""
     few = few_rows(len(labels))
     sample = images(few), labels[few]
@@ -123,8 +132,14 @@ def _try_model(oracle: Oracle, images: VerifiedImages, labels: Tensor, gradients
 def _try_again(record: Record, oracle: Oracle, images: VerifiedImages, labels: Tensor) -> None:
     """Try the model on some of all samples where there are more than before: a record tells what it would at once."""
     few, told = few_rows(len(labels)), {flag.kind for flag in record.header.flags}
-    found = check_model(oracle, images(few), labels[few], gradients=record.header.gradients == "own")
-    record.change(lambda header: {"flags": (*header.flags, *(flag for flag in found if flag.kind not in told))})
+    found = check_model(
+        oracle, images(few), labels[few], gradients=record.header.gradients == "own"
+    )
+    record.change(
+        lambda header: {
+            "flags": (*header.flags, *(flag for flag in found if flag.kind not in told))
+        }
+    )
 
 
 def _identify(samples: Samples, shard: int) -> NDArray[np.uint64]:
@@ -140,7 +155,9 @@ def _identify(samples: Samples, shard: int) -> NDArray[np.uint64]:
     return np.concatenate(found)
 
 
-def _header(model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Terms, kind: RecordKind) -> Header:
+def _header(
+    model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Terms, kind: RecordKind
+) -> Header:
     header = Header(
         kind=kind,
         model=ModelIdentity(name=model.name, source=model.source, digest=model.digest),
@@ -159,7 +176,11 @@ def _header(model: Model, samples: Samples, ids: NDArray[np.uint64], terms: Term
 
 
 def _check_same(
-    record: Record, asked: Header, samples: Samples, ids: NDArray[np.uint64], solvers: Mapping[str, Solver] | None
+    record: Record,
+    asked: Header,
+    samples: Samples,
+    ids: NDArray[np.uint64],
+    solvers: Mapping[str, Solver] | None,
 ) -> None:
     """Refuse to go on with a record of another model, other terms or samples, or other solvers where any will run."""
     words = record.header.solvers if solvers is None else solvers_of(record.header.solvers, solvers)
@@ -177,7 +198,10 @@ def _check_same(
 def answers_alike(record: Record, oracle: Oracle, images: VerifiedImages, known: CleanPass) -> bool:
     """A model is recognised by its logits too: its numbers, if it has any, do not tell what it does with them."""
     rows = few_rows(len(known.labels))
-    answers, expected = oracle.logits(images(rows).to(oracle.device, oracle.dtype)), known.logits[rows]
+    answers, expected = (
+        oracle.logits(images(rows).to(oracle.device, oracle.dtype)),
+        known.logits[rows],
+    )
     varying = {flag.kind for flag in record.header.flags} & {Kind.RANDOM, Kind.EOT, Kind.BATCH}
     if varying or answers.shape != expected.shape:
         return answers.shape == expected.shape
@@ -226,7 +250,9 @@ def tidy(record: Record) -> None:
     files, layout = sorted(record.unit_files()), set(record.shards)
     longest = dict(files)  # of one listing: others may be writing to the record just now
     grown = [(unit, queries) for unit, queries in files if unit.shard not in layout]
-    if grown:  # their passes were spent: write that down before they go; nothing is known of a damaged one
+    if (
+        grown
+    ):  # their passes were spent: write that down before they go; nothing is known of a damaged one
         found = {unit.file(queries): record.read_unit(unit, queries, ()) for unit, queries in grown}
         spent = {name: dict(stored.spent) if stored else {} for name, stored in found.items()}
         record.change(lambda header: {"replaced": header.replaced | spent})

@@ -17,7 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from advfrontier.engine import Oracle, RaceUnit, Unit, advance, advance_race, classify, start_race, start_unit
+from advfrontier.engine import (
+    Oracle,
+    RaceUnit,
+    Unit,
+    advance,
+    advance_race,
+    classify,
+    start_race,
+    start_unit,
+)
 from advfrontier.errors import FrontierError
 from advfrontier.execution.tasks import threads
 from advfrontier.jobs.driver import Job
@@ -29,7 +38,9 @@ from advfrontier.record.units import SPENT
 from advfrontier.solvers import Solver, solver_of
 from advfrontier.threat.norms import get_norm
 
-_STATE_LIMIT = 2**30  # bytes of state that the units of one run may keep; beyond it extension replays
+_STATE_LIMIT = (
+    2**30
+)  # bytes of state that the units of one run may keep; beyond it extension replays
 _RACE_LIMIT = 2**32  # … and those of a race, which keeps the states of all runs it has begun
 
 
@@ -62,14 +73,20 @@ class UnitJob(Job[UnitTask]):
     race: Race | None = None  # whose queries they are, where the one unit of a shard is a race
     solvers: Mapping[str, Solver] = field(default_factory=dict)
     pack: int = 1
-    keep: Literal["states", "points", "distances"] = "states"  # beside distances: points, and states to go on from
-    note: Mapping[str, Any] = field(default_factory=dict)  # what else the header is to say once work begins
+    keep: Literal["states", "points", "distances"] = (
+        "states"  # beside distances: points, and states to go on from
+    )
+    note: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what else the header is to say once work begins
     counted = "queries"
 
     def __getstate__(self) -> dict[str, Any]:
         """Sent with all its solvers: another process knows none that was registered in this one."""
         runs = {run.attack: run for run in map(Run.parse, self.names)}
-        solvers = {attack: self.solvers.get(attack) or solver_of(run) for attack, run in runs.items()}
+        solvers = {
+            attack: self.solvers.get(attack) or solver_of(run) for attack, run in runs.items()
+        }
         return super().__getstate__() | {"solvers": solvers}
 
     # What is to be done
@@ -123,12 +140,18 @@ class UnitJob(Job[UnitTask]):
             return [UnitTask((part,)) for part in parts]
         parts.sort(key=lambda part: part.unit.first)  # those of a shard, in the order of the runs
         shards = (list(together) for _, together in groupby(parts, lambda part: part.unit.shard))
-        return [UnitTask(tuple(some[k : k + self.pack])) for some in shards for k in range(0, len(some), self.pack)]
+        return [
+            UnitTask(tuple(some[k : k + self.pack]))
+            for some in shards
+            for k in range(0, len(some), self.pack)
+        ]
 
     def progress(self) -> str:
         """Queries, and units that have spent all of theirs."""
         done, units = self.work.finished(self.wanted)
-        whole = sum(self.wanted[unit.run] * len(rows) for unit, rows in self.work.layout(self.wanted))
+        whole = sum(
+            self.wanted[unit.run] * len(rows) for unit, rows in self.work.layout(self.wanted)
+        )
         left = sum(map(self.size, self.missing()))
         return f"{1 - left / max(whole, 1):.0%} of the queries ({done} of {units} units)"
 
@@ -185,18 +208,34 @@ class UnitJob(Job[UnitTask]):
                 others = Counter()  # they are counted once, by the first unit
                 if stored is not None:
                     spent += stored.spent
-                self._store(oracle, part, unit, spent, seconds + (float(stored.words["seconds"]) if stored else 0.0))
+                self._store(
+                    oracle,
+                    part,
+                    unit,
+                    spent,
+                    seconds + (float(stored.words["seconds"]) if stored else 0.0),
+                )
         last = [unit.trajectory[unit.queries // CHECKPOINT - 1].numpy() for unit in units]
         return {part.unit.run: distances for part, distances in zip(task.parts, last, strict=True)}
 
-    def _begin(self, oracle: Oracle, part: UnitPart, rows: Tensor) -> tuple[Unit | RaceUnit, StoredUnit | None]:
+    def _begin(
+        self, oracle: Oracle, part: UnitPart, rows: Tensor
+    ) -> tuple[Unit | RaceUnit, StoredUnit | None]:
         """A unit that goes on where the stored one stopped, if its state was kept; and what was stored."""
         images, clean, terms = self.images(rows), self.work.clean.rows(rows), self.work.header.terms
 
         def begin(name: str) -> Unit:
             run = Run.parse(name)
             solver = self.solvers.get(run.attack)
-            return start_unit(oracle, run, images, clean, norm=get_norm(terms.norm), seed=terms.seed, solver=solver)
+            return start_unit(
+                oracle,
+                run,
+                images,
+                clean,
+                norm=get_norm(terms.norm),
+                seed=terms.seed,
+                solver=solver,
+            )
 
         unit = begin(part.unit.run) if self.race is None else start_race(self.race, begin)
         stored = self.work.read_unit(part.unit, part.reached) if part.reached else None
@@ -204,35 +243,63 @@ class UnitJob(Job[UnitTask]):
             unit.restore(stored.tensors)
         return unit, stored
 
-    def _advance(self, oracle: Oracle, units: Sequence[Unit | RaceUnit], parts: Sequence[UnitPart]) -> None:
+    def _advance(
+        self, oracle: Oracle, units: Sequence[Unit | RaceUnit], parts: Sequence[UnitPart]
+    ) -> None:
         """Advance units to their queries; if the time is up, only to the next hundred where all keep their states.
 
         Units that were stored without a state begin anew, and are not stopped before they are as far as they were.
         """
         last = max(part.queries for part in parts)
-        begun = max(*(part.reached for part in parts), min(unit.queries for unit in units)) // SLICE * SLICE
+        begun = (
+            max(*(part.reached for part in parts), min(unit.queries for unit in units))
+            // SLICE
+            * SLICE
+        )
         for far in (last,) if self.until is None else range(begun + SLICE, last + SLICE, SLICE):
-            goals = [max(unit.queries, min(far, part.queries)) for unit, part in zip(units, parts, strict=True)]
+            goals = [
+                max(unit.queries, min(far, part.queries))
+                for unit, part in zip(units, parts, strict=True)
+            ]
             if isinstance(units[0], RaceUnit):  # the only unit of its shard
                 advance_race(oracle, units[0], goals[0], tick=self.tick)
             else:
-                advance(oracle, [unit for unit in units if isinstance(unit, Unit)], goals, tick=self.tick)
+                advance(
+                    oracle,
+                    [unit for unit in units if isinstance(unit, Unit)],
+                    goals,
+                    tick=self.tick,
+                )
             late = self.until is not None and time.time() >= self.until
             if late and all(self._has_state(self._tensors(unit)) for unit in units):
                 return
 
     def _store(
-        self, oracle: Oracle, part: UnitPart, unit: Unit | RaceUnit, spent: Counter[str], seconds: float
+        self,
+        oracle: Oracle,
+        part: UnitPart,
+        unit: Unit | RaceUnit,
+        spent: Counter[str],
+        seconds: float,
     ) -> None:
         """Verify the kept points in other batches, and write the unit's file; a shorter one then goes."""
         looked = oracle.counts.verification
         classes, shares = classify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
         spent["verification"] += oracle.counts.verification - looked
-        words = {"run": part.unit.run, "norm": self.work.header.terms.norm, "seconds": f"{seconds:.3f}"}
+        words = {
+            "run": part.unit.run,
+            "norm": self.work.header.terms.norm,
+            "seconds": f"{seconds:.3f}",
+        }
         words |= {key: str(spent[key]) for key in SPENT}
-        policy = policy_words(unit.race) if isinstance(unit, RaceUnit) else solver_words(unit.solver)
+        policy = (
+            policy_words(unit.race) if isinstance(unit, RaceUnit) else solver_words(unit.solver)
+        )
         belongs = self.work.unit_mark(part.unit, policy)
-        tensors = self._tensors(unit) | {"classes": classes, "held": classes != unit.problem.labels.cpu()}
+        tensors = self._tensors(unit) | {
+            "classes": classes,
+            "held": classes != unit.problem.labels.cpu(),
+        }
         tensors |= {"shares": shares} if oracle.eot > 1 else {}
         self.work.write_file(part.unit.file(unit.queries), tensors, words, belongs)
         if part.reached not in {0, unit.queries}:
@@ -249,9 +316,13 @@ class UnitJob(Job[UnitTask]):
             tensors["plan"] = tensors["plan"][: -(-unit.queries // SLICE)].clone()
         size = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("state."))
         size = size * self.work.header.data.samples // max(unit.rows, 1)
-        limit, most = (_STATE_LIMIT, MAX_QUERIES) if self.race is None else (_RACE_LIMIT, self.race.most)
+        limit, most = (
+            (_STATE_LIMIT, MAX_QUERIES) if self.race is None else (_RACE_LIMIT, self.race.most)
+        )
         if self.keep != "states" or unit.queries >= most or size > limit:
-            tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("state.")}
+            tensors = {
+                name: tensor for name, tensor in tensors.items() if not name.startswith("state.")
+            }
         if self.keep == "distances":
             del tensors["best_point"]
         return tensors

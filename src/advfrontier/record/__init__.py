@@ -1,6 +1,13 @@
 """What a record is: a typed header, the clean pass, images, and one file per unit. Nothing here runs anything."""
 
-from advfrontier.record.folder import below, folder_name, norm_folder, open_folder, write_file, write_files
+from advfrontier.record.folder import (
+    below,
+    folder_name,
+    norm_folder,
+    open_folder,
+    write_file,
+    write_files,
+)
 from advfrontier.record.header import Header, Terms
 from advfrontier.record.record import Record, find_records
 from advfrontier.record.units import StoredUnit, UnitName

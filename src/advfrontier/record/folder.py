@@ -21,7 +21,9 @@ from advfrontier.errors import FrontierError
 
 FILE = "record.json"
 _WRITTEN = {":": "+", "/": "~"}  # in names of folders; neither of the two is kept as it is
-_ASIDE = re.compile(r"\..+\.advfrontier-\d+-[0-9a-f]{8}")  # what a file is called while it is being written
+_ASIDE = re.compile(
+    r"\..+\.advfrontier-\d+-[0-9a-f]{8}"
+)  # what a file is called while it is being written
 
 
 class Folder:
@@ -57,7 +59,9 @@ class Folder:
         self._system.invalidate_cache()  # other workers write too
         deepest = None if depth is None else depth + 1
         try:
-            found: list[Any] = self._system.find(f"{self._root}/{under}".rstrip("/"), maxdepth=deepest)
+            found: list[Any] = self._system.find(
+                f"{self._root}/{under}".rstrip("/"), maxdepth=deepest
+            )
         except FileNotFoundError:
             return []
         return sorted(str(path)[len(self._root) + 1 :] for path in found)
@@ -79,7 +83,9 @@ class LocalFolder(Folder):
     """A folder of this machine, or one that several machines share."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path).absolute()  # a worker, or a later step of the program, may be in another folder
+        self.path = Path(
+            path
+        ).absolute()  # a worker, or a later step of the program, may be in another folder
         self.place = str(self.path)
 
     def open(self, name: str) -> BinaryIO | None:
@@ -89,7 +95,9 @@ class LocalFolder(Folder):
         except FileNotFoundError:
             return None
         except NotADirectoryError as error:
-            raise FrontierError(f"{self.place} is a file: expected a folder, or the name of a new one") from error
+            raise FrontierError(
+                f"{self.place} is a file: expected a folder, or the name of a new one"
+            ) from error
 
     def write(self, name: str, content: bytes) -> None:
         """Write the file as a whole."""
@@ -122,7 +130,11 @@ class LocalFolder(Folder):
         folder = self._own(under)
         for path in folder.iterdir() if folder.is_dir() else ():
             with suppress(FileNotFoundError):  # its writer may be done with it at this moment
-                if _ASIDE.fullmatch(path.name) and path.lstat().st_mtime < older_than and not path.is_symlink():
+                if (
+                    _ASIDE.fullmatch(path.name)
+                    and path.lstat().st_mtime < older_than
+                    and not path.is_symlink()
+                ):
                     path.unlink()
 
     def _own(self, name: str) -> Path:
@@ -196,16 +208,22 @@ def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") 
     text = os.fspath(path)
     if "://" in text:
         start, slash, name = text.rpartition("/")
-        folder = open_folder(start + slash)  # `memory://` without its last slash would be a folder here
+        folder = open_folder(
+            start + slash
+        )  # `memory://` without its last slash would be a folder here
         _check_own(folder, name, mark)
         folder.write(name, content)
         return text
     target = Path(text).absolute()
     if target.exists() and not target.is_file():
-        target.write_bytes(content)  # /dev/stdout, or a pipe: renaming would put a file in its place
+        target.write_bytes(
+            content
+        )  # /dev/stdout, or a pipe: renaming would put a file in its place
         return text
     check_writable(target, mark)
-    _write_aside(target.resolve(), content)  # renaming would replace a link, not the file it leads to
+    _write_aside(
+        target.resolve(), content
+    )  # renaming would replace a link, not the file it leads to
     return text
 
 
@@ -217,7 +235,9 @@ def check_writable(path: str | PathLike[str], mark: bytes = b"") -> None:
             f"{target} is a link to another folder: expected a file or nothing there; remove it, or name another file"
         )
     if mark and target.is_file() and mark not in target.read_bytes():
-        raise FrontierError(f"{target} was not written by advfrontier: move it away, or name another file")
+        raise FrontierError(
+            f"{target} was not written by advfrontier: move it away, or name another file"
+        )
 
 
 def _check_own(folder: Folder, name: str, mark: bytes) -> None:
@@ -226,7 +246,9 @@ def _check_own(folder: Folder, name: str, mark: bytes) -> None:
         check_writable(folder.path / name, mark)
     elif mark and (there := folder.read(name)) is not None and mark not in there:
         place = below(folder.place, name)
-        raise FrontierError(f"{place} was not written by advfrontier: move it away, or name another file")
+        raise FrontierError(
+            f"{place} was not written by advfrontier: move it away, or name another file"
+        )
 
 
 def write_files(
@@ -256,7 +278,9 @@ def _write_aside(target: Path, content: bytes) -> None:
         with aside.open("wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())  # or the rename may survive a power cut that the content does not
+            os.fsync(
+                file.fileno()
+            )  # or the rename may survive a power cut that the content does not
         aside.replace(target)
     finally:
         aside.unlink(missing_ok=True)

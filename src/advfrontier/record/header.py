@@ -21,7 +21,9 @@ from advfrontier.record.folder import FILE
 SCHEMA = 4
 RecordKind = Literal["evaluation", "trace", "baseline"]
 Queries = Annotated[int, Field(gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]  # of one run
-Asked = Annotated[int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)]  # of a run, or of a race, which spends more
+Asked = Annotated[
+    int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)
+]  # of a run, or of a race, which spends more
 
 
 class _Frozen(BaseModel):
@@ -106,17 +108,26 @@ class Header(_Frozen):
     runs: dict[str, Asked] = {}  # run → the most queries it was asked for
     ensemble: EnsembleFile | RaceFile | None = None  # what an evaluation is working towards
     finished: EnsembleFile | RaceFile | None = None  # the last one that was complete
-    radii: tuple[float, ...] = ()  # of a baseline; of an evaluation, where its accuracy is to be read
+    radii: tuple[
+        float, ...
+    ] = ()  # of a baseline; of an evaluation, where its accuracy is to be read
     keep_state: bool = True
     flags: tuple[Flag, ...] = ()  # of the model, when the record was begun
     counts: dict[str, NonNegativeInt] = {}  # passes through the model that no unit counts
-    replaced: dict[str, dict[str, NonNegativeInt]] = {}  # what units cost whose shard has grown since
+    replaced: dict[
+        str, dict[str, NonNegativeInt]
+    ] = {}  # what units cost whose shard has grown since
     commands: tuple[str, ...] = ()  # typed, in order; the last one goes on with it
 
     def to_bytes(self) -> bytes:
         """The content of `record.json`."""
         content = {"schema": SCHEMA, **self.model_dump(mode="json")}
-        return json.dumps({**content, "checksum": _checksum(content)}, indent=2, ensure_ascii=False).encode() + b"\n"
+        return (
+            json.dumps(
+                {**content, "checksum": _checksum(content)}, indent=2, ensure_ascii=False
+            ).encode()
+            + b"\n"
+        )
 
     @classmethod
     def from_bytes(cls, content: bytes, place: str) -> Header:
@@ -132,7 +143,9 @@ class Header(_Frozen):
                 "again in a new folder, or install the version that wrote it"
             )
         if checksum != _checksum({"schema": schema, **found}):
-            raise _damaged(place, "its checksum does not match: it was changed after it was written")
+            raise _damaged(
+                place, "its checksum does not match: it was changed after it was written"
+            )
         try:
             header = cls.model_validate_json(json.dumps(found), strict=True)
             for stored in (header.ensemble, header.finished):
@@ -148,10 +161,20 @@ class Header(_Frozen):
 
         Threads are left aside: a record keeps the number it began with.
         """
-        terms = [name for name, value in self.terms if name != "threads" and value != getattr(other.terms, name)]
+        terms = [
+            name
+            for name, value in self.terms
+            if name != "threads" and value != getattr(other.terms, name)
+        ]
         pairs: dict[str, tuple[Any, Any]] = {"kind": (self.kind, other.kind)}
-        pairs |= {_SAID.get(name, name): (getattr(self.terms, name), getattr(other.terms, name)) for name in terms}
-        pairs |= {f"solver of {key}": (words, other.solvers.get(key, words)) for key, words in self.solvers.items()}
+        pairs |= {
+            _SAID.get(name, name): (getattr(self.terms, name), getattr(other.terms, name))
+            for name in terms
+        }
+        pairs |= {
+            f"solver of {key}": (words, other.solvers.get(key, words))
+            for key, words in self.solvers.items()
+        }
         found = [f"another {name}: {a}, not {b}" for name, (a, b) in pairs.items() if a != b]
         if self.model.digest != other.model.digest:
             named = [f"{header.model.name} ({header.model.digest[:8]})" for header in (self, other)]
@@ -171,7 +194,11 @@ class Header(_Frozen):
     @property
     def how_to_go_on(self) -> str:
         """What continues unfinished work."""
-        return f"to go on, type {self.commands[-1]}" if self.commands else "the same call as before goes on"
+        return (
+            f"to go on, type {self.commands[-1]}"
+            if self.commands
+            else "the same call as before goes on"
+        )
 
 
 def packed(ensemble: Ensemble | Race) -> EnsembleFile | RaceFile:
@@ -188,7 +215,9 @@ def unpacked(stored: EnsembleFile | RaceFile) -> Ensemble | Race:
     if isinstance(stored, RaceFile):
         return stored.race()
     moves = tuple(Move(tuple(move.raises.items()), move.tier) for move in stored.moves)
-    return Ensemble(stored.name, stored.norm, moves, stored.aoi, stored.bound, stored.flags, stored.solvers)
+    return Ensemble(
+        stored.name, stored.norm, moves, stored.aoi, stored.bound, stored.flags, stored.solvers
+    )
 
 
 _SAID = {"shard": "batch size", "eot": "number of passes per query"}

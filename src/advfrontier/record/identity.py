@@ -25,7 +25,12 @@ from advfrontier.pool import RACE, Race, Run
 from advfrontier.record.header import Header, Versions
 from advfrontier.solvers import PUBLISHED, Solver, solver_of
 
-_DECIDING = ("threat", "pool", "solvers", "engine")  # the folders of the package whose code decides a distance
+_DECIDING = (
+    "threat",
+    "pool",
+    "solvers",
+    "engine",
+)  # the folders of the package whose code decides a distance
 _ROUNDING = ("torch", "numpy")  # other versions of these round differently, and no more
 
 
@@ -48,7 +53,9 @@ def code_digest() -> str:
     parts: list[bytes] = []
     for folder in _DECIDING:
         place = files("advfrontier").joinpath(folder)
-        for file in sorted((file for file in place.iterdir() if file.name.endswith(".py")), key=lambda f: f.name):
+        for file in sorted(
+            (file for file in place.iterdir() if file.name.endswith(".py")), key=lambda f: f.name
+        ):
             parts += [f"{folder}/{file.name}".encode(), file.read_bytes()]
     return digest(*parts)
 
@@ -56,7 +63,9 @@ def code_digest() -> str:
 def mark(header: Header, *more: str) -> str:
     """What a file of a record carries: a digest of all that decides its content, `more` of its own included."""
     terms = json.dumps(header.terms.model_dump(), sort_keys=True)
-    return digest("\0".join((header.model.digest, header.code, header.gradients, terms, *more)).encode())
+    return digest(
+        "\0".join((header.model.digest, header.code, header.gradients, terms, *more)).encode()
+    )
 
 
 def solver_words(solver: Solver) -> str:
@@ -64,7 +73,9 @@ def solver_words(solver: Solver) -> str:
     kind = type(solver)
     if kind.__repr__ is object.__repr__:
         return f"{kind.__module__}.{kind.__qualname__}"
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(solver))  # where a parameter is a function: it lies elsewhere there
+    return re.sub(
+        r" at 0x[0-9a-fA-F]+", "", repr(solver)
+    )  # where a parameter is a function: it lies elsewhere there
 
 
 def policy_words(race: Race) -> str:
@@ -88,13 +99,21 @@ def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[st
 def settings(solvers: Mapping[str, str]) -> dict[str, str]:
     """Attack → the parameters, such as `alpha=1.0`, that are not those of its own solver; none where all are."""
     own = solvers_of(solvers, {})
-    found = {attack: _difference(words, own.get(attack, "")) for attack, words in solvers.items() if attack != RACE}
+    found = {
+        attack: _difference(words, own.get(attack, ""))
+        for attack, words in solvers.items()
+        if attack != RACE
+    }
     return {attack: text for attack, text in found.items() if text}
 
 
 def stand_ins(solvers: Mapping[str, str]) -> Mapping[str, Solver]:
     """What stands in for attacks' own solvers in a record: it tells the published ones by their words."""
-    same = {attack: solvers[attack] == solver_words(PUBLISHED[attack]) for attack in PUBLISHED if attack in solvers}
+    same = {
+        attack: solvers[attack] == solver_words(PUBLISHED[attack])
+        for attack in PUBLISHED
+        if attack in solvers
+    }
     if same and all(same.values()):
         return PUBLISHED  # also of attacks that come later
     return {attack: PUBLISHED[attack] for attack in same if same[attack]}
@@ -133,7 +152,9 @@ def _difference(words: str, own: str) -> str:
     one, other = _parameters(words), _parameters(own)
     if one is None or other is None or one[0] != other[0]:
         return "" if words == own else words
-    return ", ".join(f"{name}={value}" for name, value in one[1].items() if other[1].get(name) != value)
+    return ", ".join(
+        f"{name}={value}" for name, value in one[1].items() if other[1].get(name) != value
+    )
 
 
 def _parameters(words: str) -> tuple[str, dict[str, str]] | None:
@@ -144,7 +165,9 @@ def _parameters(words: str) -> tuple[str, dict[str, str]] | None:
         return None
     if not isinstance(call, ast.Call) or call.args:
         return None
-    return ast.unparse(call.func), {str(each.arg): ast.unparse(each.value) for each in call.keywords}
+    return ast.unparse(call.func), {
+        str(each.arg): ast.unparse(each.value) for each in call.keywords
+    }
 
 
 def _version(package: str) -> str:

@@ -22,7 +22,9 @@ Shape = tuple[int, ...]  # of one image: the ids tell contents alone
 
 IMAGES = "images"
 _LIMIT = 2**28  # bytes of images kept in memory, all records of this process together
-_KEPT: OrderedDict[tuple[bytes, Shape], Tensor] = OrderedDict()  # shards by the ids of their images, and the shape
+_KEPT: OrderedDict[tuple[bytes, Shape], Tensor] = (
+    OrderedDict()
+)  # shards by the ids of their images, and the shape
 
 
 def image_file(first: int, count: int) -> str:

@@ -59,10 +59,16 @@ class Record:
     def open(cls, place: str | PathLike[str], kind: RecordKind) -> Record:
         """The record of a kind in a folder, or in the folder of the only norm there. Raises if there is none."""
         here = cls.find(place)
-        records = [here] if here else [inside for norm in NORMS if (inside := cls.find(below(place, norm)))]
+        records = (
+            [here]
+            if here
+            else [inside for norm in NORMS if (inside := cls.find(below(place, norm)))]
+        )
         if len(records) > 1:
             named = ", ".join(record.header.terms.norm for record in records)
-            raise FrontierError(f"{place} holds several norms ({named}): open one, such as {records[0].place}")
+            raise FrontierError(
+                f"{place} holds several norms ({named}): open one, such as {records[0].place}"
+            )
         if not records or records[0].header.kind != kind:
             found = f"a record of the kind {records[0].header.kind}" if records else "nothing"
             raise FrontierError(
@@ -84,7 +90,9 @@ class Record:
         """Write what the function makes of the header as it is now: others may work on the record too."""
         content = self.folder.read(FILE)
         if content is None:
-            raise FrontierError(f"{self.place}/{FILE} is gone: expected the record that was opened; put it back")
+            raise FrontierError(
+                f"{self.place}/{FILE} is gone: expected the record that was opened; put it back"
+            )
         if content != self.header.to_bytes():
             self.header = Header.from_bytes(content, self.place)
         changed = self.header.model_copy(update=dict(changes(self.header)))
@@ -115,7 +123,9 @@ class Record:
         """The clean pass. Raises if it is missing or damaged."""
         found = self.read_clean()
         if found is None:
-            raise FrontierError(f"{self.place} lacks its clean pass{self.why(_CLEAN)}; {self.header.how_to_go_on}")
+            raise FrontierError(
+                f"{self.place} lacks its clean pass{self.why(_CLEAN)}; {self.header.how_to_go_on}"
+            )
         return found
 
     def read_clean(self) -> CleanPass | None:
@@ -126,7 +136,11 @@ class Record:
         tensors, _ = found
         try:
             clean = CleanPass(ids=tensors.pop("ids").numpy().view("uint64"), **tensors)
-        except (KeyError, TypeError, ValueError):  # tensors of another version of this file, or of a forged one
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+        ):  # tensors of another version of this file, or of a forged one
             return None
         return clean if data_digest(clean.ids, clean.labels) == self.header.data.digest else None
 
@@ -136,7 +150,9 @@ class Record:
         # What was finished was so on fewer samples: said in one step with their number, for a kill may come any moment.
         more = {} if data["digest"] == self.header.data.digest else {"finished": None}
         self.change(lambda header: {"data": header.data.model_copy(update=data), **more})
-        tensors = {field.name: getattr(clean, field.name) for field in fields(clean) if field.name != "ids"}
+        tensors = {
+            field.name: getattr(clean, field.name) for field in fields(clean) if field.name != "ids"
+        }
         tensors["ids"] = torch.from_numpy(clean.ids.view("int64").copy())
         self.write_file(_CLEAN, tensors, {}, self._mark("clean"))
         self.__dict__["clean"] = clean
@@ -144,11 +160,17 @@ class Record:
     def replace_flag(self, kind: Kind, flag: Flag | None) -> None:
         """Put a flag in the place of those of its kind, or remove these."""
         added = () if flag is None else (flag,)
-        self.change(lambda header: {"flags": (*(old for old in header.flags if old.kind != kind), *added)})
+        self.change(
+            lambda header: {"flags": (*(old for old in header.flags if old.kind != kind), *added)}
+        )
 
     def add_counts(self, counts: Mapping[str, int]) -> None:
         """Count passes through the model that belong to no unit."""
-        self.change(lambda old: {"counts": old.counts | {k: old.counts.get(k, 0) + n for k, n in counts.items()}})
+        self.change(
+            lambda old: {
+                "counts": old.counts | {k: old.counts.get(k, 0) + n for k, n in counts.items()}
+            }
+        )
 
     # Certified radii
 
@@ -156,7 +178,11 @@ class Record:
         """Per sample the radius that provably holds no misclassified point; None if nobody has computed it."""
         found = self.read_file(_CERTIFIED, self._mark("certified"))
         radii = None if found is None else found[0].get("radii")
-        return None if radii is None or radii.shape != self.clean.labels.shape else radii.double().numpy()
+        return (
+            None
+            if radii is None or radii.shape != self.clean.labels.shape
+            else radii.double().numpy()
+        )
 
     def write_certified(self, radii: NDArray[np.float64]) -> None:
         """Store certified radii, one per sample."""
@@ -193,7 +219,11 @@ class Record:
 
     def unit_files(self) -> list[tuple[UnitName, int]]:
         """All of them: also the shorter of two that a kill has left of one unit."""
-        return [found for name in self.folder.names(UNITS) if (found := UnitName.of_file(name)) is not None]
+        return [
+            found
+            for name in self.folder.names(UNITS)
+            if (found := UnitName.of_file(name)) is not None
+        ]
 
     def units(self) -> dict[UnitName, int]:
         """How far every unit has come, from the names of the files alone."""
@@ -208,9 +238,16 @@ class Record:
     def unit_mark(self, unit: UnitName, solver: str) -> str:
         """The mark of a unit of this record: the samples of its shard, and its solver in words, decide it too."""
         rows = slice(unit.first, unit.first + unit.count)
-        return mark(self.header, unit.run, solver, data_digest(self.clean.ids[rows], self.clean.labels[rows]))
+        return mark(
+            self.header,
+            unit.run,
+            solver,
+            data_digest(self.clean.ids[rows], self.clean.labels[rows]),
+        )
 
-    def read_unit(self, unit: UnitName, queries: int, names: Collection[str] | None = None) -> StoredUnit | None:
+    def read_unit(
+        self, unit: UnitName, queries: int, names: Collection[str] | None = None
+    ) -> StoredUnit | None:
         """A unit at exactly these queries, or some of its tensors; None if it is missing, damaged or foreign.
 
         Points and states are large and the rest is small: who needs only some tensors should name them.
@@ -237,7 +274,9 @@ class Record:
                 continue
             queries = max(wanted[unit.run], done.get(unit, 0))
             stored = self.read_unit(unit, queries, names)
-            if stored is None and (further := self.units().get(unit, 0)) > queries:  # extended at this moment
+            if (
+                stored is None and (further := self.units().get(unit, 0)) > queries
+            ):  # extended at this moment
                 queries = further
                 stored = self.read_unit(unit, queries, names)
             if stored is None and heal is not None:
@@ -245,13 +284,20 @@ class Record:
                 stored = self.read_unit(unit, queries, names)
             if stored is None:
                 why = self.why(unit.file(queries))
-                cure = "; remove that file" if why else ""  # by its name it is done, and not all of it is always read
-                raise FrontierError(f"{self.place} lacks {unit}{why}{cure}; {self.header.how_to_go_on}")
+                cure = (
+                    "; remove that file" if why else ""
+                )  # by its name it is done, and not all of it is always read
+                raise FrontierError(
+                    f"{self.place} lacks {unit}{why}{cure}; {self.header.how_to_go_on}"
+                )
             yield unit, rows, stored
 
     def spent(self) -> Counter[str]:
         """Passes through the model that no unit counts: setting the record up, and shards that grew since."""
-        return sum((Counter(counts) for counts in self.header.replaced.values()), Counter(self.header.counts))
+        return sum(
+            (Counter(counts) for counts in self.header.replaced.values()),
+            Counter(self.header.counts),
+        )
 
     # Files
 
@@ -283,7 +329,9 @@ class Record:
                 self.damaged[name] = f"{name}: {error}"
                 return None
         if words.pop("belongs", None) != belongs:
-            self.damaged[name] = f"{name} belongs to another record: of another model, other samples or terms"
+            self.damaged[name] = (
+                f"{name} belongs to another record: of another model, other samples or terms"
+            )
             return None
         return tensors, words
 
@@ -291,7 +339,9 @@ class Record:
         """In brackets, why a file that is there was not read."""
         return f" ({self.damaged[name]})" if name in self.damaged else ""
 
-    def write_file(self, name: str, tensors: Mapping[str, Tensor], words: Mapping[str, str], belongs: str) -> None:
+    def write_file(
+        self, name: str, tensors: Mapping[str, Tensor], words: Mapping[str, str], belongs: str
+    ) -> None:
         """Write a tensor file with its mark."""
         self.folder.write(name, pack(tensors, {**words, "belongs": belongs}))
 
@@ -300,13 +350,23 @@ def find_records(path: str, *, kind: RecordKind, needed: bool = True) -> list[Re
     """The records of a kind at or below a folder, sorted, norms in their usual order. Raises if some are needed."""
     folder = open_folder(path)
     names = folder.names(depth=_DEPTH)
-    inside = (tuple(name.split("/")[:-1]) for name in names if name == FILE or name.endswith(f"/{FILE}"))
+    inside = (
+        tuple(name.split("/")[:-1]) for name in names if name == FILE or name.endswith(f"/{FILE}")
+    )
     ours = [parts for parts in inside if _is_ours(folder.read("/".join((*parts, FILE))))]
-    ours.sort(key=lambda parts: (parts[:-1], NORMS.index(parts[-1])) if {*parts[-1:]} & {*NORMS} else (parts, -1))
+    ours.sort(
+        key=lambda parts: (
+            (parts[:-1], NORMS.index(parts[-1])) if {*parts[-1:]} & {*NORMS} else (parts, -1)
+        )
+    )
     records = [record for parts in ours if (record := Record.find(below(path, *parts))) is not None]
     found = [record for record in records if record.header.kind == kind]
     if not found and needed:
-        lacks = f"{path} holds no record of the kind {kind}" if names else f"no folder {path}, or nothing in it"
+        lacks = (
+            f"{path} holds no record of the kind {kind}"
+            if names
+            else f"no folder {path}, or nothing in it"
+        )
         raise FrontierError(f"{lacks}: type `advfrontier {_COMMANDS[kind]} … --out {path}`")
     return found
 

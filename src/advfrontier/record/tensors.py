@@ -32,7 +32,9 @@ def pack(tensors: Mapping[str, Tensor], words: Mapping[str, str] = {}) -> bytes:
     return save(held, metadata={**words, "checksums": checksums, "seal": _seal(words, checksums)})
 
 
-def unpack(content: bytes | BinaryIO, names: Collection[str] | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+def unpack(
+    content: bytes | BinaryIO, names: Collection[str] | None = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """What `pack` was given: the tensors, or only those named, and the words. Of a file nothing else is read.
 
     Raises Damaged if it is cut short, or if anything that is read was changed.
@@ -45,9 +47,19 @@ def unpack(content: bytes | BinaryIO, names: Collection[str] | None = None) -> t
         header = json.loads(text)
         words = {str(key): str(value) for key, value in header.pop("__metadata__").items()}
         checksums, seal = words.pop("checksums"), words.pop("seal")
-        ends = {name: (int(entry["data_offsets"][0]), int(entry["data_offsets"][1])) for name, entry in header.items()}
+        ends = {
+            name: (int(entry["data_offsets"][0]), int(entry["data_offsets"][1]))
+            for name, entry in header.items()
+        }
         known = dict(json.loads(checksums))
-    except (ValueError, LookupError, AttributeError, TypeError, OverflowError, RecursionError) as error:
+    except (
+        ValueError,
+        LookupError,
+        AttributeError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise Damaged(f"not a whole safetensors file ({type(error).__name__}: {error})") from error
     if seal != _seal(words, checksums) or set(known) != set(ends):
         raise Damaged("its checksum does not match its words")
@@ -77,9 +89,13 @@ def _tensor(name: str, entry: dict[str, Any], content: bytes) -> Tensor:
 
 def _checksum(name: str, tensor: Tensor) -> str:
     digest = blake2b(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), digest_size=16)
-    digest.update(tensor.flatten().view(torch.uint8).numpy().data)  # NumPy does not know all kinds of numbers
+    digest.update(
+        tensor.flatten().view(torch.uint8).numpy().data
+    )  # NumPy does not know all kinds of numbers
     return digest.hexdigest()
 
 
 def _seal(words: Mapping[str, str], checksums: str) -> str:
-    return blake2b(json.dumps([sorted(words.items()), checksums]).encode(), digest_size=16).hexdigest()
+    return blake2b(
+        json.dumps([sorted(words.items()), checksums]).encode(), digest_size=16
+    ).hexdigest()

@@ -19,7 +19,9 @@ from advfrontier.pool import RACE, Run, facts_of
 UNITS = "units"
 SPENT = ("checks", "attack", "verification")  # passes through the model that a unit's file counts
 DOUBTS = ("held", "zero_gradients", "bad_gradients")  # tensors of a unit that `doubtful` looks at
-_FILE = re.compile(r"units/(?P<run>[^/]+)/(?P<first>\d+)\+(?P<count>\d+)-(?P<queries>\d+)\.safetensors")
+_FILE = re.compile(
+    r"units/(?P<run>[^/]+)/(?P<first>\d+)\+(?P<count>\d+)-(?P<queries>\d+)\.safetensors"
+)
 _NAMED = 3  # runs that a flag names before it counts them
 _REASONS = {
     Kind.FLIPPED: "kept points were classified correctly in another batch",
@@ -81,13 +83,17 @@ def shards_of(samples: int, size: int) -> list[tuple[int, int]]:
 def doubtful(run: str, queries: int, tensors: Mapping[str, Tensor]) -> Counter[tuple[Kind, str]]:
     """Count the samples of a finished unit whose distance may be wrong, by reason and run."""
     facts = None if run == RACE else facts_of(Run.parse(run).solver)
-    steps = queries // (facts.step_queries if facts else 2)  # also of a plug-in that is not installed here
+    steps = queries // (
+        facts.step_queries if facts else 2
+    )  # also of a plug-in that is not installed here
     samples = {
         Kind.FLIPPED: ~tensors["held"],
         Kind.ZERO_GRADIENTS: 2 * tensors["zero_gradients"] > steps,
         Kind.BAD_GRADIENTS: tensors["bad_gradients"] > 0,
     }
-    return Counter({(kind, run): count for kind, rows in samples.items() if (count := int(rows.sum()))})
+    return Counter(
+        {(kind, run): count for kind, rows in samples.items() if (count := int(rows.sum()))}
+    )
 
 
 def unit_flags(doubts: Counter[tuple[Kind, str]]) -> tuple[Flag, ...]:
@@ -97,7 +103,9 @@ def unit_flags(doubts: Counter[tuple[Kind, str]]) -> tuple[Flag, ...]:
         by_kind.setdefault(kind, {})[run] = count
     flags = []
     for kind, runs in by_kind.items():
-        named = ", ".join(list(runs)[:_NAMED]) + (f" and {len(runs) - _NAMED} other runs" if len(runs) > _NAMED else "")
+        named = ", ".join(list(runs)[:_NAMED]) + (
+            f" and {len(runs) - _NAMED} other runs" if len(runs) > _NAMED else ""
+        )
         text = f"{named}: {'up to ' if len(runs) > 1 else ''}{max(runs.values())} {_REASONS[kind]}"
         flags.append(Flag(kind, text))
     return tuple(flags)

@@ -4,7 +4,12 @@ Nothing here computes a metric: everything shown was computed by `frontier` and 
 """
 
 from advfrontier.report.figures import write_figures
-from advfrontier.report.html import comparison_table, write_comparison, write_leaderboard, write_report
+from advfrontier.report.html import (
+    comparison_table,
+    write_comparison,
+    write_leaderboard,
+    write_report,
+)
 from advfrontier.report.render import print_tables
 from advfrontier.report.summary import rank_tables, ranking_csv, summary_tables
 

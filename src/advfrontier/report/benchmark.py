@@ -30,7 +30,9 @@ def write_results(results: Results, folder: str | PathLike[str]) -> list[Path]:
     """Write all of it, figures only where matplotlib is installed; returns the files."""
     target, rankings, boards = Path(folder), results.rankings(), []
     for data, ranking in rankings.items():
-        board = target / ("leaderboard.html" if len(rankings) == 1 else f"leaderboard-{folder_name(data)}.html")
+        board = target / (
+            "leaderboard.html" if len(rankings) == 1 else f"leaderboard-{folder_name(data)}.html"
+        )
         boards.append(Path(write_leaderboard(board, ranking, title=f"{results.name}: leaderboard")))
     return [*_write_page(results, target / "results.md", target, FORMATS, _DPI), *boards]
 
@@ -52,7 +54,9 @@ def check_page(page: str, known: Collection[str]) -> None:
     held = open_folder(beside).read("results.json")
     shown = {} if held is None else read_object(held, f"{beside}/results.json").get("norms", {})
     if not isinstance(shown, dict):
-        raise FrontierError(f"{beside}/results.json is damaged, or was not written by advfrontier: move it away")
+        raise FrontierError(
+            f"{beside}/results.json is damaged, or was not written by advfrontier: move it away"
+        )
     if lost := [norm for norm in shown if norm not in known]:
         raise FrontierError(
             f"{page} shows {', '.join(lost)} too, of which nothing is stored beside it, so it would be lost: name "
@@ -61,7 +65,13 @@ def check_page(page: str, known: Collection[str]) -> None:
 
 
 def _write_page(
-    results: Results, page: Path, beside: Path, formats: Sequence[str], dpi: int, *, stored: Sequence[Path] = ()
+    results: Results,
+    page: Path,
+    beside: Path,
+    formats: Sequence[str],
+    dpi: int,
+    *,
+    stored: Sequence[Path] = (),
 ) -> list[Path]:
     """The page, and what it links to in a folder: tables as JSON, what was learned, figures; returns the files."""
     content = beside / "results.json"
@@ -69,7 +79,9 @@ def _write_page(
     told = json.dumps(results_json(results), indent=1, ensure_ascii=False) + "\n"
     for path, text in {content: told, **learned}.items():
         write_file(path, text.encode())
-    figures = draw_results(results, beside / "figures", formats=formats, dpi=dpi) if drawable() else None
+    figures = (
+        draw_results(results, beside / "figures", formats=formats, dpi=dpi) if drawable() else None
+    )
 
     def link(path: Path) -> str:
         return path.relative_to(page.parent).as_posix()
@@ -83,7 +95,12 @@ def _write_page(
         stored=[link(path) for path in stored],
     )
     write_file(page, text.encode())
-    return [page, content, *learned, *(path for paths in (figures or {}).values() for path in paths)]
+    return [
+        page,
+        content,
+        *learned,
+        *(path for paths in (figures or {}).values() for path in paths),
+    ]
 
 
 def learned_files(results: Results) -> dict[str, str]:
@@ -106,11 +123,16 @@ def _reached(part: NormResults, family: str) -> list[str]:
     lines = []
     for name, (kind, tier) in shown_tiers(part.subjects).items():
         if kind == family:
-            means = {split: mean_aoi(group, family, tier) for split, group in by_split(part.subjects).items()}
+            means = {
+                split: mean_aoi(group, family, tier)
+                for split, group in by_split(part.subjects).items()
+            }
             words = [f"{100 * value:.2f} % on {split} models" for split, value in means.items()]
             made = part.ensembles[tier] if family == GREEDY else None
             if made is not None and made.aoi is not None and made.bound is not None:
-                words.append(f"on train models against the traced runs alone {100 * made.aoi:.2f} %")
+                words.append(
+                    f"on train models against the traced runs alone {100 * made.aoi:.2f} %"
+                )
                 words.append(f"no allocation passes {100 * made.bound:.2f} %")
             lines.append(f"{name}: AOI {'; '.join(words)}")
     return lines
@@ -120,7 +142,10 @@ def results_json(results: Results) -> dict[str, object]:
     """Every table with its rows by column name: over all norms, per norm, and per data set of each norm."""
 
     def told(tables: Mapping[str, Table], notes: Sequence[str]) -> dict[str, object]:
-        return {"notes": list(notes), "tables": {name: as_json(table) for name, table in tables.items()}}
+        return {
+            "notes": list(notes),
+            "tables": {name: as_json(table) for name, table in tables.items()},
+        }
 
     norms = {}
     for norm, part in results.norms.items():
@@ -160,14 +185,20 @@ def results_markdown(
         json=content,
         stored=stored,
         norms={SYMBOLS[norm]: part.tables() for norm, part in results.norms.items()},
-        groups={title: model_tables.tables(group, title=title) for title, group in results.groups()},
+        groups={
+            title: model_tables.tables(group, title=title) for title, group in results.groups()
+        },
         figures=figures or {},
         stacked=_stacked,
     )
     return re.sub("\n{3,}", "\n\n", page).strip() + "\n"
 
 
-def _stacked(tables_of: Mapping[str, Mapping[str, Table]], name: str, rows: int | None = None) -> str:
+def _stacked(
+    tables_of: Mapping[str, Mapping[str, Table]], name: str, rows: int | None = None
+) -> str:
     """The tables of one name, one below the other as one; of each only the first rows if a number is given."""
-    tables = {title: tables[name].head(rows) for title, tables in tables_of.items() if name in tables}
+    tables = {
+        title: tables[name].head(rows) for title, tables in tables_of.items() if name in tables
+    }
     return as_markdown(stacked(name, Column("norm"), tables)) if tables else ""

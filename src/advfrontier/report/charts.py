@@ -14,7 +14,11 @@ from advfrontier.threat.names import SYMBOLS
 _OWN_POINTS, _POOL_POINTS = 2000, 250  # steps drawn of a curve; more would not be seen
 _WIDTH, _HEIGHT = 520, 380  # of an SVG picture, and what its axes take on each side
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 12, 44
-_LETTERS, _LETTER, _LINE = 16, 10.5, 18.0  # of a name beside a curve: at most so many, their width and their height
+_LETTERS, _LETTER, _LINE = (
+    16,
+    10.5,
+    18.0,
+)  # of a name beside a curve: at most so many, their width and their height
 
 
 def norm_data(
@@ -23,16 +27,26 @@ def norm_data(
     """What the charts of one norm are drawn from. A model's place in `names` decides its colour in every norm."""
     curves = [summary.curve, *(other.curve for other in others)]
     places = list(names) if names is not None else [other.model for other in others]
-    far = max([curve.falls_to(0.01) for curve in curves] + [1.2 * at.epsilon for at in summary.robust], default=0.0)
+    far = max(
+        [curve.falls_to(0.01) for curve in curves] + [1.2 * at.epsilon for at in summary.robust],
+        default=0.0,
+    )
     near = min((float(ε) for curve in curves for ε in curve.epsilons[1:2]), default=far)
     found, pool = summary.convergence, summary.standing.table if summary.standing else None
     return {
         "norm": summary.norm,
         "symbol": SYMBOLS[summary.norm],
         "own": _model(summary),
-        "others": [{**_model(other), "line": line_number(1 + places.index(other.model))} for other in others],
+        "others": [
+            {**_model(other), "line": line_number(1 + places.index(other.model))}
+            for other in others
+        ],
         "pool": [
-            {"name": row.model, **points(pool.curves[row.model], _POOL_POINTS), "flagged": row.bracketed}
+            {
+                "name": row.model,
+                **points(pool.curves[row.model], _POOL_POINTS),
+                "flagged": row.bracketed,
+            }
             for row in (pool.rows if pool else ())
             if pool and not row.given
         ],
@@ -59,7 +73,10 @@ def points(curve: Curve, limit: int) -> dict[str, list[float]]:
     """At most so many steps of a curve, the first and the last among them."""
     count = len(curve.epsilons)
     kept = sorted({*range(0, count, math.ceil(count / limit)), count - 1})
-    return {"x": [short(curve.epsilons[k]) for k in kept], "y": [short(curve.accuracies[k]) for k in kept]}
+    return {
+        "x": [short(curve.epsilons[k]) for k in kept],
+        "y": [short(curve.accuracies[k]) for k in kept],
+    }
 
 
 def short(value: float) -> float:
@@ -71,7 +88,11 @@ def line(k: int, *, doubt: bool = False) -> dict[str, str]:
     """How a page draws the k-th model: the style sheet knows it by `look`, a notebook by the other two."""
     colour, dash = line_number(k)
     look = f"k{colour} d{dash}{' doubt' if doubt else ''}"
-    return {"look": look, "colour": COLOURS[colour], "dashes": "1 3" if doubt else PAGE_DASHES[dash]}
+    return {
+        "look": look,
+        "colour": COLOURS[colour],
+        "dashes": "1 3" if doubt else PAGE_DASHES[dash],
+    }
 
 
 def svg_chart(
@@ -103,7 +124,9 @@ def svg_chart(
         ],
         "frontier": _path(frontier, end) if frontier else None,
         "x_ticks": [{"at": round(_x(tick, end), 1), "text": f"{tick:g}"} for tick in _ticks(end)],
-        "y_ticks": [{"at": round(_y(share), 1), "text": f"{share:.0%}"} for share in (0, 0.25, 0.5, 0.75, 1)],
+        "y_ticks": [
+            {"at": round(_y(share), 1), "text": f"{share:.0%}"} for share in (0, 0.25, 0.5, 0.75, 1)
+        ],
         "left": _LEFT,
         "right": _WIDTH - _RIGHT,
         "bottom": _HEIGHT - _BOTTOM,
@@ -126,24 +149,36 @@ def _labels(curves: Mapping[str, Curve], end: float) -> dict[str, dict[str, Any]
         for share in heights:
             x, y = _x(curve.falls_to(share), end) + 4, _y(share)
             box = (x, y - _LINE / 2, x + wide, y + _LINE / 2)
-            free = all(box[2] < t[0] or t[2] < box[0] or box[3] < t[1] or t[3] < box[1] for t in taken)
+            free = all(
+                box[2] < t[0] or t[2] < box[0] or box[3] < t[1] or t[3] < box[1] for t in taken
+            )
             if free and curve.accuracies[0] > share and box[2] <= _WIDTH - 2:
-                crossed = sum(x - 4 <= _x(other.falls_to(share), end) <= box[2] for other in curves.values())
+                crossed = sum(
+                    x - 4 <= _x(other.falls_to(share), end) <= box[2] for other in curves.values()
+                )
                 found.append((crossed, abs(share - 0.4), box))
         if found:
             box = min(found)[-1]
             taken.append(box)
-            labels[model] = {"x": round(box[0], 1), "y": round(box[1] + 0.78 * _LINE, 1), "text": text}
+            labels[model] = {
+                "x": round(box[0], 1),
+                "y": round(box[1] + 0.78 * _LINE, 1),
+                "text": text,
+            }
     return labels
 
 
 def _path(curve: Curve, end: float) -> str:
     """Steps: along to the next ε, then down to the next accuracy; on to the end of the picture unless that is 0."""
     drawn = points(curve, _POOL_POINTS)
-    steps = [(x, y) for x, y in zip(drawn["x"], drawn["y"], strict=True) if 0 < x <= short(end)]  # x is short too
+    steps = [
+        (x, y) for x, y in zip(drawn["x"], drawn["y"], strict=True) if 0 < x <= short(end)
+    ]  # x is short too
     down = "".join(f"H{_x(x, end):.1f}V{_y(y):.1f}" for x, y in steps)
     last = steps[-1][1] if steps else drawn["y"][0]
-    return f"M{_x(0, end):.1f} {_y(drawn['y'][0]):.1f}{down}{f'H{_x(end, end):.1f}' if last else ''}"
+    return (
+        f"M{_x(0, end):.1f} {_y(drawn['y'][0]):.1f}{down}{f'H{_x(end, end):.1f}' if last else ''}"
+    )
 
 
 def _x(epsilon: float, end: float) -> float:

@@ -52,7 +52,9 @@ def parse_formats(text: str | None) -> tuple[str, ...]:
     """The formats named, with commas between them; refuses others, and those whose library is missing."""
     kinds = tuple(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
     if unknown := [kind for kind in kinds if kind not in FORMATS]:
-        raise FrontierError(f"cannot export {unknown[0]!r}: expected some of {', '.join(FORMATS)}, with commas")
+        raise FrontierError(
+            f"cannot export {unknown[0]!r}: expected some of {', '.join(FORMATS)}, with commas"
+        )
     if "parquet" in kinds and find_spec("pyarrow") is None:
         raise FrontierError("Parquet needs pyarrow: type pip install 'advfrontier[parquet]'")
     return kinds
@@ -79,8 +81,14 @@ def export_all(
             yield aside / ending
             return
         for evaluation in evaluations:
-            inside = evaluation.place.removeprefix(root) if evaluation.place.startswith(root) else evaluation.norm
-            yield from export(evaluation, kind, aside / f"{inside}{ending}", radii=chosen_radii(evaluation, radii))
+            inside = (
+                evaluation.place.removeprefix(root)
+                if evaluation.place.startswith(root)
+                else evaluation.norm
+            )
+            yield from export(
+                evaluation, kind, aside / f"{inside}{ending}", radii=chosen_radii(evaluation, radii)
+            )
 
     for kind in kinds:
         what, ending, mark = _EACH.get(kind) or _ALL[kind]
@@ -88,7 +96,11 @@ def export_all(
         if kind == "png":
             folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
             for pictures in folders:
-                own = {name for place, _, name in (path.rpartition("/") for path in paths) if place == pictures}
+                own = {
+                    name
+                    for place, _, name in (path.rpartition("/") for path in paths)
+                    if place == pictures
+                }
                 _remove_older(open_folder(pictures), own)
             paths = list(folders)
         for path in paths:
@@ -98,11 +110,17 @@ def export_all(
 def _remove_older(pictures: Folder, written: set[str]) -> None:
     """Remove pictures of an earlier export whose names are not among those just written: points have moved since."""
     for name in pictures.names(depth=0):
-        if name not in written and _PICTURE.fullmatch(name) and PNG_MARK in (pictures.read(name) or b""):
+        if (
+            name not in written
+            and _PICTURE.fullmatch(name)
+            and PNG_MARK in (pictures.read(name) or b"")
+        ):
             pictures.remove(name)
 
 
-def export(evaluation: Evaluation, kind: str, path: Path, *, radii: Sequence[Radius] = ()) -> list[Path]:
+def export(
+    evaluation: Evaluation, kind: str, path: Path, *, radii: Sequence[Radius] = ()
+) -> list[Path]:
     """Write one evaluation in a format of its own. NPZ holds the images and the adversarial points too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "png":
@@ -163,7 +181,11 @@ def _parts(rows: Sequence[int]) -> list[list[int]]:
 
 def _pictures(evaluation: Evaluation, folder: Path) -> Iterator[Path]:
     """The adversarial points as pictures of 8 bits, named by row, true class and the class they are taken for."""
-    d, labels, seen = evaluation.distances, evaluation.labels.tolist(), evaluation.predictions.tolist()
+    d, labels, seen = (
+        evaluation.distances,
+        evaluation.labels.tolist(),
+        evaluation.predictions.tolist(),
+    )
     folder.mkdir(parents=True, exist_ok=True)
     for rows in _parts(np.flatnonzero((d > 0) & np.isfinite(d)).tolist()):
         points = evaluation.points(rows)

@@ -44,13 +44,20 @@ _ALONE, _BESIDE = 3.25, 2.05  # inches: one column of a two-column paper; one pa
 
 
 def write_figures(
-    folder: str | PathLike[str], summaries: Sequence[NormSummary], *, formats: Sequence[str] = FORMATS
+    folder: str | PathLike[str],
+    summaries: Sequence[NormSummary],
+    *,
+    formats: Sequence[str] = FORMATS,
 ) -> list[str]:
     """Write `curve-NORM` and `queries-NORM` for every norm and `curves` with all of them; returns the files."""
     need_matplotlib()
     if not summaries:
-        raise FrontierError("nothing to draw: expected at least one summary, such as summarise(evaluation, …)")
-    by_norm = {s.norm: [one for one in summaries if one.norm == s.norm] for s in in_order(summaries)}
+        raise FrontierError(
+            "nothing to draw: expected at least one summary, such as summarise(evaluation, …)"
+        )
+    by_norm = {
+        s.norm: [one for one in summaries if one.norm == s.norm] for s in in_order(summaries)
+    }
     lines = lines_of(summary.model for summary in summaries)
     written = []
     with styled():
@@ -81,13 +88,22 @@ def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> N
         for k, row in enumerate(row for row in table.rows if not row.given):
             label = None if k else "reference models"
             draw_steps(axes, table.curves[row.model], color=GREY, linewidth=0.5, label=label)
-        draw_steps(axes, table.frontier, color=INK, linewidth=0.8, linestyle="--", label="defence frontier")
+        draw_steps(
+            axes, table.frontier, color=INK, linewidth=0.8, linestyle="--", label="defence frontier"
+        )
     for summary in summaries:
         line = lines[summary.model]
         draw_model(axes, summary.model, summary.curve, summary.margin, line)
         if summary.certified is not None:
             label = f"{summary.model}, certified"
-            draw_steps(axes, summary.certified.curve, color=line["color"], linestyle=":", linewidth=0.8, label=label)
+            draw_steps(
+                axes,
+                summary.certified.curve,
+                color=line["color"],
+                linestyle=":",
+                linewidth=0.8,
+                label=label,
+            )
     beyond = 1.2 * max((at.epsilon for at in first.robust), default=0.0)
     curve_axes(axes, first.norm, [summary.curve for summary in summaries], least=beyond)
     draw_marks(axes, [(at.epsilon, at.label) for at in first.robust], axes.get_xlim()[1])
@@ -106,14 +122,29 @@ def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> 
     drawn = [summary for summary in summaries if summary.convergence.queries]
     for summary in drawn:
         found, line = summary.convergence, lines[summary.model]
-        axes.plot(found.queries, found.aurec, label=f"{summary.model}, E = {size(summary.E)}", **line)
-        axes.plot(found.tiers, found.at_tiers(), color=line["color"], linestyle="none", marker="o", markersize=3)
+        axes.plot(
+            found.queries, found.aurec, label=f"{summary.model}, E = {size(summary.E)}", **line
+        )
+        axes.plot(
+            found.tiers,
+            found.at_tiers(),
+            color=line["color"],
+            linestyle="none",
+            marker="o",
+            markersize=3,
+        )
     longest = max((summary.convergence for summary in drawn), key=lambda found: found.queries[-1])
-    draw_marks(axes, [(queries, tier_label(queries)) for queries in longest.tiers], longest.queries[-1])
+    draw_marks(
+        axes, [(queries, tier_label(queries)) for queries in longest.tiers], longest.queries[-1]
+    )
     # The first queries fall from far above; what matters is whether the end is level.
     lasts = [s.convergence.aurec[-1] for s in drawn]
     early = [
-        next(a for q, a in zip(s.convergence.queries, s.convergence.aurec, strict=True) if q >= s.tier / 20)
+        next(
+            a
+            for q, a in zip(s.convergence.queries, s.convergence.aurec, strict=True)
+            if q >= s.tier / 20
+        )
         for s in drawn
     ]
     axes.set_ylim(0.94 * min(lasts), max(1.2 * max(lasts), min(max(early), 2 * max(lasts))))
@@ -145,7 +176,9 @@ def drawable() -> bool:
 def need_matplotlib() -> None:
     """Say what to install where matplotlib is missing."""
     if not drawable():
-        raise FrontierError('figures need matplotlib, which is not installed; type pip install "advfrontier[figures]"')
+        raise FrontierError(
+            'figures need matplotlib, which is not installed; type pip install "advfrontier[figures]"'
+        )
 
 
 def styled() -> Any:
@@ -185,7 +218,12 @@ def panels(count: int, *, wide: float, columns: int = 4) -> Figure:
 
 def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
     """A curve, which goes on at its last accuracy."""
-    axes.plot([*curve.epsilons, 1e9], [*curve.accuracies, curve.accuracies[-1]], drawstyle="steps-post", **line)
+    axes.plot(
+        [*curve.epsilons, 1e9],
+        [*curve.accuracies, curve.accuracies[-1]],
+        drawstyle="steps-post",
+        **line,
+    )
 
 
 def curve_axes(axes: Axes, norm: str, curves: Iterable[Curve], *, least: float = 0.0) -> None:
@@ -208,7 +246,9 @@ def common_legend(figure: Figure, *, columns: int, last: Collection[str] = ()) -
         figure.legend(lines, names, loc="outside lower center", ncols=min(columns, len(names)))
 
 
-def save(figure: Figure, path: str, *, formats: Sequence[str], dpi: int = 300, mark: bytes = _MARK) -> list[str]:
+def save(
+    figure: Figure, path: str, *, formats: Sequence[str], dpi: int = 300, mark: bytes = _MARK
+) -> list[str]:
     """Write a figure in every format; returns the files. One that is there already must hold the mark."""
     written = []
     for kind in formats:

@@ -45,13 +45,17 @@ _SHOWN_CROSSINGS = 6  # there may be hundreds where two curves run together
 def write_report(path: str | PathLike[str], summaries: Sequence[NormSummary]) -> str:
     """Write one file that opens offline: the first model in all of its norms, the other models drawn beside it."""
     if not summaries:
-        raise FrontierError("nothing to report: expected at least one summary, such as summarise(evaluation, …)")
+        raise FrontierError(
+            "nothing to report: expected at least one summary, such as summarise(evaluation, …)"
+        )
     model = summaries[0].model
     own = in_order(s for s in summaries if s.model == model)
     beside = in_order(s for s in summaries if s.model != model)
     named = [(summary.model, summary.norm) for summary in own + beside]
     if twice := [" in ".join(pair) for pair in named if named.count(pair) > 1]:
-        raise FrontierError(f"two summaries of {twice[0]}: expected one per model and norm; leave one out")
+        raise FrontierError(
+            f"two summaries of {twice[0]}: expected one per model and norm; leave one out"
+        )
     names = list(dict.fromkeys(s.model for s in beside))
     norms = [charts.norm_data(s, [o for o in beside if o.norm == s.norm], names=names) for s in own]
     return write_page(
@@ -111,22 +115,34 @@ def comparison_table(comparison: Comparison, first: NormSummary, second: NormSum
     )
     rows: list[tuple[Any, ...]] = [
         (name, summary.tier, area, *(at.accuracy for at in summary.robust))
-        for name, summary, area in zip(comparison.names, (first, second), comparison.aurec, strict=True)
+        for name, summary, area in zip(
+            comparison.names, (first, second), comparison.aurec, strict=True
+        )
     ]
     rows.append(("difference", "", comparison.difference, *("" for _ in labels)))
-    return Table(f"{first.norm}: {comparison.verdict}", columns, tuple(rows), tuple(comparison_notes(comparison)))
+    return Table(
+        f"{first.norm}: {comparison.verdict}",
+        columns,
+        tuple(rows),
+        tuple(comparison_notes(comparison)),
+    )
 
 
-def write_comparison(path: str | PathLike[str], compared: Sequence[tuple[Comparison, NormSummary, NormSummary]]) -> str:
+def write_comparison(
+    path: str | PathLike[str], compared: Sequence[tuple[Comparison, NormSummary, NormSummary]]
+) -> str:
     """Write a page with both curves in every norm, their bands, and by how much one leads where.
 
     Each entry is a comparison with the summaries of its two models, in its order; one entry per norm.
     """
     if not compared:
-        raise FrontierError("nothing to compare: expected at least one comparison with the summaries of its two models")
+        raise FrontierError(
+            "nothing to compare: expected at least one comparison with the summaries of its two models"
+        )
     entries = [(comparison, *_named(comparison, *summaries)) for comparison, *summaries in compared]
     norms = [
-        {**charts.norm_data(first, [second]), "difference": _difference(first, second)} for _, first, second in entries
+        {**charts.norm_data(first, [second]), "difference": _difference(first, second)}
+        for _, first, second in entries
     ]
     first, second = compared[0][0].names
     return write_page(
@@ -141,10 +157,14 @@ def write_comparison(path: str | PathLike[str], compared: Sequence[tuple[Compari
     )
 
 
-def _named(comparison: Comparison, first: NormSummary, second: NormSummary) -> tuple[NormSummary, NormSummary]:
+def _named(
+    comparison: Comparison, first: NormSummary, second: NormSummary
+) -> tuple[NormSummary, NormSummary]:
     """The summaries under the comparison's names, which tell two records of one model apart; without their pools."""
     if first.norm != second.norm:
-        raise FrontierError(f"{first.model} in {first.norm}, {second.model} in {second.norm}: expected the same norm")
+        raise FrontierError(
+            f"{first.model} in {first.norm}, {second.model} in {second.norm}: expected the same norm"
+        )
     both = zip((first, second), comparison.names, strict=True)
     one, other = (replace(summary, model=name, standing=None) for summary, name in both)
     return one, other
@@ -154,7 +174,11 @@ def _difference(first: NormSummary, second: NormSummary) -> dict[str, Any]:
     """The first curve less the second, as steps."""
     steps, gaps = first.curve.less(second.curve)
     names = {"first": first.model, "second": second.model}
-    return {"x": [charts.short(ε) for ε in steps.tolist()], "y": [round(gap, 6) for gap in gaps.tolist()], **names}
+    return {
+        "x": [charts.short(ε) for ε in steps.tolist()],
+        "y": [round(gap, 6) for gap in gaps.tolist()],
+        **names,
+    }
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
@@ -181,14 +205,20 @@ def write_leaderboard(
     rows = [row for table in ranking.norms for row in table.rows]
     names = list(dict.fromkeys(row.model for row in (*ranking.overall, *rows)))
     if highlight is None:
-        highlight = {row.model for row in rows if row.given} if not all(row.given for row in rows) else ()
+        highlight = (
+            {row.model for row in rows if row.given} if not all(row.given for row in rows) else ()
+        )
     if unknown := [model for model in highlight if model not in names]:
-        raise FrontierError(f"no model {unknown[0]} to highlight: expected some of {', '.join(names)}")
+        raise FrontierError(
+            f"no model {unknown[0]} to highlight: expected some of {', '.join(names)}"
+        )
 
     def chart_of(table: RankTable) -> dict[str, Any]:
         doubted = {row.model for row in table.rows if row.bracketed}
         curves = {row.model: table.curves[row.model] for row in table.rows}
-        return charts.svg_chart(table.norm, curves, frontier=table.frontier, doubted=doubted, names=names)
+        return charts.svg_chart(
+            table.norm, curves, frontier=table.frontier, doubted=doubted, names=names
+        )
 
     return write_page(
         path,
@@ -219,7 +249,9 @@ def _verdict(ranking: Ranking) -> str:
 
 def write_page(path: str | PathLike[str], template: str, **content: Any) -> str:
     """Fill a template and write it to a path or an address; folders on the way are made."""
-    return write_file(path, environment().get_template(template).render(**content).encode(), mark=MARK)
+    return write_file(
+        path, environment().get_template(template).render(**content).encode(), mark=MARK
+    )
 
 
 def as_html(table: Table) -> Markup:
@@ -261,7 +293,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.globals.update(asset=asset, plotly=plotly, symbols=SYMBOLS, words=words, line=charts.line)
-    found.filters |= {show.__name__: show for show in (numbers.whole, numbers.ranks, numbers.duration)}
+    found.filters |= {
+        show.__name__: show for show in (numbers.whole, numbers.ranks, numbers.duration)
+    }
     for show in (numbers.percent, numbers.size, numbers.score):
         found.filters[show.__name__] = show
         found.filters[f"{show.__name__}_interval"] = partial(numbers.ends, show=show)
@@ -280,7 +314,9 @@ def png(image: NDArray[np.uint8]) -> bytes:
     height, width, channels = image.shape
     header = struct.pack(">IIBBBBB", width, height, 8, _GREY if channels == 1 else _RGB, 0, 0, 0)
     rows = np.ascontiguousarray(image).reshape(height, width * channels)
-    unfiltered = np.pad(rows, ((0, 0), (1, 0))).tobytes()  # each row begins with its filter: 0, none
+    unfiltered = np.pad(
+        rows, ((0, 0), (1, 0))
+    ).tobytes()  # each row begins with its filter: 0, none
     return (
         b"\x89PNG\r\n\x1a\n"
         + _chunk(b"IHDR", header)
@@ -296,4 +332,9 @@ def data_uri(image: NDArray[np.uint8]) -> str:
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return (
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
+    )

@@ -63,7 +63,14 @@ def print_tables(*tables: Table, stream: TextIO | None = None) -> None:
     console = Console(file=target, highlight=False, markup=False)
     for table in tables:
         console.print(printable(table.title), style="bold")
-        layout = next((each for each in _layouts(table) if _width(table, each, folded=_FOLDED) <= console.width), None)
+        layout = next(
+            (
+                each
+                for each in _layouts(table)
+                if _width(table, each, folded=_FOLDED) <= console.width
+            ),
+            None,
+        )
         console.print(_listing(table) if layout is None else _drawn(table, layout, rule="─"))
         console.print()
         for note in table.notes:
@@ -75,8 +82,12 @@ def as_text(table: Table) -> str:
     *wider, narrowest = _layouts(table)
     layout = next((layout for layout in wider if _width(table, layout) <= _PAGE), narrowest)
     target = io.StringIO()
-    Console(file=target, width=_width(table, layout), color_system=None).print(_drawn(table, layout, rule="-"))
-    drawn = "\n".join(line.rstrip() for line in target.getvalue().splitlines()) if table.rows else ""
+    Console(file=target, width=_width(table, layout), color_system=None).print(
+        _drawn(table, layout, rule="-")
+    )
+    drawn = (
+        "\n".join(line.rstrip() for line in target.getvalue().splitlines()) if table.rows else ""
+    )
     parts = [printable(table.title), drawn, "\n".join(map(printable, table.notes))]
     return "\n\n".join(part for part in parts if part)
 
@@ -88,14 +99,18 @@ def as_markdown(table: Table) -> str:
         [":--" if column.left else "--:" for column in table.columns],
         *_marked(table, "**{}**", code="`{}`"),
     ]
-    drawn = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    drawn = "\n".join(
+        f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines
+    )
     return drawn + ("\n\n" + "\n".join(f"- {note}" for note in table.notes) if table.notes else "")
 
 
 def as_csv(table: Table) -> str:
     """Raw values, one line a row; an interval gives its estimate and both ends in columns of their own."""
     flat = [_flat(record) for record in table.records()]
-    names = list(dict.fromkeys(name for row in flat for name in row)) or [column.label for column in table.columns]
+    names = list(dict.fromkeys(name for row in flat for name in row)) or [
+        column.label for column in table.columns
+    ]
     target = io.StringIO()
     writer = csv.DictWriter(target, names, lineterminator="\n")
     writer.writeheader()
@@ -107,11 +122,16 @@ def as_latex(table: Table) -> str:
     """A `tabular` with booktabs' rules."""
     sides = "".join("l" if column.left else "r" for column in table.columns)
     escapes = str.maketrans(_LATEX)
-    lines = [[column.name.translate(escapes) for column in table.columns], *_marked(table, r"\textbf{{{}}}", escapes)]
+    lines = [
+        [column.name.translate(escapes) for column in table.columns],
+        *_marked(table, r"\textbf{{{}}}", escapes),
+    ]
     head, *body = (" & ".join(line) + r" \\" for line in lines)
     drawn = "\n".join([f"\\begin{{tabular}}{{{sides}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule",
                        r"\end{tabular}", *(f"% {printable(note)}" for note in table.notes)])  # fmt: skip
-    return re.sub(r"\$\\ell\$(?:(\d)|\$(\\infty)\$)", lambda norm: rf"$\ell_{{{norm[1] or norm[2]}}}$", drawn)
+    return re.sub(
+        r"\$\\ell\$(?:(\d)|\$(\\infty)\$)", lambda norm: rf"$\ell_{{{norm[1] or norm[2]}}}$", drawn
+    )
 
 
 def as_json(table: Table) -> dict[str, Any]:
@@ -124,7 +144,9 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-def _marked(table: Table, bold: str, escapes: Mapping[int, str] | None = None, *, code: str = "{}") -> Iterator[Row]:
+def _marked(
+    table: Table, bold: str, escapes: Mapping[int, str] | None = None, *, code: str = "{}"
+) -> Iterator[Row]:
     """Every row as it is printed, in the signs of a language: what stands out is bold, and code is code."""
     for row, texts in zip(table.rows, as_cells(table), strict=True):
         cells = [text.translate(escapes or {}) for text in texts]
@@ -132,7 +154,10 @@ def _marked(table: Table, bold: str, escapes: Mapping[int, str] | None = None, *
             code.format(text) if column.format == "code" and text != NONE else text
             for text, column in zip(cells, table.columns, strict=True)
         ]
-        yield [bold.format(t) if isinstance(cell, Strong) else t for t, cell in zip(coded, row, strict=True)]
+        yield [
+            bold.format(t) if isinstance(cell, Strong) else t
+            for t, cell in zip(coded, row, strict=True)
+        ]
 
 
 def _cell(value: Any, show: Callable[[Any], str]) -> tuple[str, ...]:
@@ -182,9 +207,13 @@ def _formatter(column: Column, cells: Sequence[Any]) -> Callable[[Any], str]:
     """How the cells of a column are printed; a text among figures stands as it is."""
     show = _FORMATTERS[column.format]
     if column.format == "sizes":
-        figures = [figure for cell in cells if isinstance(figure := _middle(_bare(cell)), (int, float))]
+        figures = [
+            figure for cell in cells if isinstance(figure := _middle(_bare(cell)), (int, float))
+        ]
         show = partial(numbers.size, decimals=numbers.column_decimals(figures))
-    return lambda value: value if isinstance(value, str) and column.format != "norm" else show(value)
+    return lambda value: (
+        value if isinstance(value, str) and column.format != "norm" else show(value)
+    )
 
 
 def _layouts(table: Table) -> Iterator[Layout]:
@@ -217,9 +246,14 @@ def _wide(text: str) -> int:
 def _width(table: Table, layout: Layout, *, folded: int | None = None) -> int:
     """Columns that a table takes, or the least it takes where names that may fold have only so many."""
     headings, rows = layout
-    widths = [max(1, *map(_wide, cells)) for cells in zip(headings, *rows, strict=True)]  # a rule takes one at least
+    widths = [
+        max(1, *map(_wide, cells)) for cells in zip(headings, *rows, strict=True)
+    ]  # a rule takes one at least
     if folded is not None:
-        widths = [min(w, folded) if column.folds else w for w, column in zip(widths, table.columns, strict=True)]
+        widths = [
+            min(w, folded) if column.folds else w
+            for w, column in zip(widths, table.columns, strict=True)
+        ]
     return sum(widths) + 2 * (len(widths) - 1)
 
 
@@ -229,7 +263,10 @@ def _drawn(table: Table, layout: Layout, *, rule: str) -> RichTable:
     drawn = RichTable(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for column in table.columns:
         drawn.add_column(
-            justify="left" if column.left else "right", no_wrap=not column.folds, overflow="fold", vertical="top"
+            justify="left" if column.left else "right",
+            no_wrap=not column.folds,
+            overflow="fold",
+            vertical="top",
         )
     drawn.add_row(*(Text(heading, style="bold") for heading in headings))
     drawn.add_row(*(Rule(characters=rule, style="") for _ in headings))
@@ -247,7 +284,11 @@ def _listing(table: Table) -> Text:
     lines = []
     for row in as_cells(table):
         lines += ["", row[title]] if row[title] else []
-        told = [(name, text) for k, (name, text) in enumerate(zip(names, row, strict=True)) if text and k != title]
+        told = [
+            (name, text)
+            for k, (name, text) in enumerate(zip(names, row, strict=True))
+            if text and k != title
+        ]
         lines += [f"  {name}{' ' * (longest - cell_len(name))}  {text}" for name, text in told]
     return Text("\n".join(lines))
 
@@ -260,8 +301,13 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, tuple):
             flat |= {f"{name} low": value[0], f"{name} high": value[1]}
         elif is_dataclass(value):
-            figure, *others = (field.name for field in fields(value) if field.name not in ("level", "flags"))
-            flat |= {name: getattr(value, figure), **{f"{name} {part}": getattr(value, part) for part in others}}
+            figure, *others = (
+                field.name for field in fields(value) if field.name not in ("level", "flags")
+            )
+            flat |= {
+                name: getattr(value, figure),
+                **{f"{name} {part}": getattr(value, part) for part in others},
+            }
         else:
             flat[name] = value
         if isinstance(cell, Doubted):

@@ -21,7 +21,12 @@ _COLUMNS = (
     Column("median distance", "size"), Column("AUREC", "size"), Column("up to", "size"), Column("DOI", "score"),
     Column("rank", "integer"), Column("queries per sample", "count"),
 )  # fmt: skip
-_HEAD = (Column("rank", "integer"), Column("95 %", "integer"), Column(""), Column("model", folds=True))
+_HEAD = (
+    Column("rank", "integer"),
+    Column("95 %", "integer"),
+    Column(""),
+    Column("model", folds=True),
+)
 _LEGEND = "* the records asked about; (…) distances that cannot be trusted, which do not count in the others' ranks"
 _CSV = (
     "norm", "model", "rank", "bracketed", "rank_low", "rank_high", "doi", "doi_low", "doi_high", "aurec", "E",
@@ -39,7 +44,9 @@ def summary_tables(summaries: Sequence[NormSummary]) -> list[Table]:
     several = len({summary.model for summary in summaries}) > 1
     groups: dict[tuple[Any, ...], list[NormSummary]] = {}
     for s in summaries:
-        groups.setdefault((s.data, len(s.samples), *(() if several else (s.tier, s.seed))), []).append(s)
+        groups.setdefault(
+            (s.data, len(s.samples), *(() if several else (s.tier, s.seed))), []
+        ).append(s)
     return [_table(in_order(group)) for group in groups.values()]
 
 
@@ -55,12 +62,20 @@ def _title(summaries: Sequence[NormSummary]) -> str:
 
 def _table(summaries: Sequence[NormSummary]) -> Table:
     ranked, radii = any(s.standing for s in summaries), any(s.robust for s in summaries)
-    several, certified = len({s.model for s in summaries}) > 1, radii and any(s.certified for s in summaries)
+    several, certified = (
+        len({s.model for s in summaries}) > 1,
+        radii and any(s.certified for s in summaries),
+    )
     optional = {"model": several, "certified accuracy %": certified, "DOI": ranked, "rank": ranked}
     optional |= {"at ε": radii, "robust accuracy %": radii}
     shown = [k for k, column in enumerate(_COLUMNS) if optional.get(column.name, True)]
     rows = tuple(tuple(row[k] for k in shown) for summary in summaries for row in _rows(summary))
-    return Table(_title(summaries), tuple(_COLUMNS[k] for k in shown), rows, _notes(summaries, several=several))
+    return Table(
+        _title(summaries),
+        tuple(_COLUMNS[k] for k in shown),
+        rows,
+        _notes(summaries, several=several),
+    )
 
 
 def _rows(summary: NormSummary) -> list[tuple[Any, ...]]:
@@ -68,10 +83,19 @@ def _rows(summary: NormSummary) -> list[tuple[Any, ...]]:
     where, certified = summary.standing, summary.certified
     doi = where and (Doubted(where.row.doi) if where.row.bracketed else where.row.doi)
     proven = [at.accuracy for at in certified.robust] if certified else [None] * len(summary.robust)
-    robust: list[tuple[Any, ...]] = [(at.label, at.accuracy, p) for at, p in zip(summary.robust, proven, strict=True)]
+    robust: list[tuple[Any, ...]] = [
+        (at.label, at.accuracy, p) for at, p in zip(summary.robust, proven, strict=True)
+    ]
     first, *more = robust or [(None, None, None)]
     end = summary.E if summary.aurec.known else None
-    after = (summary.median, summary.aurec, end, doi, where and where.position, summary.queries_per_sample)
+    after = (
+        summary.median,
+        summary.aurec,
+        end,
+        doi,
+        where and where.position,
+        summary.queries_per_sample,
+    )
     return [
         (summary.norm, summary.model, summary.clean, *first, *after),
         *(("", "", "", *at, *[""] * 6) for at in more),
@@ -82,8 +106,13 @@ def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...
     def place(s: NormSummary) -> str:
         return f"{s.norm} of {s.model}" if several else s.norm
 
-    spent = ", ".join(f"{whole(count)} {purpose}" for purpose, count in total_counts(summaries).items())
-    notes = ["intervals in brackets: 95 %, for other samples of the same source", f"queries spent: {spent}"]
+    spent = ", ".join(
+        f"{whole(count)} {purpose}" for purpose, count in total_counts(summaries).items()
+    )
+    notes = [
+        "intervals in brackets: 95 %, for other samples of the same source",
+        f"queries spent: {spent}",
+    ]
     notes += [f"EOT in {place(s)}: {text}" for s in summaries if (text := averaged_text(s))]
     if not any(s.robust for s in summaries):
         notes.append(NO_RADII)
@@ -98,7 +127,9 @@ def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...
             notes.append(f"no AUREC in {place(s)}: no run broke any sample")
         elif s.convergence.settled is False:
             drop = percent(s.convergence.last_drop)
-            notes.append(f"not settled in {place(s)}: the last quarter of the queries lowered AUREC by {drop} %")
+            notes.append(
+                f"not settled in {place(s)}: the last quarter of the queries lowered AUREC by {drop} %"
+            )
     notes += [f"flag in {place(s)}: {flag}" for s in summaries for flag in s.flags]
     return (*notes, *(f"flag in {place(s)}: DOI: {note}" for s in summaries for note in s.notes))
 
@@ -109,9 +140,16 @@ def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
     for s in summaries:
         if s.no_standing:
             reasons.setdefault(s.no_standing, []).append(s.norm)
-    tables = {s.norm: s.standing.table.queries for s in summaries if s.standing and s.standing.table.queries != s.tier}
+    tables = {
+        s.norm: s.standing.table.queries
+        for s in summaries
+        if s.standing and s.standing.table.queries != s.tier
+    }
     return [
-        *(f"no DOI in {', '.join(dict.fromkeys(norms))}: {reason}" for reason, norms in reasons.items()),
+        *(
+            f"no DOI in {', '.join(dict.fromkeys(norms))}: {reason}"
+            for reason, norms in reasons.items()
+        ),
         *(
             f"DOI and rank in {norm} after {tier_label(queries)} queries, as the other models"
             for norm, queries in tables.items()
@@ -127,19 +165,32 @@ def rank_tables(ranking: Ranking) -> list[Table]:
     if len(ranking.norms) > 1 and not ranking.overall:
         notes.append("no table over all norms: fewer than two norms hold all models")
     for table in ranking.norms:
-        notes += [f"flag in {table.norm}: {row.model}: {told}" for row in table.rows for told in row_flags(row)]
+        notes += [
+            f"flag in {table.norm}: {row.model}: {told}"
+            for row in table.rows
+            for told in row_flags(row)
+        ]
     *others, last = tables
     return [*others, Table(last.title, last.columns, last.rows, tuple(notes))]
 
 
 def ranking_csv(ranking: Ranking) -> str:
     """A line per model and norm, and with norm `all` a line per model over the norms all models share."""
-    models: list[tuple[RankTable | None, RankRow]] = [(table, row) for table in ranking.norms for row in table.rows]
+    models: list[tuple[RankTable | None, RankRow]] = [
+        (table, row) for table in ranking.norms for row in table.rows
+    ]
     radii = [(table.norm, radius) for table in ranking.norms for radius in table.radii]
     rows = []
     for table, row in (*models, *((None, row) for row in ranking.overall)):
-        norm, *about = (table.norm, table.E, table.queries, table.samples) if table else ("all", None, None, None)
-        doi = [value if known(value) else None for value in (row.doi.estimate, row.doi.low, row.doi.high, row.aurec)]
+        norm, *about = (
+            (table.norm, table.E, table.queries, table.samples)
+            if table
+            else ("all", None, None, None)
+        )
+        doi = [
+            value if known(value) else None
+            for value in (row.doi.estimate, row.doi.low, row.doi.high, row.aurec)
+        ]
         robust = (row.robust.get(radius) if norm == of else None for of, radius in radii)
         start = (norm, row.model, row.rank, int(row.bracketed), *(row.ranks or (None, None)), *doi)
         told = (about[0], row.clean_accuracy, row.median, *about[1:], "; ".join(row_flags(row)))
@@ -149,9 +200,19 @@ def ranking_csv(ranking: Ranking) -> str:
 
 
 def _overall(ranking: Ranking) -> Table:
-    columns = (*_HEAD, Column("mean DOI", "score"), *(Column(f"DOI {norm}", "score") for norm in ranking.shared))
+    columns = (
+        *_HEAD,
+        Column("mean DOI", "score"),
+        *(Column(f"DOI {norm}", "score") for norm in ranking.shared),
+    )
     rows = tuple(
-        (*_start(row), *(Doubted(row.dois[norm]) if row.bracketed else row.dois[norm] for norm in ranking.shared))
+        (
+            *_start(row),
+            *(
+                Doubted(row.dois[norm]) if row.bracketed else row.dois[norm]
+                for norm in ranking.shared
+            ),
+        )
         for row in ranking.overall
     )
     return Table(f"All norms: mean DOI over {', '.join(ranking.shared)}", columns, rows)
@@ -160,8 +221,18 @@ def _overall(ranking: Ranking) -> Table:
 def _of_norm(table: RankTable) -> Table:
     area = Column(f"AUREC up to {size(table.E)}", "sizes")
     robust = (Column(f"at {radius} %", "percent") for radius in table.radii)
-    columns = (*_HEAD, Column("DOI", "score"), area, Column("clean %", "percent"), *robust, Column("median", "sizes"))
-    rows = tuple((*_start(row), row.aurec, row.clean_accuracy, *row.robust.values(), row.median) for row in table.rows)
+    columns = (
+        *_HEAD,
+        Column("DOI", "score"),
+        area,
+        Column("clean %", "percent"),
+        *robust,
+        Column("median", "sizes"),
+    )
+    rows = tuple(
+        (*_start(row), row.aurec, row.clean_accuracy, *row.robust.values(), row.median)
+        for row in table.rows
+    )
     title = f"{table.norm} on {table.data}: {whole(table.samples)} samples, {tier_label(table.queries)} queries each"
     return Table(title, columns, rows)
 

@@ -19,7 +19,14 @@ from advfrontier.evaluation.trace import Traces
 from advfrontier.frontier.confidence import curve_margin
 from advfrontier.pool import Ensemble, Race
 from advfrontier.report.charts import svg_chart
-from advfrontier.report.figures import curve_axes, draw_marks, draw_model, line_of, need_matplotlib, styled
+from advfrontier.report.figures import (
+    curve_axes,
+    draw_marks,
+    draw_model,
+    line_of,
+    need_matplotlib,
+    styled,
+)
 from advfrontier.report.html import as_html, environment, write_report
 from advfrontier.report.numbers import percent
 from advfrontier.report.render import as_text
@@ -48,7 +55,9 @@ def _(result: Evaluation, *, radii: str | None = None) -> list[Table]:
 def _(result: Traces) -> list[Table]:
     best = result.frontier()
     nearest = (result.distances[:, -1] <= best) & (best > 0) & np.isfinite(best)
-    at = sorted({int(result.queries[max(0, round(part * result.queries.size) - 1)]) for part in _PARTS})
+    at = sorted(
+        {int(result.queries[max(0, round(part * result.queries.size) - 1)]) for part in _PARTS}
+    )
     columns = (
         Column("run"),
         *(Column(f"median after {queries}", "sizes") for queries in at),
@@ -56,7 +65,10 @@ def _(result: Traces) -> list[Table]:
     )
     medians = [np.median(result.at(queries), axis=1) for queries in at]
     order = sorted(range(len(result.runs)), key=lambda k: -int(nearest[k].sum()))
-    rows = [(result.runs[k], *(float(each[k]) for each in medians), int(nearest[k].sum())) for k in order]
+    rows = [
+        (result.runs[k], *(float(each[k]) for each in medians), int(nearest[k].sum()))
+        for k in order
+    ]
     notes = tuple(f"flag: {flag}" for flag in result.flags)
     return [Table(repr(result).strip("<>"), columns, tuple(rows), notes).head(_SHOWN)]
 
@@ -65,9 +77,15 @@ def _(result: Traces) -> list[Table]:
 def _(result: Ensemble) -> list[Table]:
     rows = [(run, queries, queries / result.total) for run, queries in result.queries.items()]
     notes = [f"AOI {percent(result.aoi)} %"] if result.aoi is not None else []
-    notes += [f"no allocation of these queries can pass {percent(result.bound)} %"] if result.bound is not None else []
+    notes += (
+        [f"no allocation of these queries can pass {percent(result.bound)} %"]
+        if result.bound is not None
+        else []
+    )
     columns = Column("run"), Column("queries", "count"), Column("share (%)", "percent")
-    return [Table(repr(result).strip("<>"), columns, tuple(rows), (*notes, *map(str, result.flags)))]
+    return [
+        Table(repr(result).strip("<>"), columns, tuple(rows), (*notes, *map(str, result.flags)))
+    ]
 
 
 @tables.register
@@ -104,9 +122,13 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
             _, ax = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
     known = ax.get_legend_handles_labels()[1]  # what is drawn already has its colour
     curve = evaluation.curve()
-    draw_model(ax, evaluation.model, curve, curve_margin(len(evaluation.distances)), line_of(len(known)))
+    draw_model(
+        ax, evaluation.model, curve, curve_margin(len(evaluation.distances)), line_of(len(known))
+    )
     marks = chosen_radii(evaluation, radii)
-    least = max([1.2 * size for _, size in marks] + ([ax.get_xlim()[1]] if known else []), default=0.0)
+    least = max(
+        [1.2 * size for _, size in marks] + ([ax.get_xlim()[1]] if known else []), default=0.0
+    )
     curve_axes(ax, evaluation.norm, [curve], least=least)
     if not known:
         draw_marks(ax, [(size, label) for label, size in marks], ax.get_xlim()[1])
@@ -126,6 +148,8 @@ def dataframe(evaluation: Evaluation) -> Any:
     return pd.DataFrame(table.records(), columns=[column.label for column in table.columns])
 
 
-def report(evaluations: Sequence[Evaluation], path: str | PathLike[str], *, radii: str | None = None) -> str:
+def report(
+    evaluations: Sequence[Evaluation], path: str | PathLike[str], *, radii: str | None = None
+) -> str:
     """Write the report of the first evaluation's model, the others beside it."""
     return write_report(path, summarise_all(evaluations, radii=radii))

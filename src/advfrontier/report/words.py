@@ -22,7 +22,11 @@ def headline(summaries: Sequence[NormSummary]) -> str:
     first = summaries[0]
     start = (
         f"{first.model} classifies {_percent(first.clean.estimate)} of {whole(len(first.samples))} samples correctly"
-        + (f" (those of {SYMBOLS[first.norm]})" if len({len(s.samples) for s in summaries}) > 1 else "")
+        + (
+            f" (those of {SYMBOLS[first.norm]})"
+            if len({len(s.samples) for s in summaries}) > 1
+            else ""
+        )
     )
     if first.misclassified == len(first.samples):
         return f"{start}: there is nothing to attack."
@@ -66,7 +70,11 @@ def details(summaries: Sequence[NormSummary]) -> list[str]:
     """The sentences after the headline: how far half of the samples are from an error, ranks, whether it settled."""
     bound = "Every curve is an upper bound: a stronger attack could only lower it."
     averaged = [f"In {SYMBOLS[s.norm]} {text}." for s in summaries if (text := averaged_text(s))]
-    return [text for text in (_medians(summaries), *averaged, _ranks(summaries), settled(summaries), bound) if text]
+    return [
+        text
+        for text in (_medians(summaries), *averaged, _ranks(summaries), settled(summaries), bound)
+        if text
+    ]
 
 
 def averaged_text(summary: NormSummary) -> str:
@@ -127,11 +135,17 @@ def _medians(summaries: Sequence[NormSummary]) -> str:
 
 
 def _ranks(summaries: Sequence[NormSummary]) -> str:
-    standing = [(s.norm, s.standing) for s in summaries if s.standing and s.standing.row.rank is not None]
+    standing = [
+        (s.norm, s.standing) for s in summaries if s.standing and s.standing.row.rank is not None
+    ]
     if not standing:
         return ""
     first = standing[0][1]
-    among = f"reference models of {first.table.data}" if first.referenced else f"{len(first.table.rows)} models here"
+    among = (
+        f"reference models of {first.table.data}"
+        if first.referenced
+        else f"{len(first.table.rows)} models here"
+    )
     parts = _listed([f"{where.position} in {SYMBOLS[norm]}" for norm, where in standing])
     doubt = any(where.row.bracketed for _, where in standing)
     brackets = " (in brackets: its distances cannot be trusted)" if doubt else ""

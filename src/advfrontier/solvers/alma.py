@@ -60,7 +60,9 @@ class Alma:
     tau: float = 0.95
     gamma: float = 1.2
     alpha: float = 0.9
-    keep_momentum: bool | None = None  # True is as published: also momentum that pushes against the box
+    keep_momentum: bool | None = (
+        None  # True is as published: also momentum that pushes against the box
+    )
     loss_name: str = "dlr_plus"  # plain_dlr_plus: the published tolerance, and no measure of our own for few classes
 
     def start(self, problem: Problem) -> AlmaState:
@@ -69,7 +71,9 @@ class Alma:
         one = torch.ones_like(problem.boundary)
         never = torch.full_like(one, problem.steps + 1)
         square, momentum = torch.ones_like(point), torch.zeros_like(point)
-        return AlmaState(point, square, momentum, one * self.rate, one, one.clone(), one.clone(), never)
+        return AlmaState(
+            point, square, momentum, one * self.rate, one, one.clone(), one.clone(), never
+        )
 
     def loss(self, i: int) -> str:  # noqa: ARG002
         """Always the difference of logits ratio with ALMA's tolerance."""
@@ -86,25 +90,34 @@ class Alma:
             state.ρ = torch.where(falling, state.ρ, self.gamma * state.ρ)
             state.checked = s.clone()
         if i > 0:
-            state.μ = torch.lerp(_slope(s, state.ρ, state.μ), state.μ, self.alpha).clamp_(1e-6, 1e12)
+            state.μ = torch.lerp(_slope(s, state.ρ, state.μ), state.μ, self.alpha).clamp_(
+                1e-6, 1e12
+            )
         succeeded = (s < 0) & (state.first_success > problem.steps)
         state.first_success = torch.where(succeeded, i, state.first_success)
 
         g.mul_(_slope(s, state.ρ, state.μ)[:, None])
         if i == 0:
             random_where_lost(problem, answer, i)
-            self._first_step(problem, state, g, usual.distance if self.distance is None else self.distance)
+            self._first_step(
+                problem, state, g, usual.distance if self.distance is None else self.distance
+            )
         else:
             δ = state.point - problem.inputs
             g.add_(δ.sign_() if problem.norm.name == "L1" else unit(δ))
         state.square.lerp_(g * g, 1 - self.alpha)
         state.momentum.mul_(self.alpha).add_(g.div_(state.square.sqrt().add_(1e-8)))
         waited = (i - state.first_success).clamp_(min=0) / (problem.steps - state.first_success)
-        rate = state.rate * (usual.rate_decrease if self.rate_decrease is None else self.rate_decrease) ** waited
+        rate = (
+            state.rate
+            * (usual.rate_decrease if self.rate_decrease is None else self.rate_decrease) ** waited
+        )
         state.point = torch.addcmul(state.point, state.momentum, -rate[:, None]).clamp_(0, 1)
         if not (usual.keep_momentum if self.keep_momentum is None else self.keep_momentum):
             # What pushes against the box would keep the feature there long after its gradient has turned.
-            free = (state.point - state.momentum.sign()).clamp_(0, 1).sub_(state.point).abs_().sign_()
+            free = (
+                (state.point - state.momentum.sign()).clamp_(0, 1).sub_(state.point).abs_().sign_()
+            )
             state.momentum.mul_(free)
 
     @staticmethod

@@ -54,7 +54,13 @@ class ApgdMin:
     def start(self, problem: Problem) -> ApgdMinState:
         """From the input (or the restart's point), with the largest step."""
         point, one = problem.starts.clone(), torch.ones_like(problem.boundary)
-        size = self.step_size if self.step_size is not None else 1.0 if problem.norm.name == "L1" else 2.0
+        size = (
+            self.step_size
+            if self.step_size is not None
+            else 1.0
+            if problem.norm.name == "L1"
+            else 2.0
+        )
         return ApgdMinState(
             point=point,
             previous=point.clone(),
@@ -93,8 +99,12 @@ class ApgdMin:
     def _record(self, problem: Problem, state: ApgdMinState, i: int, answer: Answer) -> None:
         loss = answer.loss if i > 0 else problem.loss(self.loss_name, answer.logits)
         keep_rows(answer.improved, (state.best_gradient, answer.gradient))
-        lower = (loss < state.lowest_loss) & ~answer.found  # after a success the lowest loss is not gone back to
-        keep_rows(lower, (state.lowest_point, state.point), (state.lowest_gradient, answer.gradient))
+        lower = (
+            loss < state.lowest_loss
+        ) & ~answer.found  # after a success the lowest loss is not gone back to
+        keep_rows(
+            lower, (state.lowest_point, state.point), (state.lowest_gradient, answer.gradient)
+        )
         state.lowest_loss = torch.minimum(loss, state.lowest_loss)
         if i > 0:
             state.falls = state.falls + (loss < state.last_loss)
@@ -103,7 +113,9 @@ class ApgdMin:
     def _radius(self, problem: Problem, state: ApgdMinState, i: int, answer: Answer) -> Tensor:
         if i == 0:
             boundary = answer.loss.abs() / problem.norm.dual_size(answer.gradient).clamp_(min=TINY)
-            further = torch.maximum(answer.distance + boundary, problem.boundary / 2)  # which on a tie is not zero
+            further = torch.maximum(
+                answer.distance + boundary, problem.boundary / 2
+            )  # which on a tie is not zero
             ε = torch.where(answer.misclassified, answer.distance, further)
         else:
             γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
@@ -111,19 +123,27 @@ class ApgdMin:
             ε = torch.where(answer.misclassified, shrunk, (1 + γ) * state.radius)
         return torch.clamp(ε, 1e-8 * problem.largest, problem.largest)
 
-    def _check_progress(self, state: ApgdMinState, answer: Answer, g: Tensor, window: int) -> Tensor:
+    def _check_progress(
+        self, state: ApgdMinState, answer: Answer, g: Tensor, window: int
+    ) -> Tensor:
         """Halve the step and go back to the best point where the loss rarely fell or nothing was gained since."""
         nearer = answer.best_distance < (1 - 1e-4) * state.checked_distance
         gained = torch.where(answer.found, nearer, state.lowest_loss < state.checked_loss)
         state.reduced = (state.falls <= 0.75 * window) | (~state.reduced & ~gained)
-        state.relative_step = torch.where(state.reduced, state.relative_step / 2, state.relative_step)
+        state.relative_step = torch.where(
+            state.reduced, state.relative_step / 2, state.relative_step
+        )
         state.falls = torch.zeros_like(state.falls)
         state.checked_loss, state.checked_distance = state.lowest_loss, answer.best_distance
         g = self._return(state, answer, g, state.reduced)
-        state.previous = torch.where(state.reduced[:, None], state.point, state.previous)  # drop the momentum
+        state.previous = torch.where(
+            state.reduced[:, None], state.point, state.previous
+        )  # drop the momentum
         return g
 
-    def _check_sparsity(self, problem: Problem, state: ApgdMinState, answer: Answer, g: Tensor) -> Tensor:
+    def _check_sparsity(
+        self, problem: Problem, state: ApgdMinState, answer: Answer, g: Tensor
+    ) -> Tensor:
         """Where the best point has become sparser, go back to it with the largest step; else shorten the step."""
         reference = torch.where(answer.found[:, None], answer.best_point, state.lowest_point)
         features = (reference != problem.inputs).to(g.dtype).sum(1).clamp_(min=1)
@@ -137,7 +157,9 @@ class ApgdMin:
     def _return(state: ApgdMinState, answer: Answer, g: Tensor, rows: Tensor) -> Tensor:
         """Set rows back to the smallest misclassified point (before any: to the lowest loss), with its gradient."""
         found, rows = answer.found[:, None], rows[:, None]
-        state.point = torch.where(rows, torch.where(found, answer.best_point, state.lowest_point), state.point)
+        state.point = torch.where(
+            rows, torch.where(found, answer.best_point, state.lowest_point), state.point
+        )
         return torch.where(rows, torch.where(found, state.best_gradient, state.lowest_gradient), g)
 
     def _move(self, problem: Problem, state: ApgdMinState, i: int, g: Tensor) -> None:
@@ -155,7 +177,9 @@ class ApgdMin:
         ahead = project(torch.addcmul(state.point, direction, -η))
         if i > 0:
             drift = state.point - state.previous
-            ahead = project(torch.lerp(state.point, ahead, self.momentum).add_(drift, alpha=1 - self.momentum))
+            ahead = project(
+                torch.lerp(state.point, ahead, self.momentum).add_(drift, alpha=1 - self.momentum)
+            )
         state.previous, state.point = state.point, ahead
 
 
@@ -180,6 +204,8 @@ def _sparse_sign(g: Tensor, share: Tensor) -> Tensor:
     rank = (share * d).ceil().long().clamp_(1, d)[:, None]
     magnitude = g.abs()
     last = largest(magnitude, int(rank.amax()) if len(g) else 1).gather(1, rank - 1)
-    kept = magnitude.sub_(last).sign_().add_(1).clamp_(max=1)  # 1 from the last kept entry up, 0 below
+    kept = (
+        magnitude.sub_(last).sign_().add_(1).clamp_(max=1)
+    )  # 1 from the last kept entry up, 0 below
     signs = kept.mul_(g.sign())
     return signs.div_(signs.abs().sum(1, keepdim=True).clamp_(min=1))

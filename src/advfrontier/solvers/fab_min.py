@@ -46,7 +46,9 @@ class FabMin:
 
     def start(self, problem: Problem) -> FabMinState:
         """From the input, or half-way to the restart's point."""
-        return FabMinState(torch.lerp(problem.inputs, problem.starts, 0.5), torch.zeros_like(problem.boundary))
+        return FabMinState(
+            torch.lerp(problem.inputs, problem.starts, 0.5), torch.zeros_like(problem.boundary)
+        )
 
     def loss(self, i: int) -> str:  # noqa: ARG002
         """Always the margin, and towards a target the label's logit minus the target's."""
@@ -64,13 +66,17 @@ class FabMin:
         kept = torch.where(answer.misclassified | broken, self.beta, torch.ones_like(gap))[:, None]
         point = torch.lerp(x, state.point, kept)  # exact for a weight of 1
         both = torch.stack([point, x])
-        gaps = gap + torch.linalg.vecdot(both - state.point, slope)  # at both points, to first order
+        gaps = gap + torch.linalg.vecdot(
+            both - state.point, slope
+        )  # at both points, to first order
         own, other = move_onto_hyperplane(norm, both, slope, gaps)
 
         state.waited = torch.where(answer.misclassified, 0, state.waited + 1)
         α = self.alpha * self.fading**-state.waited
         a, b = norm.size(own), norm.size(other)
         α = torch.minimum(a / (a + b).clamp_(min=TINY), α)[:, None]
-        aim = torch.lerp(point.add(own, alpha=self.eta), x.add(other, alpha=self.eta), α).clamp_(0, 1)
+        aim = torch.lerp(point.add(own, alpha=self.eta), x.add(other, alpha=self.eta), α).clamp_(
+            0, 1
+        )
         keep_rows(broken, (aim, point))
         state.point = aim

@@ -53,7 +53,9 @@ class Fmn:
         norm = problem.norm
         alpha = self.alpha if self.alpha is not None else 10.0 if norm.name == "Linf" else 1.0
         gamma, gamma_final = self.gamma, self.gamma_final
-        if problem.polishes and norm.name != "L0":  # the boundary is near: finer in the end, and in ℓ∞ all along
+        if (
+            problem.polishes and norm.name != "L0"
+        ):  # the boundary is near: finer in the end, and in ℓ∞ all along
             gamma_final /= 10
             if norm.name == "Linf":
                 alpha, gamma = alpha / 4, gamma / 2.5
@@ -85,7 +87,9 @@ class Fmn:
         shrunk = torch.minimum(ε * (1 - γ), answer.best_distance)
         if answer.found.all():
             return torch.where(answer.misclassified, shrunk, ε * (1 + γ))
-        estimate = answer.distance + answer.loss.abs() / problem.norm.dual_size(answer.gradient).clamp_(min=TINY)
+        estimate = answer.distance + answer.loss.abs() / problem.norm.dual_size(
+            answer.gradient
+        ).clamp_(min=TINY)
         if not self.strict:
             # The estimate alone can approach the boundary from inside for ever; let the radius grow as well. On a tie
             # it is zero, and so it must not begin there.

@@ -46,7 +46,9 @@ class PrimalDual:
         """Almost all weight on the margin."""
         point = problem.starts.clone()
         logit = torch.full_like(problem.boundary, -math.log(self.dual_ratio))
-        return PrimalDualState(point, torch.zeros_like(point), torch.zeros_like(point), logit, logit.sigmoid())
+        return PrimalDualState(
+            point, torch.zeros_like(point), torch.zeros_like(point), logit, logit.sigmoid()
+        )
 
     def loss(self, i: int) -> str:  # noqa: ARG002
         """Always the margin."""
@@ -67,11 +69,19 @@ class PrimalDual:
 
     def _dual_step(self, problem: Problem, state: PrimalDualState, i: int, margin: Tensor) -> None:
         left = (problem.steps - 1 - i) / max(problem.steps - 1, 1)
-        rate = self.dual_rate if self.dual_rate is not None else 0.07 if problem.norm.name == "Linf" else 0.1
+        rate = (
+            self.dual_rate
+            if self.dual_rate is not None
+            else 0.07
+            if problem.norm.name == "Linf"
+            else 0.1
+        )
         θ = rate * (left * (1 - self.dual_decrease) + self.dual_decrease)
         bound = -math.log(self.dual_ratio_least)
         state.dual_logit = (state.dual_logit + θ * margin.sign()).clamp_(-bound, bound)
-        state.margin_weight = torch.lerp(state.dual_logit.sigmoid(), state.margin_weight, self.dual_mean)
+        state.margin_weight = torch.lerp(
+            state.dual_logit.sigmoid(), state.margin_weight, self.dual_mean
+        )
 
 
 @dataclass(frozen=True)

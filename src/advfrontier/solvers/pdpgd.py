@@ -26,14 +26,20 @@ class Pdpgd(PrimalDual):
 
     proximal_steps: int = 5
     proximal_tolerance: float = 1e-2
-    local_minimum: bool = False  # ℓ0, as published: an entry stays where the proximal step has a local minimum off 0
+    local_minimum: bool = (
+        False  # ℓ0, as published: an entry stays where the proximal step has a local minimum off 0
+    )
 
     def step(self, problem: Problem, state: PrimalDualState, i: int, answer: Answer) -> None:
         """One Adam step on the margin, the proximal step of the norm, one sign step on the dual."""
         g = answer.gradient.mul_(self._slope(problem, answer.loss)[:, None])
         scale, factor = adam(state.first, state.second, g, i)
         rate = factor * self._rate(problem, i)
-        δ = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1).sub_(problem.inputs)
+        δ = (
+            torch.addcdiv(state.point, state.first, scale, value=-rate)
+            .clamp_(0, 1)
+            .sub_(problem.inputs)
+        )
         largest = scale.amax(1)
         ratio = (1 - state.margin_weight) / state.margin_weight
         μ = ratio * self._rate(problem, i) * math.sqrt(1 - 0.999 ** (i + 1)) / largest
@@ -53,7 +59,9 @@ class Pdpgd(PrimalDual):
         for left in reversed(range(self.proximal_steps - 1)):
             left_over = moving.nonzero().squeeze(1)
             if len(left_over) < len(rows):
-                rows, here, anchor, metric, μ = (t.index_select(0, left_over) for t in (rows, here, anchor, metric, μ))
+                rows, here, anchor, metric, μ = (
+                    t.index_select(0, left_over) for t in (rows, here, anchor, metric, μ)
+                )
             if not len(rows):
                 break
             ahead = prox(torch.lerp(here, anchor, metric), μ)

@@ -46,12 +46,27 @@ class Departure:
         return solver
 
 
-OWN: dict[str, Any] = {f"apgd_min-{loss}": ApgdMin(loss_name=loss) for loss in ApgdMin.facts.losses} | {
+OWN: dict[str, Any] = {
+    f"apgd_min-{loss}": ApgdMin(loss_name=loss) for loss in ApgdMin.facts.losses
+} | {
     solver.facts.name: solver
-    for solver in (Alma(), Ddn(), FabMin(), Fmn(), Pdgd(), Pdpgd(), SigmaZero(), SparseMin(), SquareMin())
+    for solver in (
+        Alma(),
+        Ddn(),
+        FabMin(),
+        Fmn(),
+        Pdgd(),
+        Pdpgd(),
+        SigmaZero(),
+        SparseMin(),
+        SquareMin(),
+    )
 }  # every attack of this package, with its default hyper-parameters
 _STRETCHED = "margins are stretched so that the input's is {} at least"
-_CE = ("log-odds of logits stretched so that the input's margin is 3 at least", "cross-entropy of the logits")
+_CE = (
+    "log-odds of logits stretched so that the input's margin is 3 at least",
+    "cross-entropy of the logits",
+)
 
 DEPARTURES: tuple[Departure, ...] = (
     Departure("alma", "momentum against the box is dropped", "it is kept", "keep_momentum", True, ("L1",)),  # noqa: FBT003
@@ -88,7 +103,9 @@ DEPARTURES: tuple[Departure, ...] = (
 
 
 PUBLISHED: Mapping[str, Solver] = {
-    attack: replace(OWN[attack], **{each.parameter: each.value for each in DEPARTURES if each.attack == attack})
+    attack: replace(
+        OWN[attack], **{each.parameter: each.value for each in DEPARTURES if each.attack == attack}
+    )
     for attack in sorted(OWN)
     if "paper" in OWN[attack].facts.pools
 }

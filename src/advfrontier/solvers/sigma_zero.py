@@ -52,7 +52,9 @@ class SigmaZero:
         """One Adam step, then the threshold."""
         δ = state.point - problem.inputs
         width = (δ * δ).add_(self.sigma)
-        surrogate = δ.mul_(2 * self.sigma / δ.shape[1]).div_(width.square_())  # ∇ of (1/d)·Σ δ²/(δ² + σ)
+        surrogate = δ.mul_(2 * self.sigma / δ.shape[1]).div_(
+            width.square_()
+        )  # ∇ of (1/d)·Σ δ²/(δ² + σ)
         g = answer.gradient.mul_((answer.loss >= 0).to(δ.dtype)[:, None]).add_(surrogate)
         g.div_(g.abs().amax(1, keepdim=True).clamp_(min=TINY))
         scale, factor = adam(state.first, state.second, g, i)
@@ -62,7 +64,9 @@ class SigmaZero:
         moved = torch.where(answer.misclassified, state.threshold + move, state.threshold - move)
         state.threshold = moved.clamp_(0, 1)
         kept = (point - problem.inputs).abs_().sub_(state.threshold[:, None]).sign_().clamp_(min=0)
-        state.point = torch.lerp(problem.inputs, point, kept)  # exact for weights of 0 and 1, and faster than where
+        state.point = torch.lerp(
+            problem.inputs, point, kept
+        )  # exact for weights of 0 and 1, and faster than where
 
     def _rate(self, problem: Problem, i: int) -> float:
         return cosine(self.eta, self.eta / 10, i, problem.steps)

@@ -48,8 +48,13 @@ class SparseMin:
         """
         x = problem.inputs
         if problem.polishes:
-            point, features = problem.starts.clone(), (problem.norm.distance(problem.starts, x) - 1).clamp_(min=1)
-            return SparseMinState(point, features, point.clone(), torch.full_like(features, torch.inf))
+            point, features = (
+                problem.starts.clone(),
+                (problem.norm.distance(problem.starts, x) - 1).clamp_(min=1),
+            )
+            return SparseMinState(
+                point, features, point.clone(), torch.full_like(features, torch.inf)
+            )
         features = torch.minimum(problem.boundary, problem.largest / 2).ceil()
         order, ends = _draws(problem, "start")
         point = torch.where(_lowest(order, features), ends, x)
@@ -65,7 +70,9 @@ class SparseMin:
         margin = margin_found(answer)
         better = margin < state.margin
         state.kept = torch.where(better[:, None], state.point, state.kept)
-        state.features = torch.where(success, self._fewer(problem, i, answer), self._more(problem, state, answer))
+        state.features = torch.where(
+            success, self._fewer(problem, i, answer), self._more(problem, state, answer)
+        )
         state.margin = torch.where(success, torch.inf, torch.minimum(margin, state.margin))
 
         order, ends = _draws(problem, f"swap {i}")
@@ -78,8 +85,12 @@ class SparseMin:
         state.point = torch.where(added, ends, torch.where(dropped, x, state.kept))
 
     def _fewer(self, problem: Problem, i: int, answer: Answer) -> Tensor:
-        γ = cosine(self.gamma / 6 if problem.polishes else self.gamma, self.gamma_final, i, problem.steps)
-        return torch.minimum(answer.best_distance - 1, ((1 - γ) * answer.best_distance).floor()).clamp_(min=1)
+        γ = cosine(
+            self.gamma / 6 if problem.polishes else self.gamma, self.gamma_final, i, problem.steps
+        )
+        return torch.minimum(
+            answer.best_distance - 1, ((1 - γ) * answer.best_distance).floor()
+        ).clamp_(min=1)
 
     def _more(self, problem: Problem, state: SparseMinState, answer: Answer) -> Tensor:
         grown = torch.maximum(state.features + 1, ((1 + self.growth) * state.features).floor())

@@ -50,7 +50,9 @@ class SquareMin:
 
     facts: ClassVar[SolverFacts] = CATALOGUE["square_min"]
 
-    reach: float | None = None  # the first radius, over the first-order estimate of the boundary: 2 in ℓ∞, 1 elsewhere
+    reach: float | None = (
+        None  # the first radius, over the first-order estimate of the boundary: 2 in ℓ∞, 1 elsewhere
+    )
     gamma: float = 0.015
     gamma_final: float = 0.001
     area: float = 0.8
@@ -60,7 +62,12 @@ class SquareMin:
         channels, height, width = shape = _image(problem.shape)
         numbers = channels + (2 if problem.norm.name == "Linf" else DRAWS)
         if problem.norm.name == "Linf":
-            stripes = _draws(problem, "stripes", channels * width).sub_(0.5).sign_().view(-1, channels, 1, width)
+            stripes = (
+                _draws(problem, "stripes", channels * width)
+                .sub_(0.5)
+                .sign_()
+                .view(-1, channels, 1, width)
+            )
             kept = stripes.expand(-1, channels, height, width).flatten(1).contiguous()
             radius = ((self.reach or 2.0) * problem.boundary).clamp_(max=0.5)
         else:
@@ -69,13 +76,17 @@ class SquareMin:
             radius = torch.minimum((self.reach or 1.0) * problem.boundary, problem.largest / 2)
         if problem.polishes:
             size = problem.norm.distance(problem.starts, problem.inputs)
-            found = size > 0  # where nothing was found before there is nothing to improve on: the search begins anew
+            found = (
+                size > 0
+            )  # where nothing was found before there is nothing to improve on: the search begins anew
             own = (problem.starts - problem.inputs).div_(size.clamp(min=TINY)[:, None])
             kept = torch.where(found[:, None], own, kept)
             radius = torch.where(found, (1 - self._gamma(problem, 0)) * size, radius)
         point = torch.addcmul(problem.inputs, kept, radius[:, None]).clamp_(0, 1)
         draws = _draws(problem, "patches", problem.steps * numbers).view(-1, problem.steps, numbers)
-        return SquareMinState(point, radius, kept, torch.full_like(radius, torch.inf), kept.clone(), draws)
+        return SquareMinState(
+            point, radius, kept, torch.full_like(radius, torch.inf), kept.clone(), draws
+        )
 
     def loss(self, i: int) -> None:  # noqa: ARG002
         """None: this solver needs no gradient."""
@@ -85,14 +96,18 @@ class SquareMin:
         """Keep what lowered the margin, shrink the radius on success, try the next square."""
         success = answer.misclassified
         tried = state.trial
-        if problem.norm.name != "Linf":  # what the box has left of it, of size 1 again where the radius follows
+        if (
+            problem.norm.name != "Linf"
+        ):  # what the box has left of it, of size 1 again where the radius follows
             size = torch.where(success, answer.distance, state.radius).clamp_(min=TINY)
             tried = (state.point - problem.inputs).div_(size[:, None])
         margin = margin_found(answer)
         keep_rows(margin < state.margin, (state.kept, tried))
         γ = self._gamma(problem, i)
         # Without any success yet the radius grows; after one, failing at this radius only means to go on searching.
-        grown = torch.where(answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest))
+        grown = torch.where(
+            answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest)
+        )
         state.radius = torch.where(success, (1 - γ) * answer.best_distance, grown)
         state.margin = torch.where(success, torch.inf, torch.minimum(margin, state.margin))
         changed = self._changed(problem, state, i)
@@ -107,11 +122,18 @@ class SquareMin:
         if problem.norm.name == "L1":
             return pour(shape, state.kept, side, draw, inputs=problem.inputs, radius=state.radius)
         if problem.norm.name == "L2":
-            return move(shape, state.kept, max(side, 3) // 2 * 2 + 1, draw)  # odd, so that there is a middle
+            return move(
+                shape, state.kept, max(side, 3) // 2 * 2 + 1, draw
+            )  # odd, so that there is a middle
         rows, columns = min(side, height), min(side, width)
-        top, left = (draw[:, :1] * (height - rows + 1)).long(), (draw[:, 1:2] * (width - columns + 1)).long()
+        top, left = (
+            (draw[:, :1] * (height - rows + 1)).long(),
+            (draw[:, 1:2] * (width - columns + 1)).long(),
+        )
         places = (top * width + left) + corner(shape, rows, columns).to(draw.device)
-        return state.kept.scatter(1, places, (draw[:, 2:] - 0.5).sign().repeat_interleave(rows * columns, dim=1))
+        return state.kept.scatter(
+            1, places, (draw[:, 2:] - 0.5).sign().repeat_interleave(rows * columns, dim=1)
+        )
 
     def _gamma(self, problem: Problem, i: int) -> float:
         γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
@@ -121,7 +143,9 @@ class SquareMin:
         if problem.polishes:
             halvings = _HALVED[problem.norm.name] + 4 * i // problem.steps
         else:
-            halvings = sum(10_000 * i / problem.steps > limit for limit in _HALVINGS[problem.norm.name])
+            halvings = sum(
+                10_000 * i / problem.steps > limit for limit in _HALVINGS[problem.norm.name]
+            )
         share = self.area / 2**halvings
         return max(round(math.sqrt(share * pixels)), 1)
 

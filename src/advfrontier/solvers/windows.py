@@ -28,7 +28,11 @@ def tiles(shape: Shape, draws: Tensor) -> Tensor:
     """
     height, width = shape[1:]
     rows, columns = max(height // _TILES, 1), max(width // _TILES, 1)
-    image = _pattern(rows, columns, across=True).to(draws).repeat(-(-height // rows), -(-width // columns))
+    image = (
+        _pattern(rows, columns, across=True)
+        .to(draws)
+        .repeat(-(-height // rows), -(-width // columns))
+    )
     signs = (draws.view(-1, *shape)[:, :, ::rows, ::columns] - 0.5).sign()
     signs = signs.repeat_interleave(rows, 2).repeat_interleave(columns, 3)
     return (image * signs)[:, :, :height, :width].flatten(1)
@@ -50,15 +54,22 @@ def move(shape: Shape, kept: Tensor, side: int, draw: Tensor) -> Tensor:
     old = rest.gather(1, filled).view(-1, shape[0], rows * columns)
     mass = kept.gather(1, emptied).view_as(old).square().sum(2) + old.square().sum(2)
     mass += (1 - kept.square().sum(1, keepdim=True)).clamp_(min=0) / shape[0]
-    patterns = torch.stack([_pattern(rows, columns, across=across) for across in (False, True)]).to(kept)
-    fresh = patterns[(draw[:, 4] > 0.5).long()].flatten(1)[:, None] * (draw[:, DRAWS:, None] - 0.5).sign()
+    patterns = torch.stack([_pattern(rows, columns, across=across) for across in (False, True)]).to(
+        kept
+    )
+    fresh = (
+        patterns[(draw[:, 4] > 0.5).long()].flatten(1)[:, None]
+        * (draw[:, DRAWS:, None] - 0.5).sign()
+    )
     fresh += old / old.norm(dim=2, keepdim=True).clamp_(min=TINY)
     fresh *= (mass.sqrt() / fresh.norm(dim=2).clamp_(min=TINY))[:, :, None]
     moved = rest.scatter(1, filled, fresh.flatten(1))
     return moved / euclidean(moved).clamp_(min=TINY)[:, None]
 
 
-def pour(shape: Shape, kept: Tensor, side: int, draw: Tensor, *, inputs: Tensor, radius: Tensor) -> Tensor:
+def pour(
+    shape: Shape, kept: Tensor, side: int, draw: Tensor, *, inputs: Tensor, radius: Tensor
+) -> Tensor:
     """The ℓ1 move; the result has size 1, or less where the window cannot hold it all.
 
     Args:
@@ -100,7 +111,10 @@ def _windows(shape: Shape, rows: int, columns: int, draw: Tensor) -> tuple[Tenso
 
 def _rings(rows: int, columns: int) -> Tensor:
     """How far every entry of a window is from its middle."""
-    down, right = (torch.arange(rows) - rows // 2).abs(), (torch.arange(columns) - columns // 2).abs()
+    down, right = (
+        (torch.arange(rows) - rows // 2).abs(),
+        (torch.arange(columns) - columns // 2).abs(),
+    )
     return torch.maximum(down[:, None], right[None, :])
 
 
@@ -112,7 +126,9 @@ def _pattern(rows: int, columns: int, *, across: bool) -> Tensor:
     """
     across = rows == 1 or (across and columns > 1)
     halves: list[Tensor] = []
-    for share in (columns // 2, columns - columns // 2) if across else (rows // 2, rows - rows // 2):
+    for share in (
+        (columns // 2, columns - columns // 2) if across else (rows // 2, rows - rows // 2)
+    ):
         rings = _rings(rows, share) if across else _rings(share, columns)
         rank = 1.0 + rings
         outermost = int(rank.max()) if rank.numel() else 1

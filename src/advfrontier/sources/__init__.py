@@ -28,7 +28,9 @@ def load_model(spec: str, *, download: bool = False) -> nn.Module:
 
     Without `download`, only what is already on this machine is used.
     """
-    if read := read_spec(spec, {kind: options for kind, (_, options) in _MODELS.items()}, download=download):
+    if read := read_spec(
+        spec, {kind: options for kind, (_, options) in _MODELS.items()}, download=download
+    ):
         if not read.place:
             raise FrontierError(f"{spec!r} names no model: expected {read.kind}:NAME")
         with explaining(f"{spec}: cannot be loaded"):
@@ -52,12 +54,16 @@ def runs_code(spec: str) -> bool:
     return spec.partition(":")[0] not in _MODELS
 
 
-def load_data(spec: str, *, samples: int | None = None, seed: int | None = None, download: bool = False) -> Samples:
+def load_data(
+    spec: str, *, samples: int | None = None, seed: int | None = None, download: bool = False
+) -> Samples:
     """Open a data set: its first `samples` rows or, with a seed, as many drawn without replacement.
 
     Images are read when they are asked for. Without `download`, only what is already on this machine is used.
     """
-    read = read_spec(spec, {kind: options for kind, (_, options) in _DATA.items()}, download=download)
+    read = read_spec(
+        spec, {kind: options for kind, (_, options) in _DATA.items()}, download=download
+    )
     if read is None or bool(read.place) == (read.kind == "fashion-mnist"):
         raise FrontierError(
             f"{spec!r} is not a data set: expected fashion-mnist, cifar10:DIR, cifar100:DIR, imagefolder:DIR, "
@@ -70,7 +76,9 @@ def load_data(spec: str, *, samples: int | None = None, seed: int | None = None,
 
 def _load_embedded(spec: Spec) -> Samples:
     images = Rows(_embedded, partial(check_unit, name=spec.text))
-    return Samples(spec.text, fashion.embedded()["labels"].long(), images, tuple(fashion.CLASS_NAMES))
+    return Samples(
+        spec.text, fashion.embedded()["labels"].long(), images, tuple(fashion.CLASS_NAMES)
+    )
 
 
 def _embedded() -> Tensor:

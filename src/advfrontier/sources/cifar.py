@@ -54,7 +54,9 @@ def load(spec: Spec) -> Samples:
     folder = existing(spec.place, spec.text, folder=True)
     folder = inside if (inside := folder / _FOLDERS[spec.kind]).is_dir() else folder
     split = spec.option("split", choices=("test", "train")) or "test"
-    files = tuple(existing(folder / name, spec.text).absolute() for name in _FILES[spec.kind][split])
+    files = tuple(
+        existing(folder / name, spec.text).absolute() for name in _FILES[spec.kind][split]
+    )
     batches = [read_batch(file) for file in files]
     with explaining(f"{spec.text}: not CIFAR batches", ": get the published files"):
         parts = [_pixels(batch, file) for batch, file in zip(batches, files, strict=True)]
@@ -81,7 +83,11 @@ def _compare(path: Path, images: int) -> None:
     """Say so if a file has as many images as a published one but is another: these files have no checksum inside."""
     count, md5 = _PUBLISHED[path.name]
     if images == count and hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != md5:
-        _log.warning("%s is not the published file: its images may be others; its MD5 should be %s", path, md5)
+        _log.warning(
+            "%s is not the published file: its images may be others; its MD5 should be %s",
+            path,
+            md5,
+        )
 
 
 def _read_pixels(files: tuple[Path, ...]) -> Tensor:
@@ -91,7 +97,9 @@ def _read_pixels(files: tuple[Path, ...]) -> Tensor:
 def _pixels(batch: dict[str, Any], path: Path) -> Tensor:
     match batch.get("data"):
         # As NumPy writes its arrays: version, shape, type, whether in Fortran's order, content.
-        case _Array(state=(_, (int() as count, 3072), _Name("u1"), False, str() as data)) if len(data) == 3072 * count:
+        case _Array(state=(_, (int() as count, 3072), _Name("u1"), False, str() as data)) if (
+            len(data) == 3072 * count
+        ):
             pixels = np.frombuffer(bytearray(data, "latin1"), np.uint8)
             return torch.from_numpy(pixels.reshape(count, 3, 32, 32))
     raise FrontierError(f"{path}: has no data of n x 3072 bytes: expected a published CIFAR batch")
@@ -102,7 +110,9 @@ def read_batch(path: Path) -> dict[str, Any]:
     with explaining(f"{path}: not a CIFAR batch", ": get the published files"):
         found = _read(path.read_bytes())
         if not isinstance(found, dict):
-            raise FrontierError(f"{path}: holds a {type(found).__name__}: expected a dictionary, as published")
+            raise FrontierError(
+                f"{path}: holds a {type(found).__name__}: expected a dictionary, as published"
+            )
         return found
 
 
@@ -128,7 +138,16 @@ _LITERALS = frozenset((
     "BININT", "BININT1", "BININT2", "SHORT_BINSTRING", "BINSTRING", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8",
     "SHORT_BINUNICODE", "BINUNICODE",
 ))  # fmt: skip
-_TAKEN = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "APPEND": 1, "SETITEM": 2, "STACK_GLOBAL": 2, "REDUCE": 2, "BUILD": 1}
+_TAKEN = {
+    "TUPLE1": 1,
+    "TUPLE2": 2,
+    "TUPLE3": 3,
+    "APPEND": 1,
+    "SETITEM": 2,
+    "STACK_GLOBAL": 2,
+    "REDUCE": 2,
+    "BUILD": 1,
+}
 
 
 def _read(content: bytes) -> Any:
@@ -178,7 +197,9 @@ def _combine(name: str, stack: list[Any]) -> None:
         case "BUILD", _ if stack[-1] == _Name("u1"):
             pass  # its byte order, which single bytes do not have
         case _:
-            raise FrontierError(f"a CIFAR batch has an operation {name} of its own: refused; get the published files")
+            raise FrontierError(
+                f"a CIFAR batch has an operation {name} of its own: refused; get the published files"
+            )
 
 
 def _called(name: str, arguments: Any) -> Any:

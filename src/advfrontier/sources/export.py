@@ -36,7 +36,9 @@ _REPLACED: dict[str, Any] = {"metadata": {}, "guards_code": [], "treespec_namedt
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
 _SPECIAL = re.compile(r"(^|\.)__\w*__($|\.)")  # such as __class__, a way to anywhere
-_TEXT = re.compile(r"[ !#-&(-\[\]-~]*")  # arguments such as einsum's equation: printable, no quotes and no backslash
+_TEXT = re.compile(
+    r"[ !#-&(-\[\]-~]*"
+)  # arguments such as einsum's equation: printable, no quotes and no backslash
 _OPERATION = re.compile(r"torch\.ops\.(aten|prims)\.(\w+)\.(\w+)")
 _ARITHMETIC = re.compile(
     r"_operator\.(getitem|add|sub|mul|floordiv|truediv|mod|pow|neg|pos|eq|ne|lt|le|gt|ge|and_|or_)"
@@ -82,7 +84,8 @@ def load(spec: Spec) -> nn.Module:
     """Load the program from a clean copy of its archive, and try it."""
     path = existing(spec.place, spec.text)
     with explaining(
-        f"{spec.text}: not an archive of torch.export.save", ": expected its output, of torch 2.9 or later"
+        f"{spec.text}: not an archive of torch.export.save",
+        ": expected its output, of torch 2.9 or later",
     ):
         entries = _entries(spec, path)
         shape = _input_shape(spec, json.loads(entries[_PROGRAM])["graph_module"])
@@ -119,20 +122,26 @@ def _entries(spec: Spec, path: Path) -> dict[str, bytes]:
 
 def _check_names(spec: Spec, names: set[str]) -> None:
     if compiled := [name for name in names if name.startswith("data/aotinductor/")]:
-        raise spec.error(f"holds compiled code ({min(compiled)}): expected torch.export.save's output")
+        raise spec.error(
+            f"holds compiled code ({min(compiled)}): expected torch.export.save's output"
+        )
     if pickles := names & {"data/weights/model.pt", "data/constants/model.pt"}:
         raise spec.error(
             f"its tensors are pickled in {min(pickles)}, and reading them could run any code: refused; "
             "export it again with torch.export.save of torch 2.9 or later"
         )
     if missing := {_PROGRAM, *_TABLES, "archive_format", "byteorder"} - names:
-        raise spec.error(f"has no {min(missing)}: expected torch.export.save's output, torch 2.9 on")
+        raise spec.error(
+            f"has no {min(missing)}: expected torch.export.save's output, torch 2.9 on"
+        )
 
 
 def _tensor_files(spec: Spec, table: bytes, pattern: re.Pattern[str]) -> set[str]:
     files = set()
     for name, entry in json.loads(table)["config"].items():
-        if entry.get("use_pickle") is not False or not pattern.fullmatch(str(entry.get("path_name"))):
+        if entry.get("use_pickle") is not False or not pattern.fullmatch(
+            str(entry.get("path_name"))
+        ):
             raise spec.error(
                 f"{name} is stored as a pickle ({entry.get('path_name')}), and reading it could run any "
                 "code: refused; export a model whose parameters and constants are plain tensors"
@@ -152,7 +161,9 @@ def _clean_json(spec: Spec, text: bytes) -> bytes:
         if isinstance(value, str):
             what, harmless = _RULES.get(key, ("the name", _is_plain))
             if not harmless(value):
-                raise spec.error(f"{what} {value[:60]!r} could run code when it is loaded, or run forever: refused")
+                raise spec.error(
+                    f"{what} {value[:60]!r} could run code when it is loaded, or run forever: refused"
+                )
         return value
 
     return json.dumps(clean(json.loads(text), "")).encode()
@@ -179,7 +190,12 @@ def _is_operation(text: str) -> bool:
 def _is_shape(text: str) -> bool:
     try:
         return len(text) <= _EXPRESSION and _terms(ast.parse(text, mode="eval").body) <= _TERMS
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # what the parser raises, and `_terms`
+    except (
+        SyntaxError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):  # what the parser raises, and `_terms`
         return False
 
 
@@ -188,16 +204,27 @@ def _terms(node: ast.expr) -> int:
     total = _TERMS + 1
     match node:
         case ast.Call(ast.Name("Symbol"), [ast.Constant(str() as word)], properties):
-            truths = all(each.arg and isinstance(getattr(each.value, "value", 0), bool) for each in properties)
+            truths = all(
+                each.arg and isinstance(getattr(each.value, "value", 0), bool)
+                for each in properties
+            )
             total = 1 if truths and word.isidentifier() and _is_plain(word) else total
         case ast.Call(ast.Name(name), [base, exponent], []) if name in _POWERS:
-            numbers = [_number(part) for part in getattr(exponent, "args", [exponent])]  # one, or a half and the like
+            numbers = [
+                _number(part) for part in getattr(exponent, "args", [exponent])
+            ]  # one, or a half and the like
             inside = {part.id for part in ast.walk(base) if isinstance(part, ast.Name)}
-            if numbers and all(0 < abs(number) <= _EXPONENT for number in numbers) and not inside & _POWERS:
+            if (
+                numbers
+                and all(0 < abs(number) <= _EXPONENT for number in numbers)
+                and not inside & _POWERS
+            ):
                 total = max(_terms(exponent), _terms(base) ** abs(numbers[0]))
         case ast.Call(ast.Name(name), [_, *_] as arguments, []) if name in _SHAPE_FUNCTIONS:
             counts = [_terms(argument) for argument in arguments]
-            total = sum(counts) if name in _SUMS else math.prod(counts)  # nested divisions multiply their divisors
+            total = (
+                sum(counts) if name in _SUMS else math.prod(counts)
+            )  # nested divisions multiply their divisors
         case _ if abs(_number(node)) < 2**63:
             total = 1
     if total > _TERMS:
@@ -207,7 +234,9 @@ def _terms(node: ast.expr) -> int:
 
 def _number(node: ast.expr) -> int:
     match node:
-        case ast.Constant(int(number)) | ast.UnaryOp(ast.USub(), ast.Constant(int(number))) if type(number) is int:
+        case ast.Constant(int(number)) | ast.UnaryOp(ast.USub(), ast.Constant(int(number))) if (
+            type(number) is int
+        ):
             return number
     raise ValueError(node)
 
@@ -217,7 +246,9 @@ def _is_tree(text: str) -> bool:
 
     def plain(node: Any) -> bool:
         context = None if node["context"] is None else json.loads(node["context"])
-        words = context is None or (isinstance(context, list) and all(isinstance(word, str) for word in context))
+        words = context is None or (
+            isinstance(context, list) and all(isinstance(word, str) for word in context)
+        )
         known = node["type"] in (None, "builtins.tuple", "builtins.list", "builtins.dict")
         return known and words and all(plain(child) for child in node["children_spec"])
 
@@ -242,11 +273,18 @@ _RULES = {
 def _input_shape(spec: Spec, graph_module: Any) -> list[int]:
     """The shape of the images, 0 where it may vary; refused unless the program takes any number of images alone."""
     signature, graph = graph_module["signature"], graph_module["graph"]
-    inputs = [entry["user_input"]["arg"] for entry in signature["input_specs"] if "user_input" in entry]
+    inputs = [
+        entry["user_input"]["arg"] for entry in signature["input_specs"] if "user_input" in entry
+    ]
     outputs = [entry for entry in signature["output_specs"] if "user_output" in entry]
     if len(inputs) != 1 or len(outputs) != 1 or "as_tensor" not in inputs[0]:
-        raise spec.error(f"has {len(inputs)} inputs and {len(outputs)} outputs: expected images and logits")
-    sizes = [size.get("as_int", 0) for size in graph["tensor_values"][inputs[0]["as_tensor"]["name"]]["sizes"]]
+        raise spec.error(
+            f"has {len(inputs)} inputs and {len(outputs)} outputs: expected images and logits"
+        )
+    sizes = [
+        size.get("as_int", 0)
+        for size in graph["tensor_values"][inputs[0]["as_tensor"]["name"]]["sizes"]
+    ]
     if not sizes or sizes[0]:
         raise spec.error(
             f"was exported for batches of {sizes[0] if sizes else 'no size'}: expected any size; export "

@@ -93,7 +93,9 @@ def load_huggingface(spec: Spec) -> nn.Module:
             place, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **fetch
         )
     # Weights that the file lacks, or has in another shape, would be random.
-    lacking = sorted(str(name) for key in ("missing_keys", "mismatched_keys") for name in report.get(key) or ())
+    lacking = sorted(
+        str(name) for key in ("missing_keys", "mismatched_keys") for name in report.get(key) or ()
+    )
     if lacking:
         few = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
         raise spec.error(
@@ -124,17 +126,29 @@ def _as_processed(spec: Spec, net: nn.Module, processor: Any) -> nn.Module:
     """
     rescales, normalises, shifts, again, flips = (
         bool(getattr(processor, switch, False))
-        for switch in ("do_rescale", "do_normalize", "rescale_offset", "include_top", "do_flip_channel_order")
+        for switch in (
+            "do_rescale",
+            "do_normalize",
+            "rescale_offset",
+            "include_top",
+            "do_flip_channel_order",
+        )
     )
     scale = 255 * float(getattr(processor, "rescale_factor", 1 / 255)) if rescales else 255.0
     mean, std = [0.0], [1.0]
     if normalises or again:
-        mean, std = (list(getattr(processor, f"image_{name}", None) or []) for name in ("mean", "std"))
+        mean, std = (
+            list(getattr(processor, f"image_{name}", None) or []) for name in ("mean", "std")
+        )
         if not mean or not std:
-            raise spec.error("its image processor normalises, but names no image_mean and image_std")
+            raise spec.error(
+                "its image processor normalises, but names no image_mean and image_std"
+            )
         mean, std = mean if normalises else [0.0], [value ** (normalises + again) for value in std]
     mean = [value + (rescales and shifts) for value in mean]
-    return Normalised(Logits(net, flip=flips), [value / scale for value in mean], [value / scale for value in std])
+    return Normalised(
+        Logits(net, flip=flips), [value / scale for value in mean], [value / scale for value in std]
+    )
 
 
 def load_robustbench(spec: Spec) -> nn.Module:
@@ -154,7 +168,9 @@ def load_robustbench(spec: Spec) -> nn.Module:
     what = "RobustBench could not load it"
     # It prints what it downloads; results are what belongs on stdout.
     with loading(spec.text, what, spec.hint, download=spec.download), redirect_stdout(sys.stderr):
-        model: nn.Module = utils.load_model(name, model_dir=folder, dataset=dataset, threat_model=threat)
+        model: nn.Module = utils.load_model(
+            name, model_dir=folder, dataset=dataset, threat_model=threat
+        )
     return model
 
 
@@ -164,7 +180,10 @@ def robustbench_utils(spec: Spec) -> Any:
     The package itself imports its evaluation, which needs modules that its own requirements do not bring along
     (autoattack, pkg_resources). An empty package in its place gives access to the part that is wanted.
     """
-    if "robustbench" not in sys.modules and (found := importlib.util.find_spec("robustbench")) is not None:
+    if (
+        "robustbench" not in sys.modules
+        and (found := importlib.util.find_spec("robustbench")) is not None
+    ):
         package = ModuleType("robustbench")
         package.__path__ = list(found.submodule_search_locations or ())
         sys.modules["robustbench"] = package
@@ -179,15 +198,22 @@ def robustbench_entry(spec: Spec, utils: Any) -> tuple[str, str, str]:
     """Data set, threat model and name of one of RobustBench's models."""
     parts = spec.place.split("/")
     if len(parts) != 3:
-        raise spec.error("expected robustbench:DATASET/THREAT/NAME such as cifar10/Linf/Wong2020Fast")
+        raise spec.error(
+            "expected robustbench:DATASET/THREAT/NAME such as cifar10/Linf/Wong2020Fast"
+        )
     dataset, threat, name = parts
-    zoo = {d.value: {t.value: entries for t, entries in threats.items()} for d, threats in utils.all_models.items()}
+    zoo = {
+        d.value: {t.value: entries for t, entries in threats.items()}
+        for d, threats in utils.all_models.items()
+    }
     if threat not in zoo.get(dataset, {}):
         known = ", ".join(f"{d}/{t}" for d in zoo for t in zoo[d])
         raise spec.error(f"RobustBench has no {dataset}/{threat}: expected one of {known}")
     if name not in zoo[dataset][threat]:
         near = get_close_matches(name, zoo[dataset][threat], n=4, cutoff=0.4)
-        hint = f"near it: {', '.join(near)}" if near else f"it has {len(zoo[dataset][threat])} others"
+        hint = (
+            f"near it: {', '.join(near)}" if near else f"it has {len(zoo[dataset][threat])} others"
+        )
         raise spec.error(f"RobustBench has no {name} in {dataset}/{threat}; {hint}")
     return dataset, threat, name
 
@@ -218,7 +244,9 @@ def load_onnx(spec: Spec) -> nn.Module:
     weights = {tensor.name for tensor in graph.graph.initializer}
     inputs = [value for value in graph.graph.input if value.name not in weights]
     if len(inputs) != 1 or len(graph.graph.output) != 1:
-        raise spec.error(f"has {len(inputs)} inputs and {len(graph.graph.output)} outputs: expected images and logits")
+        raise spec.error(
+            f"has {len(inputs)} inputs and {len(graph.graph.output)} outputs: expected images and logits"
+        )
     hint = "; build the model in Python instead, as file.py:factory"
     with explaining(f"{spec.text}: onnx2torch cannot convert it", hint):
         model: nn.Module = convert(graph)
@@ -241,5 +269,7 @@ def _external(message: Any) -> Iterator[str]:
 def _check_inside(spec: Spec, folder: Path, location: str) -> None:
     inside = folder.resolve()
     if not (inside / location).resolve().is_relative_to(inside):
-        raise spec.error(f"wants to read weights from {location!r}: expected a file in its own folder: refused")
+        raise spec.error(
+            f"wants to read weights from {location!r}: expected a file in its own folder: refused"
+        )
     existing(folder / location, spec.text)

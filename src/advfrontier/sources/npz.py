@@ -32,7 +32,9 @@ _PIECE = 2**20  # bytes read at once to compare a checksum
 def load(spec: Spec) -> Samples:
     """Open the archive, compare its checksums, read the labels and the first images."""
     path = existing(spec.place, spec.text).resolve()
-    with explaining(f"{spec.text}: not an npz archive, or a damaged one", ": expected one written by np.savez"):
+    with explaining(
+        f"{spec.text}: not an npz archive, or a damaged one", ": expected one written by np.savez"
+    ):
         found = _names(path)
         names = next((pair for pair in _NAMES if set(pair) <= found), None)
         if names is None:
@@ -63,7 +65,9 @@ def _names(path: Path) -> set[str]:
         file.seek(-_END, 2)
         end = file.read()
     if end[:4] != b"PK\5\6" or int.from_bytes(end[10:12], "little") != len(names):
-        raise FrontierError(f"{path}: lists {len(names)} arrays, and its end says otherwise: the file is damaged")
+        raise FrontierError(
+            f"{path}: lists {len(names)} arrays, and its end says otherwise: the file is damaged"
+        )
     return {name.removesuffix(".npy") for name in names}
 
 
@@ -72,7 +76,9 @@ def _read(spec: Spec, path: Path, key: str, *, check: bool) -> NDArray[np.generi
     with zipfile.ZipFile(path) as archive:
         entry = archive.getinfo(f"{key}.npy")
         stored = entry.compress_type == zipfile.ZIP_STORED
-        if not stored and entry.compress_type != zipfile.ZIP_DEFLATED:  # others are not unpacked in pieces
+        if (
+            not stored and entry.compress_type != zipfile.ZIP_DEFLATED
+        ):  # others are not unpacked in pieces
             raise spec.error(f"{key} is compressed in another way than np.savez_compressed's")
         if not stored and entry.file_size > _LARGEST:
             raise spec.error(
@@ -82,7 +88,11 @@ def _read(spec: Spec, path: Path, key: str, *, check: bool) -> NDArray[np.generi
             )
         with archive.open(entry) as stream:
             version = np.lib.format.read_magic(stream)
-            header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            header = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
             shape, fortran, dtype = header(stream)
             if dtype.hasobject:
                 raise spec.error(
@@ -102,7 +112,9 @@ def _read(spec: Spec, path: Path, key: str, *, check: bool) -> NDArray[np.generi
                 return whole
             while check and stream.read(_PIECE):  # at its end zipfile compares the checksum
                 pass
-        return np.memmap(path, dtype, "r", _data_start(path, entry) + start, shape, "F" if fortran else "C")
+        return np.memmap(
+            path, dtype, "r", _data_start(path, entry) + start, shape, "F" if fortran else "C"
+        )
 
 
 def _data_start(path: Path, entry: zipfile.ZipInfo) -> int:
@@ -120,7 +132,9 @@ def _layout(spec: Spec, shape: tuple[int, ...]) -> str:
     if len(shape) == 3:
         return "NHW"
     if len(shape) != 4:
-        raise spec.error(f"images have shape {shape}: expected (n, h, w, channels) or (n, channels, h, w)")
+        raise spec.error(
+            f"images have shape {shape}: expected (n, h, w, channels) or (n, channels, h, w)"
+        )
     first, last = shape[1] in CHANNELS, shape[3] in CHANNELS
     if first == last and not asked:
         raise spec.error(
@@ -133,6 +147,14 @@ def _to_unit(rows: NDArray[np.generic], layout: str, name: str) -> Tensor:
     """Rows of the array as float32 NCHW in [0, 1]."""
     if rows.dtype != np.uint8 and rows.dtype.kind != "f":
         raise FrontierError(f"{name}: images are {rows.dtype}: expected uint8, or floats in [0, 1]")
-    pixels = torch.from_numpy(np.ascontiguousarray(rows, np.uint8 if rows.dtype == np.uint8 else np.float32))
-    pixels = pixels[:, None] if layout == "NHW" else pixels.permute(0, 3, 1, 2) if layout == "NHWC" else pixels
+    pixels = torch.from_numpy(
+        np.ascontiguousarray(rows, np.uint8 if rows.dtype == np.uint8 else np.float32)
+    )
+    pixels = (
+        pixels[:, None]
+        if layout == "NHW"
+        else pixels.permute(0, 3, 1, 2)
+        if layout == "NHWC"
+        else pixels
+    )
     return check_unit(pixels.contiguous(), name)

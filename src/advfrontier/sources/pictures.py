@@ -56,9 +56,15 @@ class Preprocessing:
         if self.size is not None:
             resampling = need("PIL.Image", extra="images", source="preprocessing").Resampling
             short = min(picture.size)
-            scaled = tuple(int(self.size * side / short) for side in picture.size) if self.crop else (self.size,) * 2
+            scaled = (
+                tuple(int(self.size * side / short) for side in picture.size)
+                if self.crop
+                else (self.size,) * 2
+            )
             if scaled != picture.size:
-                picture = picture.resize(scaled, resampling.BICUBIC if self.bicubic else resampling.BILINEAR)
+                picture = picture.resize(
+                    scaled, resampling.BICUBIC if self.bicubic else resampling.BILINEAR
+                )
         if self.crop is not None:  # where there is too little, Pillow adds black on both sides
             lack = [self.crop - side for side in picture.size]
             left, top = (-(part // 2) if part > 0 else round(-part / 2) for part in lack)
@@ -73,7 +79,9 @@ def load_folder(spec: Spec) -> Samples:
     ImageNet subset of the installed RobustBench.
     """
     folder = existing(spec.place, spec.text, folder=True).resolve()
-    classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    classes = sorted(
+        path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")
+    )
     if not classes:
         raise spec.error(f"{folder} has no folders: expected one per class, with its pictures")
     if "list" in spec.options:
@@ -85,18 +93,25 @@ def load_folder(spec: Spec) -> Samples:
     if not files:
         raise spec.error(f"found no pictures: expected files such as {classes[0]}/NAME.jpg")
     numbers = {name: number for number, name in enumerate(classes)}
-    labels = torch.tensor([numbers[path.relative_to(folder).parts[0]] for path in files], dtype=torch.int64)
+    labels = torch.tensor(
+        [numbers[path.relative_to(folder).parts[0]] for path in files], dtype=torch.int64
+    )
     preprocessing = Preprocessing.named(spec.options.get("preprocessing", "None"), spec.text)
     read = partial(_read_files, tuple(files), preprocessing, spec.text)
     read(torch.tensor([0]))  # what cannot be read should show here, not in the middle of a run
     return Samples(spec.text, labels, read, tuple(classes))
 
 
-def _read_files(files: tuple[Path, ...], preprocessing: Preprocessing, name: str, rows: Tensor) -> Tensor:
+def _read_files(
+    files: tuple[Path, ...], preprocessing: Preprocessing, name: str, rows: Tensor
+) -> Tensor:
     image = need("PIL.Image", extra="images", source=name)
     images = []
     for row in rows.tolist():
-        with explaining(f"{name}: {files[row]} cannot be read as a picture"), image.open(files[row]) as picture:
+        with (
+            explaining(f"{name}: {files[row]} cannot be read as a picture"),
+            image.open(files[row]) as picture,
+        ):
             images.append(preprocessing(picture))
     return stack_images(images, name)
 
@@ -113,8 +128,15 @@ def _list_file(spec: Spec) -> Path:
 
 def _listed(spec: Spec, folder: Path, line: str) -> Path:
     path = Path(line)
-    if path.is_absolute() or ".." in path.parts or len(path.parts) < 2 or path.parts[0].startswith("."):
-        raise spec.error(f"the list names {line!r}: expected paths like CLASS/NAME.jpg below {folder}")
+    if (
+        path.is_absolute()
+        or ".." in path.parts
+        or len(path.parts) < 2
+        or path.parts[0].startswith(".")
+    ):
+        raise spec.error(
+            f"the list names {line!r}: expected paths like CLASS/NAME.jpg below {folder}"
+        )
     if not (folder / path).is_file():
         raise spec.error(f"the list names {line!r}, which is not in {folder}")
     return folder / path
@@ -137,7 +159,9 @@ def load_huggingface(spec: Spec) -> Samples:
             table = datasets.load_dataset(place, spec.options.get("config"))
     if hasattr(table, "keys"):
         names = list(table.keys())
-        default = next((name for name in _SPLITS if name in names), names[0] if len(names) == 1 else None)
+        default = next(
+            (name for name in _SPLITS if name in names), names[0] if len(names) == 1 else None
+        )
         if (split := spec.options.get("split", default)) not in names:
             raise spec.error(f"has the splits {', '.join(names)}: name one of them with ?split=")
         table = table[split]
@@ -154,7 +178,9 @@ def load_huggingface(spec: Spec) -> Samples:
     return Samples(spec.text, labels, read, tuple(classes) if classes else None)
 
 
-def _read_table(table: Any, column: str, preprocessing: Preprocessing | None, name: str, rows: Tensor) -> Tensor:
+def _read_table(
+    table: Any, column: str, preprocessing: Preprocessing | None, name: str, rows: Tensor
+) -> Tensor:
     images = []
     for row in rows.tolist():
         with explaining(f"{name}: row {row} cannot be read as a picture"):
@@ -166,5 +192,7 @@ def _column(spec: Spec, table: Any, what: str, kind: Any) -> str:
     columns = [name for name, feature in table.features.items() if isinstance(feature, kind)]
     wanted = spec.options.get(what, columns[0] if columns else what)
     if wanted not in table.features:
-        raise spec.error(f"has the columns {', '.join(table.features)}: name the {what} column with ?{what}=")
+        raise spec.error(
+            f"has the columns {', '.join(table.features)}: name the {what} column with ?{what}="
+        )
     return str(wanted)

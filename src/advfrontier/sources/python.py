@@ -40,25 +40,33 @@ def load(spec: str) -> nn.Module:
     is_file = place.endswith(".py") or "/" in place
     try:
         if not is_file and (here := str(Path.cwd())) not in sys.path:
-            sys.path.append(here)  # a console command, unlike `python -m`, does not look here by itself
+            sys.path.append(
+                here
+            )  # a console command, unlike `python -m`, does not look here by itself
         module = _from_file(existing(place, spec)) if is_file else importlib.import_module(place)
     except FrontierError:
         raise
     except ModuleNotFoundError as error:
         if is_file or not f"{place}.".startswith(f"{error.name}."):
-            raise FrontierError(f"{spec}: {place} needs the module {error.name}, which is not installed") from error
+            raise FrontierError(
+                f"{spec}: {place} needs the module {error.name}, which is not installed"
+            ) from error
         raise FrontierError(
             f"{spec}: no module {error.name!r}: expected an importable package.module, or a file as path/to/file.py"
         ) from error
     except (Exception, SystemExit) as error:
-        raise FrontierError(f"{spec}: running {place} raised {type(error).__name__}: {error}") from error
+        raise FrontierError(
+            f"{spec}: running {place} raised {type(error).__name__}: {error}"
+        ) from error
     return _model(spec, _attribute(spec, module, name))
 
 
 def _from_file(path: Path) -> ModuleType:
     path = path.resolve()
     if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))  # its neighbours can be imported, as when it is run as a script
+        sys.path.append(
+            str(path.parent)
+        )  # its neighbours can be imported, as when it is run as a script
     name = f"{path.stem}_{blake2b(str(path).encode(), digest_size=4).hexdigest()}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -92,7 +100,11 @@ def _model(spec: str, found: Any) -> nn.Module:
     if not callable(found):
         raise FrontierError(f"{spec} is a {type(found).__name__}: expected a factory or a model")
     if missing := _required_arguments(found):
-        if len(missing) == 1 and not inspect.isroutine(found) and not isinstance(found, (type, functools.partial)):
+        if (
+            len(missing) == 1
+            and not inspect.isroutine(found)
+            and not isinstance(found, (type, functools.partial))
+        ):
             return Callback(found)  # an object that is called with images: the model itself
         raise FrontierError(
             f"{spec} needs the arguments {', '.join(missing)}: expected a factory that takes none; "
@@ -101,12 +113,16 @@ def _model(spec: str, found: Any) -> nn.Module:
     try:
         made = found()
     except (Exception, SystemExit) as error:
-        raise FrontierError(f"{spec}: the factory raised {type(error).__name__}: {error}") from error
+        raise FrontierError(
+            f"{spec}: the factory raised {type(error).__name__}: {error}"
+        ) from error
     if isinstance(made, nn.Module):
         return made
     if callable(made) and not isinstance(made, type):
         return Callback(made)
-    raise FrontierError(f"{spec} returned {type(made).__name__}: expected an nn.Module or a function of images")
+    raise FrontierError(
+        f"{spec} returned {type(made).__name__}: expected an nn.Module or a function of images"
+    )
 
 
 def _required_arguments(function: Any) -> list[str]:

@@ -62,7 +62,9 @@ class Spec:
         return FrontierError(f"{self.text}: {why}")
 
 
-def read_spec(text: str, options: Mapping[str, tuple[str, ...]], *, download: bool = False) -> Spec | None:
+def read_spec(
+    text: str, options: Mapping[str, tuple[str, ...]], *, download: bool = False
+) -> Spec | None:
     """Take a source apart; None if its kind is not among those that `options` knows."""
     kind, _, rest = text.partition(":")
     if kind not in options:
@@ -94,7 +96,9 @@ def need(module: str, *, extra: str, source: str) -> Any:
     """Import an optional library, or say what to type to get it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they warn of while importing each other is not the user's doing
+            warnings.simplefilter(
+                "ignore"
+            )  # what they warn of while importing each other is not the user's doing
             if module.partition(".")[0] in _ON_TORCHVISION:
                 fit_torchvision()
             return import_module(module)
@@ -179,7 +183,11 @@ def weights_only(source: str) -> Iterator[None]:
         kwargs.pop("pickle_module", None)
         return load(*args, **{**kwargs, "weights_only": True})
 
-    with _TURN, patch.object(torch, "load", safe_load), patch.object(torch.serialization, "load", safe_load):
+    with (
+        _TURN,
+        patch.object(torch, "load", safe_load),
+        patch.object(torch.serialization, "load", safe_load),
+    ):
         try:
             yield
         except pickle.UnpicklingError as error:
@@ -209,4 +217,6 @@ def try_batches(source: str, model: nn.Module, shape: Sequence[int], option: str
         logits = model.eval()(torch.zeros(_BATCH, *shape[1:]))
         if logits.ndim != 2 or len(logits) != _BATCH or not logits.is_floating_point():
             kind = f"{logits.dtype} of shape {tuple(logits.shape)}"
-            raise FrontierError(f"{what}: {_BATCH} images give {kind}{hint}, and logits (n, classes)")
+            raise FrontierError(
+                f"{what}: {_BATCH} images give {kind}{hint}, and logits (n, classes)"
+            )

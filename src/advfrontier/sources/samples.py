@@ -53,7 +53,9 @@ def choose(source: Samples, samples: int | None, seed: int | None) -> Samples:
     """The first `samples` rows; with a seed, the first of one permutation, so that more samples contain fewer."""
     count = len(source) if samples is None else samples
     if not 1 <= count <= len(source):
-        raise FrontierError(f"{source.name}: samples={samples}, but it has {len(source)}: expected 1 to {len(source)}")
+        raise FrontierError(
+            f"{source.name}: samples={samples}, but it has {len(source)}: expected 1 to {len(source)}"
+        )
     if seed is None and count == len(source):
         return source
     if seed is None:
@@ -66,7 +68,12 @@ def choose(source: Samples, samples: int | None, seed: int | None) -> Samples:
             f"{source.name}: the seed of the samples is {seed}: expected one from 0 to 2^64 - 1, as in "
             "--sample-seed 42 (in Python seed=42)"
         )
-    return Samples(source.name, source.labels[chosen], partial(_read_chosen, source.read, chosen), source.class_names)
+    return Samples(
+        source.name,
+        source.labels[chosen],
+        partial(_read_chosen, source.read, chosen),
+        source.class_names,
+    )
 
 
 def _read_chosen(read: Callable[[Tensor], Tensor], chosen: Tensor, rows: Tensor) -> Tensor:
@@ -83,14 +90,18 @@ def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samp
     if isinstance(images, Samples) and labels is None:
         return images
     if isinstance(images, (Samples, Dataset, DataLoader)) and labels is not None:
-        raise FrontierError(f"labels were given apart, but a {type(images).__name__} has its own: leave them out")
+        raise FrontierError(
+            f"labels were given apart, but a {type(images).__name__} has its own: leave them out"
+        )
     if isinstance(images, Dataset):
         return as_samples(DataLoader(images), name=name or _dataset_name(images))
     if isinstance(images, DataLoader) and _can_be_indexed(images):
         return _from_dataset(images, name or _dataset_name(images.dataset))
     name = name or "tensors"
     if labels is not None:
-        with explaining(f"{name}: cannot be read", ": expected tensors, arrays or lists of numbers, of one size"):
+        with explaining(
+            f"{name}: cannot be read", ": expected tensors, arrays or lists of numbers, of one size"
+        ):
             pixels = check_unit(channels_first(as_tensor(images)), name)
             numbers = as_labels(as_tensor(labels), len(pixels), name)
         return Samples(name, numbers, partial(torch.index_select, pixels, 0))
@@ -98,7 +109,9 @@ def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samp
         raise FrontierError(
             f"{name}: images without labels: type the labels behind them, as in (model, images, labels)"
         )
-    with explaining(f"{name}: cannot be read", ": expected images with labels, or batches of (images, labels)"):
+    with explaining(
+        f"{name}: cannot be read", ": expected images with labels, or batches of (images, labels)"
+    ):
         batches = list(images)
         if not batches or not all(isinstance(b, (tuple, list)) and len(b) >= 2 for b in batches):
             raise FrontierError(f"{name}: expected batches of (images, labels), at least one")
@@ -122,7 +135,9 @@ def as_tensor(values: Any) -> Tensor:
 def as_rgb(picture: Any) -> Any:
     """A picture of any mode in colours. Pillow would cut off what has more than 8 bits: it is refused."""
     if picture.mode[0] in "IF":
-        raise ValueError(f"its pixels are of mode {picture.mode}: expected 8 bits per channel; convert it")
+        raise ValueError(
+            f"its pixels are of mode {picture.mode}: expected 8 bits per channel; convert it"
+        )
     return picture.convert("RGB")
 
 
@@ -141,10 +156,18 @@ def _dataset_name(dataset: Any) -> str:
 def _can_be_indexed(loader: DataLoader[Any]) -> bool:
     """Whether its batches are the items of its dataset in the order of its sampler, and no item is left out."""
     batches, usual = loader.batch_sampler, loader.collate_fn in {default_collate, default_convert}
-    if isinstance(loader.dataset, IterableDataset) or isinstance(loader.sampler, BatchSampler) or not usual:
+    if (
+        isinstance(loader.dataset, IterableDataset)
+        or isinstance(loader.sampler, BatchSampler)
+        or not usual
+    ):
         return False
     # One that the user has made draws from a sampler of its own, of which the loader does not know.
-    own = type(batches) is BatchSampler and batches.sampler is loader.sampler and not batches.drop_last
+    own = (
+        type(batches) is BatchSampler
+        and batches.sampler is loader.sampler
+        and not batches.drop_last
+    )
     return batches is None or own
 
 
@@ -154,7 +177,9 @@ def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
         raise FrontierError(f"{name}: its dataset is empty: expected samples")
     item = loader.dataset[int(order[0])]
     if not isinstance(item, (tuple, list)) or len(item) < 2:
-        raise FrontierError(f"{name}: its items are {type(item).__name__}: expected (image, label) pairs")
+        raise FrontierError(
+            f"{name}: its items are {type(item).__name__}: expected (image, label) pairs"
+        )
     read = partial(_read_items, loader.dataset, order, name)
     read(torch.tensor([0]))  # what cannot be read should show here, not in the middle of a run
     with explaining(f"{name}: its labels cannot be read", ": expected class numbers as integers"):
@@ -178,7 +203,11 @@ def check_unit(images: Tensor, name: str) -> Tensor:
 
 def channels_first(images: Tensor) -> Tensor:
     """Put the channels first where they can only be the last axis: 1 or 3 of them, behind two larger axes."""
-    if images.ndim != 4 or images.shape[3] not in CHANNELS or min(images.shape[1:3]) <= max(CHANNELS) + 1:
+    if (
+        images.ndim != 4
+        or images.shape[3] not in CHANNELS
+        or min(images.shape[1:3]) <= max(CHANNELS) + 1
+    ):
         return images
     return images.permute(0, 3, 1, 2).contiguous()
 
@@ -199,9 +228,13 @@ def stack_images(images: list[Any], name: str) -> Tensor:
 def as_labels(labels: Tensor, count: int, name: str) -> Tensor:
     """Return one int64 label per image."""
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise FrontierError(f"{name}: labels are {labels.dtype}: expected class numbers as integers")
+        raise FrontierError(
+            f"{name}: labels are {labels.dtype}: expected class numbers as integers"
+        )
     if labels.shape == (count, 1):
         labels = labels[:, 0]
     if labels.shape != (count,):
-        raise FrontierError(f"{name}: {count} images but labels of shape {tuple(labels.shape)}: expected ({count},)")
+        raise FrontierError(
+            f"{name}: {count} images but labels of shape {tuple(labels.shape)}: expected ({count},)"
+        )
     return labels.detach().to("cpu", torch.int64)

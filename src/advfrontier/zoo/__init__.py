@@ -21,7 +21,17 @@ from advfrontier.zoo.cards import Card, read_cards
 from advfrontier.zoo.fashion import CLASS_NAMES, images_and_labels
 from advfrontier.zoo.training import fit, pgd, survivors, total_steps
 
-__all__ = ["CLASS_NAMES", "MODELS", "REFERENCE_RADII", "Card", "images_and_labels", "load", "pgd", "survivors", "train"]
+__all__ = [
+    "CLASS_NAMES",
+    "MODELS",
+    "REFERENCE_RADII",
+    "Card",
+    "images_and_labels",
+    "load",
+    "pgd",
+    "survivors",
+    "train",
+]
 
 MODELS: dict[str, Card] = read_cards()
 
@@ -63,7 +73,11 @@ def read_model(card: Card) -> tuple[nn.Module, str]:
 
 
 def train(
-    name: str, data_dir: str | Path | None = None, out: str | Path | None = None, *, progress: bool = True
+    name: str,
+    data_dir: str | Path | None = None,
+    out: str | Path | None = None,
+    *,
+    progress: bool = True,
 ) -> Path:
     """Train a model of the zoo again by its recipe, and return the file of weights.
 

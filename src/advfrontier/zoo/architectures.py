@@ -82,7 +82,9 @@ class Layer(nn.Module):
         """Tokens (samples, tokens, width) to the same shape."""
         samples, count, width = tokens.shape
         qkv = self.queries_keys_values(self.before_attention(tokens))
-        q, k, v = qkv.view(samples, count, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = qkv.view(samples, count, 3, self.heads, width // self.heads).permute(
+            2, 0, 3, 1, 4
+        )
         weights = ((q * (width // self.heads) ** -0.5) @ k.transpose(-1, -2)).softmax(-1)
         tokens = tokens + self.mix((weights @ v).transpose(1, 2).reshape(samples, count, width))
         hidden = torch.relu(self.widen(self.before_perceptron(tokens)))
@@ -146,7 +148,9 @@ ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
 def build(architecture: str, *, seed: int = 0) -> nn.Module:
     """A freshly initialised network; the global random state is left as it was."""
     if architecture not in ARCHITECTURES:
-        raise FrontierError(f"unknown architecture {architecture!r}: expected one of {', '.join(ARCHITECTURES)}")
+        raise FrontierError(
+            f"unknown architecture {architecture!r}: expected one of {', '.join(ARCHITECTURES)}"
+        )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return ARCHITECTURES[architecture]()

@@ -22,7 +22,9 @@ class Recipe:
     method: str  # one of METHODS
     seed: int
     epochs: int
-    radii: dict[str, float] = field(default_factory=dict)  # norm → radius; none if not adversarially trained
+    radii: dict[str, float] = field(
+        default_factory=dict
+    )  # norm → radius; none if not adversarially trained
     steps: int = 0  # of PGD
     rate: float = 2e-3  # AdamW's highest learning rate
     decay: float = 1e-4  # AdamW's weight decay
@@ -37,7 +39,9 @@ class Recipe:
                 f"a recipe of method {self.method!r} with {len(self.radii)} radii: expected one of "
                 f"{', '.join(METHODS)}, with several radii for union, one for the other adversarial ones, else none"
             )
-        object.__setattr__(self, "radii", {norm_name(norm): float(r) for norm, r in self.radii.items()})
+        object.__setattr__(
+            self, "radii", {norm_name(norm): float(r) for norm, r in self.radii.items()}
+        )
 
     def words(self) -> str:
         """The recipe in one or two sentences."""
@@ -77,8 +81,12 @@ class Card:
     recipe: Recipe
     # From here on measured on the stored weights by scripts/zoo_measure.py; the defaults are those of a new recipe.
     clean_accuracy: float = math.nan
-    pgd_accuracy: dict[str, float] = field(default_factory=dict)  # under PGD of 50 steps; empty if not adversarial
-    plain_accuracy: dict[str, float] = field(default_factory=dict)  # of the plain model F1 under the same attacks
+    pgd_accuracy: dict[str, float] = field(
+        default_factory=dict
+    )  # under PGD of 50 steps; empty if not adversarial
+    plain_accuracy: dict[str, float] = field(
+        default_factory=dict
+    )  # of the plain model F1 under the same attacks
     parameters: int = 0
     minutes: float = math.nan  # of one core, to train it
     sha256: str = ""  # of the file of weights
@@ -113,6 +121,12 @@ def read_cards() -> dict[str, Card]:
     """All cards, in order."""
     table = tomllib.loads(files("advfrontier.zoo").joinpath(FILE).read_text(encoding="utf-8"))
     return {
-        name: Card(name, entry["title"], entry["split"], Recipe(**entry["recipe"]), **entry.get("measured", {}))
+        name: Card(
+            name,
+            entry["title"],
+            entry["split"],
+            Recipe(**entry["recipe"]),
+            **entry.get("measured", {}),
+        )
         for name, entry in table.items()
     }

@@ -32,7 +32,9 @@ SHA256 = {
     "labels": "3b11c7c8d19c8103a3ea1890f8b21d0d13dfd2debf7720d56cacbe04db47c62f",
     "indices": "12c789dad444fa04e03d0468421a844a6cfcdaa62fdb888c2d8c170bc3960acd",
 }
-DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # where the Debian package puts the four files
+DEBIAN_FOLDER = Path(
+    "/usr/share/datasets/fashion-mnist"
+)  # where the Debian package puts the four files
 _FILES = {"train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
           "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")}  # fmt: skip
 _SEED = 2017
@@ -63,7 +65,9 @@ def digest(tensor: Tensor) -> str:
 def choose(labels: Tensor) -> Tensor:
     """Indices of 100 images of each class, in runs that hold every class once, in random order."""
     random = np.random.default_rng(_SEED)
-    chosen = np.stack([random.permutation(np.flatnonzero(labels.numpy() == c))[:100] for c in range(10)], 1)
+    chosen = np.stack(
+        [random.permutation(np.flatnonzero(labels.numpy() == c))[:100] for c in range(10)], 1
+    )
     return torch.from_numpy(random.permuted(chosen, axis=1).reshape(-1))
 
 
@@ -72,7 +76,12 @@ def read_set(part: str, folder: str | Path | None = None) -> tuple[Tensor, Tenso
     root = DEBIAN_FOLDER if folder is None else Path(folder)
     found = [_find(root, name) for name in _FILES[part]]
     images, labels = _read_idx(found[0], 3), _read_idx(found[1], 1)
-    if images.shape[1:] != (28, 28) or len(images) != len(labels) or len(images) == 0 or int(labels.max()) > 9:
+    if (
+        images.shape[1:] != (28, 28)
+        or len(images) != len(labels)
+        or len(images) == 0
+        or int(labels.max()) > 9
+    ):
         raise FrontierError(
             f"{root} holds images of shape {tuple(images.shape)} and {len(labels)} labels: expected (n, 28, 28) and n, "
             "labels from 0 to 9"
@@ -97,7 +106,9 @@ def _read_idx(path: Path, dimensions: int) -> Tensor:
     try:
         content = gzip.decompress(raw) if path.suffix == ".gz" else raw
     except (OSError, EOFError, zlib.error) as error:
-        raise FrontierError(f"{path} cannot be unpacked ({error}): expected a gzip file; fetch it again") from error
+        raise FrontierError(
+            f"{path} cannot be unpacked ({error}): expected a gzip file; fetch it again"
+        ) from error
     start = 4 + 4 * dimensions
     shape = np.frombuffer(content[4:start].ljust(4 * dimensions, b"\0"), ">u4").tolist()
     if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) - start != math.prod(shape):

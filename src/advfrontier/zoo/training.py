@@ -31,7 +31,9 @@ from advfrontier.zoo.cards import Recipe
 _SECONDS = 30.0  # between two checkpoints
 _RAMP = 0.25  # share of the steps over which rate and radius grow
 REACH = 0.6  # the first step of PGD in radii; steps shrink linearly, so that five of them cover 1.8 radii
-_COORDINATES = 20  # that an ℓ1 step moves: one only would need as many steps as there are features to change
+_COORDINATES = (
+    20  # that an ℓ1 step moves: one only would need as many steps as there are features to change
+)
 _MEMORY, _FIRST_SCORE = 0.9, 1e-3  # of the ℓ0 scores
 
 
@@ -41,7 +43,9 @@ def total_steps(recipe: Recipe, samples: int) -> int:
 
 
 @threads(1)  # the order of summation, hence the last bit, depends on it
-def fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progress: Progress) -> nn.Module:
+def fit(
+    recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progress: Progress
+) -> nn.Module:
     """Train from the checkpoint on if there is one, else from the start; images (n, 28, 28) uint8."""
     labels = labels.long()
     model = build(recipe.architecture, seed=recipe.seed)
@@ -50,7 +54,9 @@ def fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progre
     total = total_steps(recipe, len(images))
     per_epoch = len(images) // recipe.batch
     if not total:
-        raise FrontierError(f"{len(images)} training images: expected at least one batch of {recipe.batch}")
+        raise FrontierError(
+            f"{len(images)} training images: expected at least one batch of {recipe.batch}"
+        )
     if first:
         progress.advance(first)
     saved, epoch, order = time.monotonic(), -1, labels
@@ -62,7 +68,9 @@ def fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progre
         rows = order[place : place + recipe.batch]
         x, y = images[rows].float().div_(255)[:, None], labels[rows]
         share = (step + 0.5) / total
-        for group in optimiser.param_groups:  # up over the first quarter of the training, down to zero over the rest
+        for group in (
+            optimiser.param_groups
+        ):  # up over the first quarter of the training, down to zero over the rest
             group["lr"] = recipe.rate * min(share / _RAMP, (1 - share) / (1 - _RAMP))
         strength = min(1.0, (step + 1) / (_RAMP * total))
         loss = _loss(recipe, model, (x, y), step, strength)
@@ -76,7 +84,9 @@ def fit(recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progre
     return model
 
 
-def _loss(recipe: Recipe, model: nn.Module, batch: tuple[Tensor, Tensor], step: int, strength: float) -> Tensor:
+def _loss(
+    recipe: Recipe, model: nn.Module, batch: tuple[Tensor, Tensor], step: int, strength: float
+) -> Tensor:
     x, y = batch
     generator = _generator(recipe.seed, "step", step)
     if recipe.method == "plain":
@@ -93,11 +103,17 @@ def _loss(recipe: Recipe, model: nn.Module, batch: tuple[Tensor, Tensor], step: 
         def agreement(logits: Tensor, _labels: Tensor) -> Tensor:
             return -kl_div(logits.log_softmax(1), wanted, reduction="none", log_target=True).sum(1)
 
-        near = pgd(model, x, y, norm, radius, steps=recipe.steps, generator=generator, loss=agreement)
-        apart = kl_div(model(near).log_softmax(1), clean.log_softmax(1), reduction="batchmean", log_target=True)
+        near = pgd(
+            model, x, y, norm, radius, steps=recipe.steps, generator=generator, loss=agreement
+        )
+        apart = kl_div(
+            model(near).log_softmax(1), clean.log_softmax(1), reduction="batchmean", log_target=True
+        )
         return cross_entropy(clean, y) + recipe.beta * apart
     steps, reach = (1, 1.25) if recipe.method == "fast" else (recipe.steps, REACH)
-    return cross_entropy(model(pgd(model, x, y, norm, radius, steps=steps, generator=generator, reach=reach)), y)
+    return cross_entropy(
+        model(pgd(model, x, y, norm, radius, steps=steps, generator=generator, reach=reach)), y
+    )
 
 
 def _generator(seed: int, stream: str, index: int) -> torch.Generator:
@@ -105,7 +121,9 @@ def _generator(seed: int, stream: str, index: int) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(tag, "little") >> 1)
 
 
-def _save(recipe: Recipe, model: nn.Module, optimiser: torch.optim.Optimizer, path: Path, step: int) -> None:
+def _save(
+    recipe: Recipe, model: nn.Module, optimiser: torch.optim.Optimizer, path: Path, step: int
+) -> None:
     tensors: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():
         state = optimiser.state[weight]
@@ -123,7 +141,9 @@ def _restore(recipe: Recipe, model: nn.Module, optimiser: torch.optim.Optimizer,
             about = stored.metadata() or {}
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 (not a mapping)
     except SafetensorError as error:
-        raise FrontierError(f"{path} is no checkpoint ({error}): delete it to train from the start") from error
+        raise FrontierError(
+            f"{path} is no checkpoint ({error}): delete it to train from the start"
+        ) from error
     if about.get("recipe") != recipe.text():
         raise FrontierError(f"{path} belongs to another recipe: delete it to train from the start")
     step = int(about["step"])
@@ -169,7 +189,14 @@ def pgd(
 
 
 def survivors(
-    model: nn.Module, images: Tensor, labels: Tensor, norm: str, radius: float, *, steps: int = 50, seed: int = 0
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    norm: str,
+    radius: float,
+    *,
+    steps: int = 50,
+    seed: int = 0,
 ) -> Tensor:
     """Which images are classified correctly, and still are at every point that PGD on the margin visits."""
     with torch.no_grad():
@@ -179,7 +206,17 @@ def survivors(
         standing.logical_and_(logits.argmax(1) == labels)
 
     generator = torch.Generator().manual_seed(seed)
-    pgd(model, images, labels, norm, radius, steps=steps, generator=generator, loss=margin, visit=visit)
+    pgd(
+        model,
+        images,
+        labels,
+        norm,
+        radius,
+        steps=steps,
+        generator=generator,
+        loss=margin,
+        visit=visit,
+    )
     return standing
 
 
