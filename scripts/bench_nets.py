@@ -18,12 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from advfrontier.engine import CleanPass, Oracle, RaceUnit, Unit, clean_pass, start_race, start_unit
+from advfrontier.engine import CleanPass, Oracle, Search, Shard, Unit, clean_pass
 from advfrontier.jsonable import jsonable
-from advfrontier.pool import Race, Run, find_ensemble
+from advfrontier.pool import MAX_QUERIES, Run, find_ensemble
 from advfrontier.report.render import print_tables
+from advfrontier.solvers import solver_of
 from advfrontier.table import Table
-from advfrontier.threat.norms import get_norm
+from advfrontier.threat.norms import make_norm
 from advfrontier.zoo import images_and_labels, load
 
 HERE = Path(__file__).resolve().parents[1]
@@ -74,34 +75,32 @@ def nets(names: Sequence[tuple[str, int]], only: Sequence[str] | None = None) ->
 
 @dataclass(frozen=True)
 class Attacked:
-    """A net that runs and races are started on, in one norm."""
+    """A net after its clean pass in one norm, on which runs and ensembles are started."""
 
     net: Net
     oracle: Oracle
     clean: CleanPass
-    norm: str
+    shard: Shard
 
-    def unit(self, run: str, **options: Any) -> Unit:
-        """A run that has not begun."""
-        images, norm = self.net.images, get_norm(self.norm)
-        return start_unit(
-            self.oracle, Run.parse(run), images, self.clean, norm=norm, seed=42, **options
-        )
+    def search(self, run: str, *, horizon: int = MAX_QUERIES) -> Search:
+        """Return a run that has not begun."""
+        parsed = Run.parse(run)
+        return Search.start(self.shard, solver_of(parsed), parsed, horizon=horizon)
 
-    def race(self, queries: int) -> RaceUnit | None:
-        """The race of so many queries; None where an ensemble has that many."""
-        found = find_ensemble(queries, self.norm, self.clean.classes)
-        return start_race(found, self.unit) if isinstance(found, Race) else None
+    def unit(self, ensemble: str) -> Unit:
+        """Return an ensemble that has not begun."""
+        found = find_ensemble(ensemble, self.shard.norm.name, self.clean.classes)
+        return Unit.start(found, self.shard)
 
 
 @contextmanager
 def attacked(net: Net, norm: str) -> Iterator[Attacked]:
-    """The net after its clean pass."""
+    """Yield the net after its clean pass."""
+    measure = make_norm(norm, tuple(net.images.shape[1:]))
     with Oracle(net.model) as oracle:
-        clean = clean_pass(
-            oracle, net.images, net.labels, get_norm(norm), batch_size=len(net.images)
-        )
-        yield Attacked(net, oracle, clean, norm)
+        clean = clean_pass(oracle, net.images, net.labels, measure, batch_size=len(net.images))
+        shard = Shard.of(oracle, net.images, clean, norm=measure, seed=42)
+        yield Attacked(net, oracle, clean, shard)
 
 
 def shared_net(name: str, count: int) -> tuple[nn.Module, Tensor, Tensor]:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from advfrontier.engine.attack import attack
     from advfrontier.errors import FrontierError
     from advfrontier.evaluation.callable import run_callable
     from advfrontier.evaluation.certify import certify
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Ensemble", "Evaluation", "FrontierError", "Machine", "Traces", "Verification", "allocate", "certify", "compare",
+    "Ensemble", "Evaluation", "FrontierError", "Machine", "Traces", "Verification", "allocate", "attack", "certify", "compare",
     "evaluate", "rank", "register", "run_callable", "trace", "verify",
-]  # fmt: skip
+]
 
 # Imported on first use: the rooms that need no torch stay quick to import.
 _HOMES = {
@@ -34,6 +35,7 @@ _HOMES = {
     "Traces": "advfrontier.evaluation.trace",
     "Verification": "advfrontier.evaluation.verify",
     "allocate": "advfrontier.frontier.allocation",
+    "attack": "advfrontier.engine.attack",
     "certify": "advfrontier.evaluation.certify",
     "compare": "advfrontier.evaluation.compare",
     "evaluate": "advfrontier.evaluation.evaluate",

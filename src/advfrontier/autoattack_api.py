@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.engine import LAST_LOOK, Oracle, check_data, vote
@@ -30,6 +28,7 @@ from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import as_radius
 from advfrontier.execution import Machine
 from advfrontier.flags import Kind, doubts
+from advfrontier.pool import Ensemble, find_ensemble
 from advfrontier.record import below
 from advfrontier.record.folder import check_empty
 from advfrontier.threat.names import norm_name
@@ -103,14 +102,10 @@ class AutoAttack:
         self, ensemble: str, x_orig: Tensor, y_orig: Tensor, bs: int, state_path: str | None = None
     ) -> tuple[Evaluation, Tensor, Tensor]:
         check_data(x_orig, y_orig)
-        machine = Machine(self.device, progress=self.verbose)
 
         def attacked(ensemble: str, part: str) -> Evaluation:
             out = None if state_path is None else below(state_path, part)
-            return evaluate(
-                self.model, x_orig.detach().cpu(), y_orig.detach().cpu(), norm=self.norm, ensemble=ensemble,
-                seed=self.seed, out=out, batch_size=bs, eot=self.eot, machine=machine,
-            )  # fmt: skip
+            return self._evaluate(ensemble, x_orig, y_orig, bs, out)
 
         found = self.evaluation = attacked(ensemble, "standard")
         self.black_box = None
@@ -140,19 +135,53 @@ class AutoAttack:
             warnings.warn("; ".join(map(str, doubtful)), stacklevel=3)
         return found, points, labels
 
+    def _evaluate(
+        self,
+        ensemble: str | Ensemble,
+        x_orig: Tensor,
+        y_orig: Tensor,
+        bs: int,
+        out: str | None = None,
+    ) -> Evaluation:
+        return evaluate(
+            self.model,
+            x_orig.detach().cpu(),
+            y_orig.detach().cpu(),
+            norm=self.norm,
+            ensemble=ensemble,
+            seed=self.seed,
+            out=out,
+            batch_size=bs,
+            eot=self.eot,
+            machine=Machine(self.device, progress=self.verbose),
+        )
+
     def run_standard_evaluation_individual(
         self,
         x_orig: Tensor,
         y_orig: Tensor,
         bs: int = 250,
         return_labels: bool = False,  # noqa: FBT001, FBT002
-    ) -> ByRun:
-        """By run: the points within ε that this run alone found, read from the record as they are asked for.
+    ) -> dict[str, Any]:
+        """Run every run of the paper's ensemble of the same size by itself.
 
-        In a race no run is run alone, so this is the paper's ensemble of the same size.
+        Returns:
+            Name of the run to the points within ε that it found, with labels if asked for.
         """
-        found, *_ = self._run(f"paper-{VERSIONS[self.version]}", x_orig, y_orig, bs)
-        return ByRun(found, self.eps, labels=return_labels)
+        check_data(x_orig, y_orig)
+        classes = self._classes(x_orig)
+        ensemble = find_ensemble(f"paper-{VERSIONS[self.version]}", self.norm, classes)
+        found = {}
+        for run, queries in ensemble.queries.items():
+            alone = Ensemble.of(run, self.norm, {run: queries})
+            points, labels = _within(self.eps, self._evaluate(alone, x_orig, y_orig, bs))
+            points = points.to(x_orig)
+            found[run] = (points, labels.to(y_orig.device)) if return_labels else points
+        return found
+
+    def _classes(self, x_orig: Tensor) -> int:
+        with Oracle(self.model, device=self.device) as oracle:
+            return oracle.logits(oracle.images(x_orig[:1]).detach()).shape[1]
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
         """The share of images that are classified correctly; by a random model, most of the time."""
@@ -177,48 +206,9 @@ class AutoAttack:
                 ) from error
 
 
-class ByRun(Mapping[str, Any]):
-    """Run → its points within ε, with labels or without, read when they are asked for: 12k has nineteen runs.
-
-    Saved by `torch.save` it is a dict.
-    """
-
-    def __init__(self, found: Evaluation, eps: float, *, labels: bool) -> None:
-        self._found, self._eps, self._labels = found, eps, labels
-
-    def __getitem__(self, run: str) -> Any:
-        if run not in self._found.ensemble.queries:
-            raise KeyError(run)
-        near = _within(
-            self._eps, self._found, (self._found.trajectories[run][-1], *self._found.of_run(run))
-        )
-        return near if self._labels else near[0]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found.ensemble.queries)
-
-    def __len__(self) -> int:
-        return len(self._found.ensemble.queries)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (
-            OrderedDict,
-            (),
-            None,
-            None,
-            iter(self.items()),
-        )  # a dict that `torch.load` takes for harmless
-
-
-def _within(
-    eps: float, found: Evaluation, of_run: tuple[NDArray[np.float64], Tensor, Tensor] | None = None
-) -> tuple[Tensor, Tensor]:
-    """The points that lie within ε and their classes, of all runs or of one; the images themselves, and theirs, where
-    there are none.
-    """
-    distances, points, classes = of_run or (found.distances, found.adversarials, found.predictions)
-    near = torch.from_numpy((distances <= eps) & (distances > 0))
-    chosen = torch.where(
-        near.view(-1, *(1,) * (points.ndim - 1)), points, found.images().to(points)
-    )
-    return chosen, torch.where(near, classes, found.clean_logits.argmax(1))
+def _within(eps: float, found: Evaluation) -> tuple[Tensor, Tensor]:
+    """Return the points within ε and their classes; the images and theirs where there are none."""
+    near = torch.from_numpy((found.distances <= eps) & (found.distances > 0))
+    points, images = found.adversarials, found.images()
+    chosen = torch.where(near.view(-1, *(1,) * (points.ndim - 1)), points, images.to(points))
+    return chosen, torch.where(near, found.predictions, found.clean_logits.argmax(1))

@@ -1,11 +1,47 @@
-"""What the library raises when a result cannot be right: one root, messages a person can act on."""
+"""Errors a user can cause, and the translation of the operating system's errors into them."""
 
+from __future__ import annotations
+
+import errno
+import re
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import index
 from typing import Any
+
+_UNSAFE = frozenset(
+    {"Cc", "Cf", "Cs", "Zl", "Zp"}
+)  # Unicode: control, format, surrogate, line ends
+_BREAKS = re.compile(r"[ ]*[\t\r\n][ \t\r\n]*")
+
+
+def printable(text: object) -> str:
+    r"""Return text that cannot act on a terminal or reorder a line, for messages and tables.
+
+    Line breaks and tabs become one space. Other control characters, bidirectional marks and
+    surrogates become escapes such as `\x1b`.
+
+    Args:
+        text: Text of a file or a user, such as the name of a model.
+    """
+    flat = _BREAKS.sub(" ", str(text))
+    if flat.isprintable():
+        return flat
+    letters = []
+    for letter in flat:
+        if unicodedata.category(letter) in _UNSAFE:
+            letters.append(letter.encode("unicode_escape").decode("ascii"))
+        else:
+            letters.append(letter)
+    return "".join(letters)
 
 
 class FrontierError(Exception):
     """Bad input. The message says what was found, what was expected and what to type instead."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(printable(message))
 
 
 class NoGradientError(FrontierError):
@@ -13,11 +49,21 @@ class NoGradientError(FrontierError):
 
 
 class Unfinished(FrontierError):  # noqa: N818  # a state of the work, not a mistake
-    """The time given is up. The message says how much is done and stored, and what to type to go on."""
+    """The time limit was reached. The message says what is stored and how to resume."""
+
+
+class ReadOnlyError(FrontierError):
+    """The operating system does not permit access: a read-only file system or missing rights."""
 
 
 def whole_number(value: Any, what: str, *, least: int | None = None) -> int:
-    """A whole number of any type as an int. Raises if it is none: 200.0 would be stored, and never read again."""
+    """Return `value` as int; raise FrontierError if it is not integral (200.0 is not) or too small.
+
+    Args:
+        value: An integer of any type, such as a NumPy integer.
+        what: What the number is, for the message.
+        least: Smallest value that is allowed.
+    """
     try:
         number = index(value)
     except TypeError:
@@ -25,3 +71,67 @@ def whole_number(value: Any, what: str, *, least: int | None = None) -> int:
     if least is not None and number < least:
         raise FrontierError(f"{what} is {number}: expected {least} or more, such as 100")
     return number
+
+
+_NO_ACCESS = {errno.EROFS, errno.EACCES, errno.EPERM}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_IN_PART = "Files are replaced as a whole, so everything stored before is intact"
+_CURES = {
+    errno.ENOSPC: f"the disk is full. {_IN_PART}. Free some space and run the same command again, "
+    "which resumes, or name a folder on another disk",
+    errno.EDQUOT: f"the disk quota is used up. {_IN_PART}. Delete other files and run the same "
+    "command again, which resumes, or name a folder on another disk",
+    errno.EFBIG: f"the file would be larger than the system allows. {_IN_PART}. Raise the limit "
+    "(`ulimit -f unlimited`) and run the same command again, which resumes, or use smaller batches",
+    errno.EROFS: "its file system is read-only. Nothing was changed. Name a folder that can be "
+    "written, or copy the folder to one and use the copy",
+    errno.EACCES: "permission denied. Nothing was changed. Ask its owner for access, or use a copy "
+    "in a folder of your own",
+    errno.EPERM: "the operation is not permitted. Nothing was changed. Ask its owner for access, "
+    "or use a copy in a folder of your own",
+    errno.ENAMETOOLONG: "the name is too long for this file system. Nothing was changed. Name a "
+    "shorter file or folder (most systems allow 255 bytes per name)",
+    errno.EIO: "the device reports an input/output error. Files already stored may be damaged too. "
+    "Copy the folder to another disk, check this one, and run the same command on the copy: "
+    "damaged files are found by their checksums",
+    errno.ENOENT: "it does not exist, or a folder on the way to it does not. Name another one",
+    errno.EEXIST: "a file stands where a folder is expected. Name a folder, or a new name",
+    errno.ENOTDIR: "a file stands where a folder is expected. Name a folder, or a new name",
+    errno.EISDIR: "a folder stands where a file is expected. Move it away, or name another file",
+    errno.EMFILE: "too many files are open. Raise the limit (`ulimit -n 4096`), or use fewer "
+    "workers, and run the same command again, which resumes",
+    errno.ELOOP: "links lead in a circle. Name the folder itself",
+}
+
+
+@contextmanager
+def explain_os_errors(action: str, place: object) -> Iterator[None]:
+    """Raise FrontierError in place of the operating system's errors, saying what to do.
+
+    Args:
+        action: What was tried, as in "cannot be read": `read`, `written`, `listed`, `removed`, …
+        place: The file or folder, as the user knows it.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise _explained(action, place, error) from error
+    except ValueError as error:  # Python refuses a NUL, and names that are no text, by itself
+        name = str(place)
+        if "\0" in name:
+            reason = "its name holds a NUL character. Nothing was changed. Name another file"
+        elif any("\ud800" <= letter <= "\udfff" for letter in name):
+            reason = "its name is not text in UTF-8. Nothing was changed. Rename it"
+        else:
+            raise
+        raise FrontierError(f"{name} cannot be {action}: {reason}") from error
+
+
+def _explained(action: str, place: object, error: OSError) -> FrontierError:
+    kind = ReadOnlyError if error.errno in _NO_ACCESS else FrontierError
+    # A store behind an address raises OSErrors of its own, without a number.
+    system = error.strerror or str(error) or type(error).__name__
+    cure = _CURES.get(error.errno or 0)
+    if cure is None:
+        cure = "expected it to work; see whether the place can be reached, and try again"
+    return kind(f"{place} cannot be {action}: {cure} ({system})")

@@ -1,4 +1,4 @@
-"""Results as JSON can hold them."""
+"""Results in the form that JSON can hold."""
 
 from __future__ import annotations
 
@@ -15,35 +15,52 @@ from advfrontier.errors import FrontierError
 
 
 def jsonable(value: Any, *, without: Collection[str] = ()) -> Any:
-    """Reduce to dicts, lists, text, numbers and None; fields named in `without` are left out at any depth.
+    """Return the value as dicts, lists, text, numbers and None.
 
-    JSON has no infinite numbers: they become "inf" or "-inf". NaN, which here only ever means "not known", becomes
-    null, as None does.
+    JSON has no infinite numbers: they become "inf" or "-inf". NaN, which here only ever means
+    "not known", becomes null, as None does.
+
+    Args:
+        value: A number, text, array, dataclass, or a mapping or sequence of these.
+        without: Names of dataclass fields to leave out, at any depth.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {
-            field.name: getattr(value, field.name)
-            for field in fields(value)
-            if field.name not in without
-        }
-        return {name: jsonable(part, without=without) for name, part in parts.items()}
+        parts = {}
+        for field in fields(value):
+            if field.name not in without:
+                parts[field.name] = jsonable(getattr(value, field.name), without=without)
+        return parts
     if isinstance(value, Mapping):
         return {str(key): jsonable(part, without=without) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(part, without=without) for part in value]
     if isinstance(value, (np.ndarray, np.generic)):
         return jsonable(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, float):
+        return _finite(value)
     return value.value if isinstance(value, Enum) else value
 
 
+def _finite(value: float) -> float | str | None:
+    """Return a number, or what stands for it in JSON."""
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
 def read_object(content: bytes, place: str) -> dict[str, Any]:
-    """What a JSON file of ours tells; refuses one that is damaged or somebody else's."""
+    """Return what a JSON file of ours holds; raise FrontierError if it is damaged or foreign.
+
+    Args:
+        content: The file.
+        place: Its name, for the message.
+    """
     try:
-        found = json.loads(content)
+        value = json.loads(content)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise FrontierError(f"{place} is damaged, or was not written by advfrontier: move it away")
-    return found
+    return value

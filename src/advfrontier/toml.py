@@ -1,4 +1,4 @@
-"""Files whose keys and types are known: a mistake in one is a FrontierError that says where it is."""
+"""TOML files with known keys and types: a mistake is a FrontierError that says where it is."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, explain_os_errors
 
-_LARGEST = (
-    2**20
-)  # bytes: files written by hand or by `allocate` are far smaller, and nested ones take long to read
+# Bytes. Files written by hand or by `allocate` are far smaller; nested ones take long to read.
+_LARGEST = 2**20
 
 
 class TomlTable(BaseModel):
@@ -27,17 +26,15 @@ class TomlTable(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_keys(cls, content: Any) -> Any:
-        if isinstance(content, dict):
+        if not isinstance(content, dict):
+            return content
+        unknown = [shown(key) for key in content if key not in cls.model_fields]
+        if unknown:
             known = ", ".join(cls.model_fields)
-            if unknown := sorted(set(content) - set(cls.model_fields)):
-                raise ValueError(f"unknown key {shown(unknown[0])}: expected one of {known}")
-            missing = [
-                key
-                for key, field in cls.model_fields.items()
-                if field.is_required() and key not in content
-            ]
-            if missing:
-                raise ValueError(f"has no {missing[0]}: expected {missing[0]} = …")
+            raise ValueError(f"unknown key {min(unknown)}: expected one of {known}")
+        for key, field in cls.model_fields.items():
+            if field.is_required() and key not in content:
+                raise ValueError(f"has no {key}: expected {key} = …")
         return content
 
 
@@ -45,41 +42,53 @@ AnyTable = TypeVar("AnyTable", bound=TomlTable)
 
 
 def read_toml(kind: type[AnyTable], path: str | PathLike[str]) -> AnyTable:
-    """Read a TOML file."""
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_LARGEST + 1)
-    except (OSError, ValueError) as error:
-        raise FrontierError(f"{path}: cannot be read ({error}): expected a TOML file") from error
+    """Read a TOML file.
+
+    Args:
+        kind: Model of the table that the file holds.
+        path: The file.
+    """
+    with explain_os_errors("read", path):
+        try:
+            with Path(path).open("rb") as file:
+                content = file.read(_LARGEST + 1)
+        except FileNotFoundError as error:
+            raise FrontierError(
+                f"{path}: cannot be read (No such file or directory): expected a TOML file"
+            ) from error
     return parse_toml(kind, content, str(path))
 
 
 def parse_toml(kind: type[AnyTable], content: str | bytes, name: str) -> AnyTable:
-    """Read TOML; `name` says whose it is."""
+    """Read TOML.
+
+    Args:
+        kind: Model of the table.
+        content: The text of the file.
+        name: Name of the file, for messages.
+    """
     if len(content) > _LARGEST:
         raise FrontierError(
             f"{name}: is too large: expected a TOML file of at most {_LARGEST} bytes"
         )
     try:
         text = content.decode() if isinstance(content, bytes) else content
-        found = tomllib.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # ValueError: bad TOML, bad UTF-8, and numbers of too many digits
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # bad TOML, bad UTF-8, thousands of digits
         raise FrontierError(
             f'{name}: not TOML ({error}): expected lines such as name = "text"'
         ) from error
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(table)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        mistake = _mistake(found, first["loc"], first["type"], first["msg"])
-        raise FrontierError(f"{name}: {mistake}{'; ' if kind.hint else ''}{kind.hint}") from error
+        mistake = _mistake(table, first["loc"], first["type"], first["msg"])
+        hint = f"; {kind.hint}" if kind.hint else ""
+        raise FrontierError(f"{name}: {mistake}{hint}") from error
 
 
 def has_key(path: str | PathLike[str], key: str) -> bool:
-    """Whether a TOML file has this key at its top; false also for a file that is no TOML."""
+    """Tell whether a TOML file has this key at its top; False also for a file that is no TOML."""
     try:
         return key in tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -87,13 +96,13 @@ def has_key(path: str | PathLike[str], key: str) -> bool:
 
 
 def toml_text(value: str) -> str:
-    """A string as TOML writes it."""
+    """Return a string as TOML writes it."""
     # A JSON string is a TOML basic string but for one character, which TOML wants escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def shown(value: Any) -> str:
-    """A value as text, shortened."""
+    """Return a value as text, shortened."""
     try:
         return reprlib.repr(value)
     except ValueError:  # Python refuses to write out a number of thousands of digits
@@ -101,17 +110,21 @@ def shown(value: Any) -> str:
 
 
 def _mistake(content: Any, place: tuple[int | str, ...], kind: str, message: str) -> str:
-    """Where in the file, what was found there and what was expected."""
+    """Return where the mistake is, the value there and what was expected."""
     where, value = "", content
     for step in place:
         try:
             value = value[step]
         except (LookupError, TypeError):  # a step that names a type among several, not a key
             break
-        where += f" {step + 1}" if isinstance(step, int) else f".{step}" if where else str(step)
+        if isinstance(step, int):
+            where += f" {step + 1}"
+        else:
+            where += f".{step}" if where else str(step)
         if isinstance(step, int) and isinstance(value, dict) and isinstance(value.get("id"), str):
             where += f" ({reprlib.repr(value['id'])[1:-1]})"
     if kind == "value_error":  # the words of a validator
-        said = message.removeprefix("Value error, ")
-        return f"{where}: {said}" if where else said
-    return f"{where} = {shown(value)}: expected it to {message.partition(' should ')[2] or message}"
+        reason = message.removeprefix("Value error, ")
+        return f"{where}: {reason}" if where else reason
+    expected = message.partition(" should ")[2] or message
+    return f"{where} = {shown(value)}: expected it to {expected}"

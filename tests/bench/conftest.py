@@ -1,27 +1,23 @@
-import shutil
-from functools import partial
+import re
 
+import numpy as np
 import pytest
 from bench_nets import FILE
-from bench_running import with_budgets
 
-from advfrontier.bench import Bench, run_benchmark
-from advfrontier.bench.benchmark import load_benchmark
-from advfrontier.command import typed
-from advfrontier.engine import Oracle
+from advfrontier.bench.folder import Bench
+from advfrontier.bench.frame import Results, make_rows
+from advfrontier.bench.run import run_benchmark
 from advfrontier.execution import Machine
 
 TINY = """
-name = "tiny"
-samples = {samples}
-seed = 42
-norms = {norms}
-pool = {pool}
+samples = 6
 budgets = [40, 80]
+pool = {pool}
+baseline = "held-out"
 
 [data.fashion-mnist]
 source = "fashion-mnist"
-radii = {{ L2 = 1.1 }}
+radii = {{ L0 = 12, L2 = 1.1 }}
 """
 
 MODEL = """
@@ -30,66 +26,64 @@ id = "{id}"
 source = "{nets}:{id}"
 data = "fashion-mnist"
 split = "{split}"
-batch = 6
+batch = 4
 """
 
+NORMS = ("L0", "L2")
 
-def write_tiny(folder, *, models=("plain", "noisy"), norms=("L2",), pool=("fmn", "ddn"), samples=8):
-    """Write a benchmark that takes a second, and open it in a folder."""
-    text = TINY.format(samples=samples, norms=list(norms), pool=list(pool))
-    for k, model in enumerate(models):
-        text += MODEL.format(id=model, nets=FILE, split="held-out" if k == 1 else "train")
-    (folder / "tiny.toml").write_text(text)
-    return Bench(load_benchmark(folder / "tiny.toml"), str(folder / "out"))
+
+def write_tiny(folder, *, models=("plain", "noisy"), pool=("fmn", "sigma_zero", "ddn"), more=""):
+    """Write a benchmark that takes seconds; the second model is held out."""
+    text = TINY.format(pool=re.sub("'", '"', str(list(pool)))) + more
+    for place, model in enumerate(models):
+        split = "held-out" if place == 1 else "train"
+        text += MODEL.format(id=model, nets=FILE, split=split)
+    path = folder / "tiny.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 @pytest.fixture
 def tiny(tmp_path):
-    """Make benchmarks in the folder of one test."""
-    return partial(write_tiny, tmp_path)
+    """Return a function that writes a benchmark and opens it in a folder of one test."""
+
+    def make(**options):
+        return Bench.open(write_tiny(tmp_path, **options), tmp_path / "out")
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def finished_once(tmp_path_factory):
-    """The smallest one when it is done, and its results: not to be written to."""
-    bench = write_tiny(tmp_path_factory.mktemp("finished"))
-    return bench, run_benchmark(bench)
-
-
-@pytest.fixture(scope="session")
-def raced_once(tmp_path_factory):
-    """One with a race on each of its models when it is done, and its results: not to be written to."""
-    bench = write_tiny(
-        tmp_path_factory.mktemp("raced"), models=("plain", "noisy", "wide"), samples=6
+def finished(tmp_path_factory):
+    """Return the smallest benchmark when it is done, and what it said: not to be written to."""
+    folder = tmp_path_factory.mktemp("finished")
+    bench = Bench.open(write_tiny(folder), folder / "out")
+    said = []
+    failures = run_benchmark(
+        bench, norms=NORMS, machine=Machine(threads=1, progress=False), say=said.append
     )
-    bench = with_budgets(bench, 1000, 2000)
-    with typed("bench run tiny"):
-        return bench, run_benchmark(bench, machine=Machine(threads=1))
+    assert failures == []
+    return bench, said
+
+
+def rows_of(norm, model, split, found, *, data="d", samples=None):
+    """Return rows of a table of distances: found is (ensemble, budget) to distances."""
+    count = len(next(iter(found.values())))
+    names = samples or [f"s{k}" for k in range(count)]
+    arrays = {key: np.array(values, dtype=float) for key, values in found.items()}
+    return make_rows(
+        norm=norm, model=model, data=data, split=split, samples=names, distances=arrays
+    )
 
 
 @pytest.fixture
-def finished(finished_once, tmp_path):
-    """A copy of it."""
-    shutil.copytree(finished_once[0].out, tmp_path / "out")
-    return write_tiny(tmp_path)
+def results_of():
+    """Return a function that makes results of hand-written rows."""
 
+    def make(*parts):
+        results = Results()
+        for part in parts:
+            results.put_distances(part)
+        return results
 
-@pytest.fixture
-def passes(monkeypatch):
-    """Rows that pass through any model."""
-    seen = []
-    before = Oracle.logits
-
-    def counted(self, x):
-        seen.append(len(x))
-        return before(self, x)
-
-    monkeypatch.setattr(Oracle, "logits", counted)
-    return seen
-
-
-@pytest.fixture(scope="session")
-def finished_in_two(tmp_path_factory):
-    """A benchmark in two norms when it is done."""
-    bench = write_tiny(tmp_path_factory.mktemp("two"), norms=("L2", "Linf"))
-    return bench, run_benchmark(bench)
+    return make

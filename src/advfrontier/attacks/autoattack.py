@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from advfrontier.engine import Oracle
 from advfrontier.errors import FrontierError
 from advfrontier.threat.names import norm_name
-from advfrontier.threat.norms import get_norm
+from advfrontier.threat.norms import make_norm
 
 NORMS = ("L1", "L2", "Linf")
 _LEAST_CLASSES = 4  # the targeted DLR loss looks at the four largest logits
@@ -118,7 +118,7 @@ def attack_at(
             points, predictions = auto.run_standard_evaluation(
                 images, labels, batch_size=batch_size
             )
-    distances = get_norm(norm).distance(
+    distances = make_norm(norm, tuple(images.shape[1:])).distance(
         points.flatten(1).cpu().double(), images.flatten(1).double()
     )
     flags = [*warned]

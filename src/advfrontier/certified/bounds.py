@@ -23,7 +23,7 @@ from advfrontier.certified.network import Network, read_network
 from advfrontier.engine.checks import check_data, check_labels
 from advfrontier.errors import FrontierError
 from advfrontier.threat.names import norm_name
-from advfrontier.threat.norms import TINY, get_norm
+from advfrontier.threat.norms import TINY, make_norm
 
 SUPPORTED = ("L1", "L2", "Linf")
 _AT_ONCE = 20  # samples
@@ -108,7 +108,7 @@ def _search(
     Larger radii may be certified where smaller ones are not, because the lines through a ReLU are chosen by a rule of
     thumb. That costs tightness at most: whatever radius is certified covers all smaller ones.
     """
-    box = get_norm(norm).largest(images)  # the ball of this radius holds the whole box
+    box = make_norm(norm, tuple(images.shape[1:])).largest(images)  # the ball of this radius holds the whole box
     low, high = torch.zeros_like(box), torch.full_like(box, torch.inf)
     first = torch.where(start > 0, torch.minimum(start, box), box / 64)
     high[Bounds(network, norm, images, low).least_margins(labels) <= 0] = 0

@@ -108,10 +108,10 @@ def extend_command(
     workers: Workers = _WORKERS,
     output: Output = _OUTPUT,
 ) -> None:
-    """Go on with a finished evaluation to a larger tier. No query is repeated.
+    """Extend a finished evaluation to a larger budget. No query is repeated.
 
-    A number of queries goes on with the kind of attacks that the record began with: a race, an ensemble, or runs that
-    take turns. An ensemble that is named must hold the one evaluated so far. Device, threads and batches stay as well.
+    A number of queries extends the ensemble that the record began with. An ensemble that is named
+    must begin with the one evaluated so far. Device, threads and batches stay the same.
 
     Args:
         record: The folder of an evaluation, or one that holds several.

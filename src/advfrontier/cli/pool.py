@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -42,14 +41,14 @@ def trace_command(
     machine: Machine = _MACHINE,
     json: Json = False,
 ) -> None:
-    """Run every attack of the pool, and record how its distances fall with the queries it spends.
+    """Run every attack of a pool and record how its distances fall with the queries it spends.
 
-    The pool is the paper's if no other is named. Killed at any moment, the same command goes on. More models, norms,
-    runs, queries or samples add to what is there.
+    Interrupted? Run the same command again to resume. More models, norms, runs, queries or samples
+    add to what is there.
 
     Args:
-        out: Folder of the traces; each model gets a folder, and in it one per norm.
-        queries: Where each run stops, of its schedule of 1000.
+        out: Output folder; each model gets a folder, and in it one per norm.
+        queries: Queries per run, at most 1000.
     """
     if not models:
         raise FrontierError("no model to trace: expected at least one, such as zoo:F3")
@@ -84,27 +83,18 @@ def allocate_command(
     out: Annotated[str, OUT] = "ensembles",
     norm: Norm = "all",
     plain: bool = False,
-    race: bool = False,
     json: Json = False,
 ) -> None:
-    """Allocate a budget of queries on traced models: nested ensembles, and what none can pass.
+    """Split query budgets over attacks using traces; writes nested ensembles and an upper bound on their AOI.
 
     Args:
         traces: Folders that `advfrontier trace` wrote, of the models to allocate on.
         budget: Rising budgets, with commas.
         out: Folder of the ensemble files, such as L2-4k.toml; `advfrontier evaluate --ensemble` takes them.
-        plain: The paper's algorithm as printed: one run a move, no swaps afterwards.
-        race: Learn a race instead, one file such as L2-race.toml: every smaller budget is a prefix of the largest one
-            named.
+        plain: Use the paper's algorithm as printed: one run per move, no swaps afterwards.
     """
     budgets = tuple(sorted({tier_queries(part) for part in budget.split(",")}))
     for each, records in allocation.find_traces(traces, norms(norm)).items():
-        if race:
-            learned, table = allocation.learn_from(records, total=budgets[-1])
-            file = allocation.write_race(out, learned)
-            facts = {"norm": each, "file": file, "models": table.records()}
-            show(replace(table, notes=(f"race: {file}",)), facts=facts, as_json=json)
-            continue
         ensembles = allocation.allocate_traces(records, budgets=budgets, plain=plain)
         files = allocation.write_ensembles(out, ensembles)
         tables, facts = allocation.told_allocation(each, records, ensembles, files)

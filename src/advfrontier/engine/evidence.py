@@ -10,7 +10,8 @@ from scipy.special import bdtrc
 
 from advfrontier.engine.expectation import clearly_misclassified
 from advfrontier.flags import Flag, Kind
-from advfrontier.threat.norms import get_norm
+from advfrontier.threat.norms import make_norm
+from advfrontier.threat.random import Draws, sample_keys
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -64,7 +65,8 @@ def beaten(gradient: ArrayLike, black_box: ArrayLike, *, norm: str) -> Flag | No
         np.asarray(black_box, dtype=np.float64),
     )
     attacked = (with_them > 0) & (without > 0)
-    nearer = attacked & (without < _NEARER * with_them) & (without < with_them - (norm == "L0"))
+    least = 1 if make_norm(norm, ()).counts else 0
+    nearer = attacked & (without < _NEARER * with_them) & (without < with_them - least)
     if nearer.sum() < max(_LEAST, _SHARE_BEATEN * attacked.sum()):
         return None
     return Flag(
@@ -91,20 +93,21 @@ def noise_check(
     the box allows. It takes 4 forward passes for every sample that was attacked, charged to verification.
     """
     oracle.purpose = "verification"
-    threat, found = get_norm(norm), torch.from_numpy(np.asarray(distances, dtype=np.float64))
+    threat = make_norm(norm, tuple(images.shape[1:]))
+    found = torch.from_numpy(np.asarray(distances, dtype=np.float64))
     attacked = (found > 0).nonzero().squeeze(1)
     broken = 0
     for rows in torch.split(attacked, batch_size) if len(attacked) else ():
         x, y = oracle.images(images[rows]).detach(), oracle.labels(labels[rows])
-        flat, ids = (
-            x.flatten(1),
-            rows.numpy().astype(np.uint64),
-        )  # other draws for every sample: which does not matter
-        radius = torch.minimum(_NEARER * found[rows], threat.largest(flat).cpu().double())
-        radius = radius.floor() if threat.name == "L0" else radius
+        flat = x.flatten(1)
+        # Other draws for every sample: which does not matter.
+        keys = sample_keys(rows.numpy().astype(np.uint64)).to(x.device)
+        radius = torch.minimum(_NEARER * found[rows].to(flat), threat.largest(flat))
+        if threat.counts:
+            radius = radius.floor()
         wrong = torch.zeros(len(rows), dtype=torch.bool, device=x.device)
         for draw in range(_DRAWS):
-            noisy = threat.random_start(flat, radius, seed=seed + draw, ids=ids).view_as(x)
+            noisy = threat.random_start(flat, radius, Draws(seed + draw, keys)).view_as(x)
             wrong |= clearly_misclassified(oracle, noisy, y, "noise")
         broken += int(wrong.sum())
     if broken < max(_LEAST, _SHARE_NOISE * len(attacked)):

@@ -116,7 +116,7 @@ def clearly_misclassified(oracle: Oracle, images: Tensor, labels: Tensor, stream
     if oracle.eot > 1:
         return vote(oracle, images, labels, stream, votes(oracle.eot))[0] >= _CLEAR
     logits = oracle.logits(images)
-    return robustly_misclassified(logits, margin(logits, labels))
+    return robustly_misclassified(logits, margin(logits, labels), dtype=oracle.logits_dtype)
 
 
 @contextmanager

@@ -1,287 +1,385 @@
-"""The loop that advances units.
+"""One run of a solver on a shard, and the loop that advances it.
 
-The engine alone decides what is misclassified, measures distances on the stored points and keeps the best one. A unit
-stopped at q queries is exactly the first q queries of the full run.
+The engine alone evaluates points, decides what is misclassified, measures distances on the points
+themselves and keeps the nearest. Between two checkpoints nothing reads a tensor on the host, so a
+GPU never waits for Python; what was measured is fetched when the run stops.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
-from advfrontier.engine.expectation import (
-    LAST_LOOK,
-    ask,
-    clearly_misclassified,
-    mean,
-    typical,
-    vote,
-)
-from advfrontier.engine.margins import safety
-from advfrontier.engine.unit import Unit, measure
+from advfrontier.engine.expectation import ask, clearly_misclassified, mean, typical
+from advfrontier.engine.margins import margin_to_go, safety, spread
 from advfrontier.errors import FrontierError
-from advfrontier.pool import CHECKPOINT
-from advfrontier.solvers import Answer
+from advfrontier.pool import CHECKPOINT, Refine, Run
+from advfrontier.solvers import Answer, Problem, Solver
 from advfrontier.solvers.protocol import length
 from advfrontier.threat.losses import LOSSES, margin
-from advfrontier.threat.norms import TINY
+from advfrontier.threat.norms import TINY, Norm
+from advfrontier.threat.random import Draws, sample_keys
 
 if TYPE_CHECKING:
+    from advfrontier.engine.clean import CleanPass
     from advfrontier.engine.oracle import Oracle
-    from advfrontier.engine.race import RaceUnit
+
+Tick = Callable[[int], object]  # told how many sample-queries were just spent
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The samples of a shard that are attacked, on the device.
+
+    Args:
+        inputs: (n, d), the unperturbed samples in [0, 1].
+        labels: (n,), their classes.
+        logits: (n, classes), of the unperturbed samples.
+        targets: (n, up to 9), wrong classes, likeliest first.
+        boundary: (n,), first-order estimate of the distance to the boundary.
+        keys: (n, 2) int32, identifies each sample to the random number generator.
+        norm: The norm to minimise; it knows the shape of a sample.
+        shape: Shape of one sample before flattening.
+        seed: Seed of the base runs.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    logits: Tensor
+    targets: Tensor
+    boundary: Tensor
+    keys: Tensor
+    norm: Norm
+    shape: tuple[int, ...]
+    seed: int
+
+    @classmethod
+    def of(
+        cls, oracle: Oracle, images: Tensor, clean: CleanPass, *, norm: Norm, seed: int
+    ) -> Shard:
+        """Put correctly classified samples on the device; `clean` holds the same rows as `images`."""
+        inputs = oracle.images(images).detach().flatten(1).contiguous()
+        return cls(
+            inputs=inputs,
+            labels=oracle.labels(clean.labels),
+            logits=clean.logits.to(oracle.device),
+            targets=clean.targets.to(oracle.device),
+            boundary=clean.boundary.to(inputs),
+            keys=sample_keys(clean.ids).to(oracle.device),
+            norm=norm,
+            shape=tuple(images.shape[1:]),
+            seed=seed,
+        )
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def select(self, rows: Tensor) -> Shard:
+        """Return the shard of these samples only."""
+        parts: dict[str, Any] = dict(vars(self))
+        for name, value in parts.items():
+            if isinstance(value, Tensor):
+                parts[name] = value.index_select(0, rows)
+        return Shard(**parts)
+
+
+@dataclass
+class Search:
+    """One run of a solver on a shard: the problem, the solver's state and the best points.
+
+    Args:
+        solver: The solver.
+        problem: What the run starts from.
+        state: The solver's state, a dataclass of tensors.
+        best_point: (n, d), nearest misclassified point of this run; the input before the first.
+        best_distance: (n,) in working precision; inf before the first success.
+        clean_spread: (n,), spread of the logits at the inputs, which scales the margin that counts.
+        zero_gradients: (n,) int32, steps on which the gradient vanished since the run was opened.
+        bad_gradients: (n,) int32, steps on which logits or gradient were not finite since then.
+        queries: Queries spent on every sample so far.
+    """
+
+    solver: Solver
+    problem: Problem
+    state: Any
+    best_point: Tensor
+    best_distance: Tensor
+    clean_spread: Tensor
+    zero_gradients: Tensor
+    bad_gradients: Tensor
+    queries: int = 0
+
+    @classmethod
+    def start(cls, shard: Shard, solver: Solver, run: Run, *, horizon: int) -> Self:
+        """Set up a run of `horizon` queries; none are spent."""
+        restart = run.variant == "restart"
+        seed = shard.seed + (run.index if restart else 0)
+        starts = shard.inputs
+        if restart:
+            draws = Draws(seed, shard.keys)
+            starts = shard.norm.random_start(shard.inputs, shard.boundary, draws)
+        targets = shard.targets[:, run.index - 1] if run.variant == "target" else None
+        return cls._of(shard, solver, targets, starts, seed=seed, horizon=horizon)
+
+    @classmethod
+    def refine(
+        cls, shard: Shard, solver: Solver, step: Refine, starts: Tensor, *, seed: int
+    ) -> Self:
+        """Set up a refinement that starts at these points; none of its queries are spent.
+
+        Args:
+            shard: The samples.
+            solver: The solver.
+            step: The step of the ensemble.
+            starts: (n, d), as `refinement_starts` returns them.
+            seed: Added to the shard's seed, so that every refinement draws its own numbers.
+        """
+        return cls._of(
+            shard,
+            solver,
+            None,
+            starts,
+            seed=shard.seed + seed,
+            horizon=step.queries,
+            refines=step.start == "best",
+        )
+
+    @classmethod
+    def _of(
+        cls,
+        shard: Shard,
+        solver: Solver,
+        targets: Tensor | None,
+        starts: Tensor,
+        *,
+        seed: int,
+        horizon: int,
+        refines: bool = False,
+    ) -> Self:
+        inputs = shard.inputs
+        problem = Problem(
+            inputs=inputs,
+            labels=shard.labels,
+            targets=targets,
+            norm=shard.norm,
+            steps=horizon // step_queries(solver),
+            starts=starts,
+            margin=margin_to_go(shard.logits, shard.labels, targets).to(inputs),
+            boundary=shard.boundary,
+            largest=shard.norm.largest(inputs),
+            shape=shard.shape,
+            seed=seed,
+            keys=shard.keys,
+            refines=refines,
+        )
+        count = inputs.new_zeros(len(inputs), dtype=torch.int32)
+        return cls(
+            solver=solver,
+            problem=problem,
+            state=_checked_state(solver.start(problem), solver, len(inputs)),
+            best_point=inputs.clone(),
+            best_distance=torch.full_like(shard.boundary, torch.inf),
+            clean_spread=spread(shard.logits).to(inputs),
+            zero_gradients=count,
+            bad_gradients=count.clone(),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return everything that changes, which is all that `restore` needs."""
+        kept = {"best_point": self.best_point, "best_distance": self.best_distance}
+        for field in fields(self.state):
+            kept[f"state/{field.name}"] = getattr(self.state, field.name)
+        return kept
+
+    def restore(self, tensors: Mapping[str, Tensor], queries: int) -> None:
+        """Continue where an equal run stopped after `queries` queries.
+
+        Args:
+            tensors: What `tensors` of that run returned, on any device.
+            queries: Queries that it had spent.
+        """
+        device = self.best_point.device
+        self.best_point = tensors["best_point"].to(device)
+        self.best_distance = tensors["best_distance"].to(device)
+        for field in fields(self.state):
+            setattr(self.state, field.name, tensors[f"state/{field.name}"].to(device))
+        self.queries = queries
+
+
+def refinement_starts(shard: Shard, step: Refine, best: Tensor, *, seed: int) -> Tensor:
+    """Return where a refinement starts: at the best points, or beyond them as seen from the inputs.
+
+    Args:
+        shard: The samples.
+        step: The step of the ensemble.
+        best: (n, d), the best points so far.
+        seed: Added to the shard's seed.
+    """
+    if step.start == "best":
+        return best.clone()
+    drawn = Draws(shard.seed + seed, shard.keys).uniform("reach", 1).to(best.dtype)
+    stretch = 1 + (step.reach - 1) * drawn
+    return torch.addcmul(shard.inputs, stretch, best - shard.inputs).clamp_(0, 1)
+
+
+def step_queries(solver: Solver) -> int:
+    """Return the queries of one step: a forward and a backward pass, or a forward pass alone."""
+    return 1 if solver.loss(0) is None else 2
 
 
 @torch.no_grad()
-def advance(
-    oracle: Oracle,
-    units: Sequence[Unit],
-    queries: Sequence[int],
-    *,
-    tick: Callable[[int], object] | None = None,
-) -> None:
-    """Run each unit on to its number of queries. Units are packed into one batch, and leave it when they are done.
+def advance_search(
+    oracle: Oracle, search: Search, queries: int, *, tick: Tick | None = None
+) -> Tensor:
+    """Advance a run to so many queries.
 
-    Packing units of small shards makes better batches; results are then equal up to rounding only. `tick` is told how
-    many sample-queries were just spent.
+    Args:
+        oracle: The model.
+        search: The run.
+        queries: Where to stop, a multiple of CHECKPOINT.
+        tick: Called after every step with the sample-queries that it spent.
+
+    Returns:
+        (checkpoints, n) float64 on the CPU: the best distance after every CHECKPOINT queries that
+        were spent here, measured on the points; inf before the first success.
     """
-    for unit, stop in zip(units, queries, strict=True):
-        horizon = CHECKPOINT * len(unit.trajectory)
-        if stop % CHECKPOINT or not unit.queries <= stop <= horizon:
-            raise FrontierError(
-                f"cannot advance {unit.run} from {unit.queries} to {stop} queries: "
-                f"expected a multiple of {CHECKPOINT} from there to {horizon}"
-            )
     oracle.purpose = "attack"
-    for cost in sorted(
-        {unit.solver.facts.step_queries for unit in units}
-    ):  # black-box rows need no backward pass
-        active = [
-            pair
-            for pair in zip(units, queries, strict=True)
-            if pair[0].solver.facts.step_queries == cost
-        ]
-        while active := [
-            (unit, stop) for unit, stop in active if unit.queries < stop and unit.rows
-        ]:
-            batch = Batch([unit for unit, _ in active])
-            for _ in range(min(stop - unit.queries for unit, stop in active) // cost):
-                batch.step(oracle)
-                if tick is not None:
-                    tick(cost * len(batch.inputs))
+    cost = step_queries(search.solver)
+    measured: list[Tensor] = []
+    while search.queries < queries:
+        _step(oracle, search, search.queries // cost)
+        search.queries += cost
+        if search.queries % CHECKPOINT == 0:
+            measured.append(_measure(search))
+        if tick is not None:
+            tick(cost * len(search.best_point))
+    if not measured:
+        return torch.empty((0, len(search.best_point)), dtype=torch.float64)
+    _check_box(search)
+    return torch.stack(measured).cpu()
 
 
-class Batch:
-    """Units that share a batch, one after the other: what stays the same at every step is joined once.
+def _step(oracle: Oracle, search: Search, i: int) -> None:
+    """Evaluate the point of step i, keep it if it is the best, and let the solver move on."""
+    problem, solver = search.problem, search.solver
+    points: Tensor = search.state.point
+    name = solver.loss(i)
+    images = points.detach().view(-1, *problem.shape).requires_grad_(name is not None)
+    reply = ask(oracle, images, lambda logits: problem.loss(name or "margin", logits))
 
-    Their best points become parts of one tensor. The rows of the batch stand where `places` says, if it is given.
+    # Judge: by more than another batch layout can undo. Logits that are not finite never count.
+    logits = mean(reply.passes)
+    needed = safety(logits, search.clean_spread, oracle.logits_dtype)
+    if name in {None, "margin"} and problem.targets is None:
+        margins = reply.loss
+    else:
+        margins = typical(torch.stack([margin(each, problem.labels) for each in reply.passes]))
+    wrong = margins < -needed
+    distance = problem.norm.distance(points, problem.inputs)
+    # Nearer by more than rounding, so that distances measured in float64 never rise.
+    threshold = (1 - 8 * torch.finfo(distance.dtype).eps) * search.best_distance
+    improved = wrong & (distance < threshold)
+    if oracle.eot > 1:
+        wrong, improved = _confirmed(oracle, search, points, wrong, improved)
+
+    # Keep. A linear interpolation with weights 0 and 1 is exact.
+    search.best_distance = torch.where(improved, distance, search.best_distance)
+    search.best_point.lerp_(points, improved.to(points.dtype)[:, None])
+
+    gradient, size = _usable_gradient(search, reply.gradient, needed)
+    answer = Answer(
+        logits=logits.to(points.dtype),
+        loss=reply.loss.nan_to_num(0, 0, 0).to(points.dtype),
+        gradient=gradient,
+        length=size,
+        margin=margins.nan_to_num(0, 0, 0).to(points.dtype),
+        misclassified=wrong,
+        distance=distance,
+        improved=improved,
+        best_point=search.best_point,
+        best_distance=search.best_distance,
+    )
+    solver.step(problem, search.state, i, answer)
+
+
+def _usable_gradient(
+    search: Search, gradient: Tensor | None, needed: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient, zero in rows where it is not finite, and its length; count such rows.
+
+    Args:
+        search: The run whose counters are raised.
+        gradient: Of the loss, or None for a black-box solver.
+        needed: (n,), the margin that counts; not finite where any logit is not.
     """
+    if gradient is None:
+        search.bad_gradients += ~needed.isfinite()
+        rows = len(needed)
+        empty = search.best_point.new_empty((rows, 0))
+        return empty, search.best_distance.new_full((rows,), TINY)
+    gradient = gradient.flatten(1)
+    size = length(gradient)
+    finite = size.isfinite()
+    gradient = gradient.nan_to_num_(0, 0, 0).mul_(finite.to(gradient.dtype)[:, None])
+    search.bad_gradients += ~(finite & needed.isfinite())
+    search.zero_gradients += ~(size > TINY)
+    return gradient, torch.where(finite, size, TINY)
 
-    def __init__(self, units: Sequence[Unit], places: Tensor | None = None) -> None:
-        self.units, self.places, self.sizes = units, places, [unit.rows for unit in units]
-        self.cost, self.norm = units[0].solver.facts.step_queries, units[0].problem.norm
-        self.inputs, self.labels, self.margin = (
-            _joined([getattr(unit.problem, name) for unit in units])
-            for name in ("inputs", "labels", "margin")
-        )
-        self.clean_spread = _joined([unit.clean_spread for unit in units])
-        self.best_point = _joined([unit.best_point for unit in units])
-        self.best_distance = _joined([unit.best_distance for unit in units])
-        self._parts: list[tuple[str, slice, Tensor | None]] = []
-        self._names: list[str] = []
-        for unit, point in zip(units, torch.split(self.best_point, self.sizes), strict=True):
-            unit.best_point = point
 
-    def step(self, oracle: Oracle) -> None:
-        """One step of all units: evaluate their points, keep what is better, take gradients, let the solvers move."""
-        points = _joined([unit.state.point for unit in self.units])
-        batch = (
-            points
-            if self.places is None
-            else torch.empty_like(points).index_copy_(0, self.places, points)
-        )
-        images = (
-            batch.detach().view(-1, *self.units[0].problem.shape).requires_grad_(self.cost == 2)
-        )
-        names = [unit.solver.loss(unit.queries // self.cost) or "margin" for unit in self.units]
-        if names != self._names:
-            self._names, self._parts = names, self._alike(names)
-        reply = ask(oracle, images, self._loss)
-        gradient = (
-            points.new_empty(len(points), 0)
-            if reply.gradient is None
-            else reply.gradient.flatten(1)
-        )
-        passes = reply.passes
-        if self.places is not None:
-            passes, gradient = (
-                passes.index_select(1, self.places),
-                gradient.index_select(0, self.places),
-            )
-        own = (
-            len(self._parts) == 1 and self._parts[0][2] is None and names[0] == "margin"
-        )  # the loss is the margin
-        seen = self._judge(
-            points, passes, gradient, loss=reply.loss, margins=reply.loss if own else None
-        )
-        self._keep(oracle, points, seen)
-        parts = {name: torch.split(each, self.sizes) for name, each in seen.items()}
-        for k, unit in enumerate(self.units):
-            unit.best_distance = parts["best_distance"][k]
-            answer = Answer(
-                **{name: rows[k] for name, rows in parts.items()}, best_point=unit.best_point
-            )
-            unit.solver.step(unit.problem, unit.state, unit.queries // self.cost, answer)
-            unit.queries += self.cost
-        if (
-            self.units[0].queries % CHECKPOINT == 0
-        ):  # all units of a batch reach checkpoints together
-            measured = torch.split(
-                measure(self.norm, self.best_point, self.inputs, self.best_distance), self.sizes
-            )
-            for unit, distances in zip(self.units, measured, strict=True):
-                unit.trajectory[unit.queries // CHECKPOINT - 1] = distances
+def _confirmed(
+    oracle: Oracle, search: Search, points: Tensor, wrong: Tensor, improved: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Keep a point of a random model only if fresh passes, charged to verification, confirm it."""
+    rows = improved.nonzero().squeeze(1)
+    if not len(rows):
+        return wrong, improved
+    images = points.index_select(0, rows).view(-1, *search.problem.shape)
+    labels = search.problem.labels.index_select(0, rows)
+    oracle.purpose = "verification"
+    held = clearly_misclassified(oracle, images, labels, "search")
+    oracle.purpose = "attack"
+    wrong = wrong.index_copy(0, rows, held)
+    return wrong, improved.index_copy(0, rows, held)
 
-    def _alike(self, names: list[str]) -> list[tuple[str, slice, Tensor | None]]:
-        """Neighbours with the same loss, and all with a target or all without: its name, their rows and targets."""
-        parts, first = [], 0
-        kinds = zip(names, self.units, strict=True)
-        for (name, _), group in groupby(
-            kinds, lambda kind: (kind[0], kind[1].problem.targets is None)
-        ):
-            own = [unit for _, unit in group]
-            targets = [unit.problem.targets for unit in own if unit.problem.targets is not None]
-            last = first + sum(unit.rows for unit in own)
-            parts.append((name, slice(first, last), _joined(targets) if targets else None))
-            first = last
-        return parts
 
-    def _loss(self, logits: Tensor) -> Tensor:
-        """The loss of every row, by which its unit goes."""
-        rows = logits if self.places is None else logits.index_select(0, self.places)
-        if len(self._parts) == 1:  # cutting out all rows would cost another pass back through them
-            name, _, targets = self._parts[0]
-            return LOSSES[name](rows, self.labels, targets, self.margin)
-        return torch.cat(
-            [
-                LOSSES[name](rows[own], self.labels[own], targets, self.margin[own])
-                for name, own, targets in self._parts
-            ]
+def _measure(search: Search) -> Tensor:
+    """Return the distances of the kept points in float64; inf where there is none."""
+    points, inputs = search.best_point, search.problem.inputs
+    found = search.best_distance < torch.inf
+    if points.device.type == "mps":  # which has no float64
+        points, inputs, found = points.cpu(), inputs.cpu(), found.cpu()
+    distance = search.problem.norm.distance(points.double(), inputs.double())
+    return torch.where(found, distance, torch.inf)
+
+
+def _check_box(search: Search) -> None:
+    """Raise if a kept point has left the box, as those of a solver of another package may."""
+    low, high = torch.aminmax(search.best_point)
+    if not 0 <= float(low) <= float(high) <= 1:
+        raise FrontierError(
+            f"a point of {type(search.solver).__name__} has left [0, 1]: expected the solver to "
+            "clamp what it tries"
         )
 
-    def _judge(
-        self,
-        points: Tensor,
-        passes: Tensor,
-        gradient: Tensor,
-        *,
-        loss: Tensor,
-        margins: Tensor | None,
-    ) -> dict[str, Tensor]:
-        """What an answer tells that does not depend on the solver, for the rows of all units at once."""
-        logits = mean(passes)
-        needed = safety(logits, self.clean_spread)
-        size, gradient = self._inspect(gradient, needed)
-        if margins is None:
-            margins = typical(torch.stack([margin(z, self.labels) for z in passes]))
-        margins = margins.nan_to_num(
-            0, 0, 0
-        )  # a model that fails at one point must not poison the solver's state
-        wrong = margins < -needed
-        distance = self.norm.distance(points, self.inputs)
-        # Nearer by more than rounding, so that distances measured in float64 never rise along a trajectory.
-        improved = wrong & (
-            distance < (1 - 8 * torch.finfo(distance.dtype).eps) * self.best_distance
+
+def _checked_state(state: Any, solver: Solver, rows: int) -> Any:
+    """Return the state; raise if a solver of another package breaks the contract."""
+    parts: dict[str, Any] = {}
+    if is_dataclass(state):
+        parts = {field.name: getattr(state, field.name) for field in fields(state)}
+    wrong = []
+    for name, part in parts.items():
+        if not isinstance(part, Tensor) or part.shape[:1] != (rows,):
+            wrong.append(name)
+    loss = solver.loss(0)
+    if "point" not in parts or wrong or loss not in {None, *LOSSES}:
+        raise FrontierError(
+            f"the solver {type(solver).__name__} keeps {', '.join(wrong) or type(state).__name__}, "
+            f"with the loss {loss!r}: expected a dataclass of tensors with one row per sample, among "
+            f"them `point`, and a loss that is None or one of {', '.join(LOSSES)}"
         )
-        return {
-            "logits": logits.to(points.dtype),  # a model may answer in float64, and is judged in it
-            "loss": loss.nan_to_num(0, 0, 0).to(points.dtype),
-            "gradient": gradient,
-            "length": size,
-            "margin": margins.to(points.dtype),
-            "misclassified": wrong,
-            "distance": distance,
-            "improved": improved,
-        }
-
-    def _inspect(self, gradient: Tensor, needed: Tensor) -> tuple[Tensor, Tensor]:
-        """Length and gradient; rows that vanish or are not finite are counted, and the latter set to zero.
-
-        `needed` is the margin that would count: not finite where any logit is not.
-        """
-        whole = math.isfinite(
-            float(needed.sum())
-        )  # a fraction of the time that asking every row takes
-        size = length(gradient) if gradient.shape[1] else gradient.sum(1)
-        low, high = torch.aminmax(size) if gradient.shape[1] else (1.0, 1.0)
-        if whole and float(low) > TINY and float(high) < torch.inf:  # not when one of them is NaN
-            return size, gradient
-        finite = size.isfinite()
-        bad, zero = ~(finite & needed.isfinite()), torch.zeros_like(finite)
-        if gradient.shape[1]:
-            gradient = torch.where(finite[:, None], gradient, 0)
-            size = length(gradient)
-            zero = size <= TINY
-        counted = (torch.split(bad, self.sizes), torch.split(zero, self.sizes))
-        for unit, bad_rows, zero_rows in zip(self.units, *counted, strict=True):
-            unit.bad_gradients += bad_rows
-            unit.zero_gradients += zero_rows
-        return size, gradient
-
-    def _keep(self, oracle: Oracle, points: Tensor, seen: dict[str, Tensor]) -> None:
-        """Keep the points that are the best so far."""
-        improved = seen["improved"]
-        rows = improved.nonzero().squeeze(1)
-        if oracle.eot > 1 and len(rows):
-            failed = rows[~self._confirmed(oracle, points, rows)]
-            seen["misclassified"][failed] = improved[failed] = False
-            rows = improved.nonzero().squeeze(1)
-        self.best_distance = seen["best_distance"] = torch.where(
-            improved, seen["distance"], self.best_distance
-        )
-        kept = points.index_select(0, rows)
-        if (
-            len(rows) and not 0 <= float(kept.amin()) <= float(kept.amax()) <= 1
-        ):  # of a solver of another package
-            names = ", ".join(sorted({unit.solver.facts.name for unit in self.units}))
-            raise FrontierError(
-                f"a point of {names} has left [0, 1]: expected the solver to clamp what it tries"
-            )
-        self.best_point.index_copy_(0, rows, kept)
-
-    def _confirmed(self, oracle: Oracle, points: Tensor, rows: Tensor) -> Tensor:
-        """Which of these hold in fresh passes, charged to verification: those that led here may have been luck."""
-        images = points.index_select(0, rows).view(-1, *self.units[0].problem.shape)
-        oracle.purpose = "verification"
-        held = clearly_misclassified(oracle, images, self.labels.index_select(0, rows), "search")
-        oracle.purpose = "attack"
-        return held
-
-
-def _joined(rows: list[Tensor]) -> Tensor:
-    """The rows of all tensors, one after the other; a single one as it is."""
-    return rows[0] if len(rows) == 1 else torch.cat(rows)
-
-
-def classify(oracle: Oracle, unit: Unit | RaceUnit, *, batch_size: int) -> tuple[Tensor, Tensor]:
-    """The class of every kept point, seen again in other batches than it was found in; -1 where there is none.
-
-    And the share of passes that misclassify it: one pass over every kept point, 1000 with EOT, charged to verification.
-    """
-    oracle.purpose, passes = "verification", 1 if oracle.eot == 1 else LAST_LOOK
-    classes = torch.full(
-        (unit.rows,), -1, device="cpu"
-    )  # whatever PyTorch's default device and precision are
-    shares = torch.zeros(unit.rows, dtype=torch.float32, device="cpu")
-    kept = (unit.best_distance < torch.inf).nonzero().squeeze(1).to(unit.best_point.device)
-    for rows in (
-        torch.split(kept, batch_size) if len(kept) else ()
-    ):  # not every model takes an empty batch
-        images = unit.best_point[rows].view(-1, *unit.problem.shape)
-        share, seen = vote(oracle, images, unit.problem.labels[rows], "last look", passes)
-        classes[rows.cpu()], shares[rows.cpu()] = seen.cpu(), share.float().cpu()
-    return classes, shares
+    return state

@@ -11,8 +11,8 @@ from advfrontier.threat.losses import margin
 # is looked at again. Sums of the size of the logits are moved by up to 1.5e-6 of them in float32 (12 roundings); an
 # offset that all logits share is added at the end, and costs one rounding of the whole: on thirteen nets with offsets
 # of 1e3 to 1e6 the margin moved by one unit in the last place, never by two. A margin of more than eps·max|z| is two.
-_SAFETY = {torch.float64: 1e-12}
-_SAFETY_DEFAULT = 1e-5
+_SAFETY = {torch.float64: 1e-12, torch.float32: 1e-5}
+_ROUNDINGS = 8  # of logits in half precision
 
 
 def spread(logits: Tensor) -> Tensor:
@@ -21,28 +21,49 @@ def spread(logits: Tensor) -> Tensor:
     return high - low
 
 
-def safety(logits: Tensor, clean_spread: Tensor | None = None) -> Tensor:
-    """The margin of each row that another batch layout cannot undo.
+def safety(
+    logits: Tensor, clean_spread: Tensor | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return the margin of each row that another batch layout cannot undo.
 
-    It is measured by the logits' size, but no more of it than their spread: an offset that all logits share says
-    nothing about the margin. Near the boundary of few classes the spread itself vanishes, and the spread at the
-    unperturbed image, `clean_spread`, has to do.
+    It is measured by the logits' size, but no more of it than their spread: an offset that all
+    logits share says nothing about the margin. Near the boundary of few classes the spread itself
+    vanishes, and the spread at the unperturbed image has to do.
+
+    Args:
+        logits: (n, classes).
+        clean_spread: (n,), the spread at the unperturbed images.
+        dtype: Precision in which the model computed the logits; by default theirs.
     """
     low, high = torch.aminmax(logits, dim=1)
     size, scale = torch.maximum(high, -low), high - low
     if clean_spread is not None:
         scale = torch.maximum(scale, clean_spread.to(scale))
-    factor = _SAFETY.get(logits.dtype, _SAFETY_DEFAULT)
-    return torch.maximum(factor * torch.minimum(size, scale), torch.finfo(logits.dtype).eps * size)
+    dtype = dtype or logits.dtype
+    eps = torch.finfo(dtype).eps
+    factor = _SAFETY.get(dtype, _ROUNDINGS * eps)
+    return torch.maximum(factor * torch.minimum(size, scale), eps * size)
 
 
 def robustly_misclassified(
-    logits: Tensor, gap: Tensor, clean_spread: Tensor | None = None
+    logits: Tensor,
+    gap: Tensor,
+    clean_spread: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Misclassified by a margin that another batch layout cannot undo. Logits that are not finite never count."""
-    return gap < -safety(logits, clean_spread)
+    """Tell which rows are misclassified by a margin that another batch layout cannot undo.
+
+    Logits that are not finite never count.
+
+    Args:
+        logits: (n, classes).
+        gap: (n,), their margin.
+        clean_spread: As `safety` takes it.
+        dtype: As `safety` takes it.
+    """
+    return gap < -safety(logits, clean_spread, dtype)
 
 
 def margin_to_go(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """How far the margin has to fall: on a tie not to zero, but to where the point counts as misclassified."""
+    """Return how far the margin has to fall: on a tie, to where the point counts as misclassified."""
     return margin(logits, labels, targets).abs().clamp(min=2 * safety(logits))

@@ -77,6 +77,15 @@ def own_dtype(model: object) -> torch.dtype:
     return torch.float64 if numbers and numbers[0].dtype == torch.float64 else torch.float32
 
 
+def half_precision(model: object) -> torch.dtype | None:
+    """Return the half precision of a model's parameters; None if they are wider or there are none."""
+    if isinstance(model, nn.Module):
+        for parameter in model.parameters():
+            if parameter.is_floating_point():
+                return parameter.dtype if parameter.dtype.itemsize < 4 else None
+    return None
+
+
 def logits_of(answer: object) -> Tensor:
     """The logits of a model's answer: a tensor, the `logits` of a dict or an object, or the only part of a tuple."""
     found = answer.get("logits") if isinstance(answer, Mapping) else getattr(answer, "logits", None)
@@ -126,6 +135,7 @@ class Oracle(AbstractContextManager["Oracle"]):
             )
         self.model, self.dtype, self.eot, self.surrogate = model, dtype, eot, surrogate
         self.device = find_device(own_device(model) if device is None else device)
+        self.half = half_precision(model)  # what images are cast to on their way into the model
         self.counts = Counts()
         self.purpose = "checks"
         self.was_training = False
@@ -196,7 +206,7 @@ class Oracle(AbstractContextManager["Oracle"]):
         with torch.set_grad_enabled(images.requires_grad):
             try:
                 with surrogate_gradients() if followed else nullcontext():
-                    answer = self.model(images.clone())
+                    answer = self.model(images.clone() if self.half is None else images.to(self.half))
             except FrontierError:
                 raise
             except (Exception, SystemExit) as error:

@@ -1,232 +1,329 @@
-"""A unit: one run on one shard of samples, with all that is needed to save, restore and advance it further."""
+"""An ensemble on a shard: the one unit of work, stored, resumed and extended as a whole.
+
+Every sample is at the same step of the ensemble. A fork is the exception: until its end, samples
+with and without a gain are two groups of rows with refinements of their own.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from advfrontier.engine.margins import margin_to_go, spread
+from advfrontier.engine.expectation import LAST_LOOK, vote
+from advfrontier.engine.loop import Search, Shard, Tick, advance_search, refinement_starts
 from advfrontier.errors import FrontierError
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES
-from advfrontier.solvers import Problem, Solver, solver_of
-from advfrontier.threat.losses import LOSSES
-from advfrontier.threat.random import uniform
+from advfrontier.pool import CHECKPOINT, GAIN, MAX_QUERIES, Ensemble, Fork, Raise, Refine, Run, Span
+from advfrontier.solvers import Solver, solver_of
+from advfrontier.solvers.protocol import where_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from advfrontier.engine.clean import CleanPass
     from advfrontier.engine.oracle import Oracle
-    from advfrontier.pool import Run, Turn
-    from advfrontier.threat.norms import Norm
+
+_STATE = "state."
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a step on some rows of the shard.
+
+    Args:
+        key: Name under which the state of the run is kept.
+        name: Name under which the ensemble lists the queries.
+        step: A raise or a refinement.
+        rows: The rows of the shard; None for all.
+        first: Queries of the ensemble at which the step begins.
+        begin: Queries of the ensemble at which this stretch begins.
+        end: Queries of the ensemble at which it ends.
+        reached: What the run had spent when the step began.
+    """
+
+    key: str
+    name: str
+    step: Raise | Refine
+    rows: Tensor | None
+    first: int
+    begin: int
+    end: int
+    reached: int = 0
 
 
 @dataclass
 class Unit:
-    """One run on one shard: the problem, the solver's state, and what the engine keeps about every sample."""
+    """An ensemble on a shard, with all that is needed to store it and to resume it.
 
-    run: Run
-    solver: Solver
-    problem: Problem
-    state: Any
+    Args:
+        ensemble: The ensemble; the whole list, also beyond the queries asked for.
+        shard: The attacked samples, on the device.
+        solvers: Attack to solver, where it is not the attack's own.
+        best_point: (n, d) on the device, the nearest misclassified points; the inputs before.
+        best_distance: (n,) float64 on the CPU; inf where there is none.
+        trajectory: (checkpoints, n) float64 on the CPU: best distance after 10, 20, … queries.
+        origin: (n,) int16, index in `ensemble.names` of the run whose point was kept; -1 for none.
+        winner: (n,) int16, index of what found the kept point: the origin or a refinement of it.
+        found: (names, n) float64, best distance of each run and of each attack's refinements.
+        zero_gradients: (names, n) int32, steps on which the gradient vanished.
+        bad_gradients: (names, n) int32, steps on which logits or gradient were not finite.
+        states: Name to state, on the CPU, of runs that stopped before their end.
+        queries: Queries of the ensemble spent on every sample so far.
+    """
+
+    ensemble: Ensemble
+    shard: Shard
+    solvers: Mapping[str, Solver]
     best_point: Tensor
-    best_distance: (
-        Tensor  # in working precision: steers the search; what is recorded is measured on the point
-    )
-    trajectory: Tensor  # (checkpoints, n) float64 on the CPU: best distance after 10, 20, … queries
-    zero_gradients: Tensor  # steps on which the sample's gradient vanished
-    bad_gradients: Tensor  # … or its logits or gradient were not finite, and taken for zero
-    clean_spread: Tensor  # of the logits at the inputs: by this scale a margin counts or not
-    queries: int = 0  # spent on every sample so far
+    best_distance: Tensor
+    trajectory: Tensor
+    origin: Tensor
+    winner: Tensor
+    found: Tensor
+    zero_gradients: Tensor
+    bad_gradients: Tensor
+    states: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    queries: int = 0
 
-    @property
-    def rows(self) -> int:
-        """Samples of the shard."""
-        return len(self.problem.inputs)
+    @classmethod
+    def start(
+        cls, ensemble: Ensemble, shard: Shard, solvers: Mapping[str, Solver] | None = None
+    ) -> Unit:
+        """Set up an ensemble on a shard; no queries are spent."""
+        rows, names = len(shard), len(ensemble.names)
+        unbroken = torch.full((rows,), torch.inf, dtype=torch.float64, device="cpu")
+        nobody = torch.full((rows,), -1, dtype=torch.int16, device="cpu")
+        counts = torch.zeros((names, rows), dtype=torch.int32, device="cpu")
+        return cls(
+            ensemble=ensemble,
+            shard=shard,
+            solvers=solvers or {},
+            best_point=shard.inputs.clone(),
+            best_distance=unbroken,
+            trajectory=unbroken.repeat(ensemble.longest // CHECKPOINT, 1),
+            origin=nobody,
+            winner=nobody.clone(),
+            found=unbroken.repeat(names, 1),
+            zero_gradients=counts,
+            bad_gradients=counts.clone(),
+        )
 
-    def distances(self) -> Tensor:
-        """Distances of the kept points, measured as `measure` does; inf where there is none."""
-        return measure(self.problem.norm, self.best_point, self.problem.inputs, self.best_distance)
-
-    def parts(self) -> dict[str, Tensor]:
-        """All tensors that have one row per sample and change on the way."""
-        state = {
-            f"state.{each.name}": getattr(self.state, each.name) for each in fields(self.state)
-        }
-        return {name: getattr(self, name) for name in _KEPT} | state
-
-    def take(self, parts: Mapping[str, Tensor]) -> None:
-        """Take over copies of what `parts()` of an equal unit returned."""
-        self._set({name: parts[name].to(old, copy=True) for name, old in self.parts().items()})
+    # What is stored
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything needed to go on later, as a flat dictionary of tensors of its own."""
-        kept = self.parts() | {"trajectory": self.trajectory}
-        return {name: tensor.detach().cpu().clone() for name, tensor in kept.items()} | {
-            "queries": torch.tensor(self.queries)
-        }
+        """Return everything needed to resume, as a flat dictionary of tensors on the CPU."""
+        stored = {name: getattr(self, name).detach().cpu().clone() for name in _STORED}
+        stored["trajectory"] = self.trajectory[: self.queries // CHECKPOINT].clone()
+        for key, state in self.states.items():
+            for name, tensor in state.items():
+                stored[f"{_STATE}{key}.{name}"] = tensor.clone()
+        return stored
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `tensors()` of an equal unit returned."""
-        self.take(tensors)
-        self.trajectory[: len(tensors["trajectory"])] = tensors[
-            "trajectory"
-        ]  # stored only as far as the unit had come
-        self.queries = int(tensors["queries"])
+    def restore(
+        self, tensors: Mapping[str, Tensor], queries: int, names: Sequence[str] | None = None
+    ) -> None:
+        """Continue where a unit of this ensemble, or of one that this one holds, stopped.
 
-    def select(self, rows: Tensor, queries: int) -> Unit:
-        """Some samples of the unit, which have spent so many queries, as a unit of their own."""
-        parts = {name: tensor.index_select(0, rows) for name, tensor in self.parts().items()}
-        selected = replace(self, problem=self.problem.select(rows), queries=queries)
-        return _filled(selected, parts, self.clean_spread.index_select(0, rows))
-
-    def join(self, others: Sequence[Unit]) -> Unit:
-        """The samples of this unit and of others of its solver that are at the same step, one after the other."""
-        if not others:
-            return self
-        units = [self, *others]
-        all_parts = [unit.parts() for unit in units]
-        parts = {name: torch.cat([each[name] for each in all_parts]) for name in all_parts[0]}
-        joined = replace(self, problem=self.problem.join([unit.problem for unit in others]))
-        return _filled(joined, parts, torch.cat([unit.clean_spread for unit in units]))
-
-    def put(self, rows: Tensor, selected: Unit, first: int = 0) -> None:
-        """Take these samples back, from row `first` of `selected` on.
-
-        Two parts of a state may be one tensor, so none is changed in place.
+        Args:
+            tensors: What its `tensors` returned.
+            queries: Queries that it had spent.
+            names: Names of its ensemble; by default those of this one.
         """
-        own, back = self.parts(), selected.parts()
-        self._set(
-            {
-                name: own[name].index_copy(0, rows, back[name][first : first + len(rows)])
-                for name in own
-            }
-        )
+        self.queries = queries
+        self.best_point = tensors["best_point"].to(self.best_point)
+        self.best_distance = tensors["best_distance"].clone()
+        self.trajectory[: queries // CHECKPOINT] = tensors["trajectory"]
+        own = list(self.ensemble.names)
+        places = torch.full((len(names or own) + 1,), -1, dtype=torch.int16)  # the last one is nobody
+        for place, name in enumerate(names or own):
+            if name in own:  # else it is of a step beyond those that both ensembles share
+                places[place] = own.index(name)
+                for table in ("found", "zero_gradients", "bad_gradients"):
+                    getattr(self, table)[own.index(name)] = tensors[table][place]
+        self.origin = places[tensors["origin"].long()]
+        self.winner = places[tensors["winner"].long()]
+        self.states = {}
+        for name, tensor in tensors.items():
+            if name.startswith(_STATE):
+                key, _, part = name.removeprefix(_STATE).rpartition(".")
+                self.states.setdefault(key, {})[part] = tensor
 
-    def _set(self, parts: Mapping[str, Tensor]) -> None:
-        for name, tensor in parts.items():
-            setattr(
-                self.state if name.startswith("state.") else self,
-                name.removeprefix("state."),
-                tensor,
+    @property
+    def resumable(self) -> bool:
+        """Whether every run that was begun and continues later has its state."""
+        begun = set()
+        for span in self.ensemble.between(0, self.queries):
+            if isinstance(span.step, Raise):
+                begun.add(span.step.run)
+        needed = set()
+        for span in self.ensemble.between(self.queries, self.ensemble.longest):
+            if isinstance(span.step, Raise):
+                needed |= begun & {span.step.run}
+            elif span.begin < self.queries:
+                for part in self.parts(span, span.end):
+                    if part.first < self.queries:
+                        needed.add(part.key)
+        return needed <= self.states.keys()
+
+    # What is done
+
+    def parts(self, span: Span, stop: int) -> Iterator[Part]:
+        """Yield the stretches of a step that bring the unit to `stop` queries of the ensemble."""
+        step = span.step
+        if isinstance(step, Raise):
+            yield Part(
+                step.run, step.run, step, None, span.begin, self.queries, stop, span.reached
             )
+        elif isinstance(step, Refine):
+            key = f"step {span.index}"
+            yield Part(key, step.name, step, None, span.begin, self.queries, stop)
+        else:
+            yield from self._fork_parts(span, step, stop)
+
+    def _fork_parts(self, span: Span, fork: Fork, stop: int) -> Iterator[Part]:
+        gained = self._gained(span)
+        for group, rows, steps in (
+            ("gained", gained, fork.fork.gained),
+            ("otherwise", ~gained, fork.fork.otherwise),
+        ):
+            chosen = rows.nonzero().squeeze(1)
+            first = span.begin
+            for number, step in enumerate(steps):
+                begin, end = max(first, self.queries), min(first + step.queries, stop)
+                if len(chosen) and begin < end:
+                    key = f"step {span.index} {group} {number}"
+                    yield Part(key, step.name, step, chosen, first, begin, end)
+                first += step.queries
+
+    def _gained(self, fork: Span) -> Tensor:
+        """Tell on which samples the step before a fork lowered the distance: (n,) bool."""
+        before = self.ensemble.spans[fork.index - 1]
+        end = self.trajectory[before.end // CHECKPOINT - 1]
+        begin = torch.full_like(end, torch.inf)
+        if before.begin:
+            begin = self.trajectory[before.begin // CHECKPOINT - 1]
+        return end < (1 - GAIN) * begin
+
+    def open(self, part: Part) -> Search:
+        """Return the run of a part, resumed where it stopped or set up anew."""
+        run = Run.parse(part.step.run)
+        solver = self.solvers.get(run.attack) or solver_of(run)
+        rows = None if part.rows is None else part.rows.to(self.best_point.device)
+        shard = self.shard if rows is None else self.shard.select(rows)
+        stored = self.states.pop(part.key, None)
+        if isinstance(part.step, Raise):
+            search = Search.start(shard, solver, run, horizon=MAX_QUERIES)
+        else:
+            best = self.best_point if rows is None else self.best_point.index_select(0, rows)
+            if stored is not None:
+                starts = stored["starts"].to(best.device)
+            else:
+                starts = refinement_starts(shard, part.step, best, seed=part.first)
+            search = Search.refine(shard, solver, part.step, starts, seed=part.first)
+        if stored is not None:
+            search.restore(stored, part.reached + part.begin - part.first)
+        return search
+
+    def close(self, part: Part, search: Search, measured: Tensor) -> None:
+        """Take in what a run found, and keep its state if it continues later.
+
+        Args:
+            part: The stretch that was run.
+            search: The run, as it is now.
+            measured: (checkpoints, rows) float64, its best distances on the way.
+        """
+        rows = torch.arange(len(self.shard)) if part.rows is None else part.rows
+        name = self.ensemble.names.index(part.name)
+        last = measured[-1]
+        before = self.best_distance[rows]
+        first, end = part.begin // CHECKPOINT, part.end // CHECKPOINT
+        self.trajectory[first:end, rows] = torch.minimum(measured, before)
+        self.found[name, rows] = torch.minimum(self.found[name, rows], last)
+        self.zero_gradients[name, rows] += search.zero_gradients.cpu()
+        self.bad_gradients[name, rows] += search.bad_gradients.cpu()
+
+        nearer = last < before
+        self.best_distance[rows] = torch.minimum(last, before)
+        self.winner[rows] = torch.where(nearer, name, self.winner[rows]).to(torch.int16)
+        new = nearer if isinstance(part.step, Raise) else nearer & (self.origin[rows] < 0)
+        self.origin[rows] = torch.where(new, name, self.origin[rows]).to(torch.int16)
+        mask = nearer.to(self.best_point.device)
+        if part.rows is None:
+            self.best_point = where_rows(mask, search.best_point, self.best_point)
+        else:
+            here = rows.to(self.best_point.device)
+            kept = where_rows(mask, search.best_point, self.best_point.index_select(0, here))
+            self.best_point = self.best_point.index_copy(0, here, kept)
+
+        if self._continues(part):
+            kept = search.tensors()
+            if isinstance(part.step, Refine):
+                kept["starts"] = search.problem.starts
+            self.states[part.key] = {key: each.cpu() for key, each in kept.items()}
+
+    def _continues(self, part: Part) -> bool:
+        """Tell whether a later step, or the rest of this one, resumes the run of a part."""
+        if isinstance(part.step, Refine):
+            return part.end < part.first + part.step.queries
+        for span in self.ensemble.spans:
+            if span.end > part.end and isinstance(span.step, Raise) and span.step.run == part.key:
+                return True
+        return False
 
 
-_KEPT = ("best_point", "best_distance", "zero_gradients", "bad_gradients")
+_STORED = ("best_point", "best_distance", "origin", "winner", "found", "zero_gradients")
+_STORED += ("bad_gradients",)
 
 
-def measure(norm: Norm, points: Tensor, inputs: Tensor, kept: Tensor) -> Tensor:
-    """Distances in float64, on the CPU, of points as they are stored; inf where `kept`, the distance by search, is."""
-    host = "cpu" if points.device.type == "mps" else points.device  # MPS has no float64
-    measured = norm.distance(points.to(host, torch.float64), inputs.to(host, torch.float64))
-    return torch.where(kept.to(host) < torch.inf, measured, torch.inf).cpu()
+def advance(oracle: Oracle, unit: Unit, queries: int, *, tick: Tick | None = None) -> None:
+    """Advance a unit to so many queries of its ensemble.
 
-
-def _filled(unit: Unit, parts: Mapping[str, Tensor], clean_spread: Tensor) -> Unit:
-    """The unit with these parts, and a trajectory of its own."""
-    state = {
-        name.removeprefix("state."): tensor
-        for name, tensor in parts.items()
-        if name.startswith("state.")
-    }
-    kept: dict[str, Any] = {name: parts[name] for name in _KEPT}
-    trajectory = unit.trajectory.new_full((len(unit.trajectory), len(clean_spread)), torch.inf)
-    return replace(
-        unit,
-        state=type(unit.state)(**state),
-        clean_spread=clean_spread,
-        trajectory=trajectory,
-        **kept,
-    )
-
-
-def start_unit(
-    oracle: Oracle,
-    run: Run,
-    images: Tensor,
-    clean: CleanPass,
-    *,
-    norm: Norm,
-    seed: int,
-    solver: Solver | None = None,
-    horizon: int = MAX_QUERIES,
-) -> Unit:
-    """Set a run up on a shard of correctly classified samples; `clean` holds the same rows. No queries are spent."""
-    solver, x = solver or solver_of(run), oracle.images(images).detach().flatten(1).contiguous()
-    boundary = clean.boundary.to(x)
-    restart = run.variant == "restart"
-    run_seed = seed + (run.index if restart else 0)
-    targets = clean.targets[:, run.index - 1] if run.variant == "target" else None
-    problem = Problem(
-        inputs=x,
-        labels=oracle.labels(clean.labels),
-        targets=targets.to(oracle.device) if targets is not None else None,
-        norm=norm,
-        steps=horizon // solver.facts.step_queries,
-        starts=norm.random_start(x, boundary, seed=run_seed, ids=clean.ids) if restart else x,
-        margin=margin_to_go(clean.logits, clean.labels, targets).to(x),
-        boundary=boundary,
-        largest=norm.largest(x),
-        shape=tuple(images.shape[1:]),
-        seeds=np.full(len(x), run_seed),
-        ids=clean.ids,
-    )
-    return Unit(
-        run=run,
-        solver=solver,
-        problem=problem,
-        state=_checked(solver.start(problem), solver, len(x)),
-        best_point=x.clone(),
-        best_distance=torch.full_like(boundary, torch.inf),
-        trajectory=torch.full(
-            (horizon // CHECKPOINT, len(x)), torch.inf, dtype=torch.float64, device="cpu"
-        ),
-        zero_gradients=x.new_zeros(len(x), dtype=torch.int32),
-        bad_gradients=x.new_zeros(len(x), dtype=torch.int32),
-        clean_spread=spread(clean.logits).to(x.device),
-    )
-
-
-def _checked(state: Any, solver: Solver, rows: int) -> Any:
-    """The state of a solver. One of another package may not keep the contract, and should say so at once."""
-    parts = (
-        {each.name: getattr(state, each.name) for each in fields(state)}
-        if is_dataclass(state)
-        else {}
-    )
-    wrong = [
-        name
-        for name, part in parts.items()
-        if not isinstance(part, Tensor) or part.shape[:1] != (rows,)
-    ]
-    if "point" not in parts or wrong or solver.loss(0) not in {None, *LOSSES}:
+    Args:
+        oracle: The model.
+        unit: The unit.
+        queries: Queries per sample, a multiple of CHECKPOINT within the ensemble.
+        tick: Called after every step of a run with the sample-queries that it spent.
+    """
+    longest = unit.ensemble.longest
+    if queries % CHECKPOINT or not unit.queries <= queries <= longest:
         raise FrontierError(
-            f"the solver {solver.facts.name} keeps {', '.join(wrong) or type(state).__name__}, with the loss "
-            f"{solver.loss(0)!r}: expected a dataclass of tensors with one row per sample, among them `point`, and a "
-            f"loss that is None or one of {', '.join(LOSSES)}"
+            f"cannot advance {unit.ensemble.name} from {unit.queries} to {queries} queries: "
+            f"expected a multiple of {CHECKPOINT} from there to {longest}"
         )
-    return state
+    if not len(unit.shard):
+        unit.queries = queries
+        return
+    for span in unit.ensemble.between(unit.queries, queries):
+        stop = min(queries, span.end)
+        for part in list(unit.parts(span, stop)):
+            search = unit.open(part)
+            goal = part.reached + part.end - part.first
+            measured = advance_search(oracle, search, goal, tick=tick)
+            unit.close(part, search, measured)
+        unit.queries = stop
 
 
-def polishing(unit: Unit, nearest: Tensor, turn: Turn, *, seed: int) -> Unit:
-    """The same run as one of a turn's queries, which starts at these points or beyond; `seed` is added to its own."""
-    problem, seeds = unit.problem, unit.problem.seeds + seed
-    starts = nearest
-    if turn.reach > 1:
-        drawn = torch.from_numpy(uniform(seeds, problem.ids, "reach", 1)).to(nearest)
-        starts = (
-            problem.inputs + (1 + (turn.reach - 1) * drawn) * (nearest - problem.inputs)
-        ).clamp_(0, 1)
-    problem = replace(
-        problem,
-        starts=starts,
-        steps=turn.queries // unit.solver.facts.step_queries,
-        seeds=seeds,
-        polishes=turn.reach == 1,
-    )
-    trajectory = unit.trajectory.new_full((turn.queries // CHECKPOINT, unit.rows), torch.inf)
-    return replace(unit, problem=problem, state=unit.solver.start(problem), trajectory=trajectory)
+def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> tuple[Tensor, Tensor]:
+    """Classify every kept point again, in other batches than it was found in.
+
+    Takes one pass over every kept point, with EOT 1000, charged to verification.
+
+    Returns:
+        (n,) int64, the class of each point, -1 where there is none; and (n,) float32, the share of
+        passes that misclassify it.
+    """
+    oracle.purpose = "verification"
+    passes = 1 if oracle.eot == 1 else LAST_LOOK
+    rows = len(unit.shard)
+    classes = torch.full((rows,), -1, device="cpu")
+    shares = torch.zeros(rows, dtype=torch.float32, device="cpu")
+    kept = (unit.best_distance < torch.inf).nonzero().squeeze(1)
+    if not len(kept):  # not every model takes an empty batch
+        return classes, shares
+    for some in torch.split(kept, batch_size):
+        here = some.to(unit.best_point.device)
+        images = unit.best_point[here].view(-1, *unit.shard.shape)
+        share, seen = vote(oracle, images, unit.shard.labels[here], "last look", passes)
+        classes[some] = seen.cpu()
+        shares[some] = share.float().cpu()
+    return classes, shares

@@ -22,7 +22,7 @@ from advfrontier.evaluation.trace import Traces, check_queries
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run
 from advfrontier.progress import progress_bar
-from advfrontier.threat.norms import get_norm
+from advfrontier.threat.norms import make_norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +54,10 @@ def run_callable(
     state set to `seed`. `name` is what its run is called.
     """
     Run.parse(name)
-    queries, seed, threat = check_queries(queries), whole_number(seed, "seed"), get_norm(norm)
+    queries, seed = check_queries(queries), whole_number(seed, "seed")
     batch_size = whole_number(batch_size, "batch_size", least=1)
     images, labels = check_data(images, labels).detach().cpu().float(), labels.detach().cpu()
+    threat = make_norm(norm, tuple(images.shape[1:]))
     distances = np.zeros((queries // CHECKPOINT, len(images)))
     doubts = Counter[tuple[Kind, str]]()
     with torch.enable_grad(), Oracle(model, device=device) as oracle:

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from advfrontier.certified import SUPPORTED, certified_radius
+from advfrontier.command import current_command
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluate import recognised
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.jobs import Model
 from advfrontier.progress import progress_bar
-from advfrontier.record import Header
+from advfrontier.record import HeaderChange
 
 AGREEMENT = 1e-5  # relative: float32 may put a point this much nearer than exact arithmetic allows
 
@@ -41,7 +42,7 @@ def certify(
             f"{evaluation.place} is an evaluation in {norm}: expected one in {', '.join(SUPPORTED)}, because linear "
             f"bounds say nothing about {norm}"
         )
-    subject, record = recognised(evaluation, model, "certify")
+    subject, prepared = recognised(evaluation, model, "certify")
     if not isinstance(subject.function, nn.Module):
         raise FrontierError(
             f"{subject.name} is a function: expected an nn.Module, whose layers can be followed"
@@ -59,8 +60,10 @@ def certify(
                 start=start, precision=precision, done=shown.advance,
             ).numpy()  # fmt: skip
     _check_below(evaluation, radii)
+    record = prepared.record
     record.write_certified(np.minimum(radii, distances))
-    record.change(lambda header: {"commands": _commands(header, finished=evaluation.finished)})
+    # The last command stays the one that resumes an interrupted extension.
+    record.change(HeaderChange(command=current_command(), resumes=evaluation.finished))
     return np.minimum(radii, distances)
 
 
@@ -75,9 +78,3 @@ def _check_below(evaluation: Evaluation, radii: NDArray[np.float64]) -> None:
             f"found at {distances[row]:.6g} ({len(wrong)} such samples): the model does not compute what its layers "
             "say, perhaps because it works in low precision; nothing was stored"
         )
-
-
-def _commands(header: Header, *, finished: bool) -> tuple[str, ...]:
-    """The commands with this one; the last stays the one that goes on with an extension that was interrupted."""
-    known, now = header.commands, header.with_command()
-    return now if finished else (*known[:-1], *now[len(known) :], *known[-1:]) if known else ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +21,9 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.jobs import UnitJob
 from advfrontier.record import Record, StoredUnit, UnitName, open_folder, write_file
-from advfrontier.record.header import packed
 from advfrontier.record.identity import digest, rounds_alike
-from advfrontier.record.units import DOUBTS
 from advfrontier.threat.losses import margin
-from advfrontier.threat.norms import get_norm
+from advfrontier.threat.norms import make_norm
 
 if TYPE_CHECKING:
     from advfrontier.evaluation.verify import Verification
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 _AGREEMENT = 1e-9  # relative: what summing in another order changes in float64
 _BATCH = 100
 _LISTED = ("model", "norm", "place", "samples", "points", "units", "again", "same", "close", "seed")
-NEEDED = frozenset({"trajectory", "best_point", "classes", *DOUBTS})
 # By how much the distances of a unit may differ, in the median over its samples, where rounding is not the same:
 # 500 steps amplify rounding on single samples, but not on most of them.
 TOLERANCE = 0.05
@@ -41,30 +39,32 @@ TOLERANCE = 0.05
 def false_points(
     oracle: Oracle, images: Tensor, labels: Tensor, norm: str, stored: StoredUnit
 ) -> tuple[int, dict[int, str]]:
-    """How many points a unit found for these images, and by their place among them what is false about which.
+    """Check every point of a unit: one forward pass each, charged to verification.
 
-    Costs one forward pass each, charged to verification. Raises ValueError where its tensors are none of such a unit.
+    Args:
+        oracle: The model.
+        images: (n, …), the images that the unit attacked.
+        labels: (n,), their classes.
+        norm: Name of the norm.
+        stored: The unit, with its points.
+
+    Returns:
+        How many points it found; and by their index among the images what is false about which.
     """
-    tensors, images = stored.tensors, images.to(oracle.dtype)
-    if missing := NEEDED - set(tensors):
-        raise ValueError(f"its file has no {', '.join(sorted(missing))}")
-    claimed, points, classes = tensors["trajectory"], tensors["best_point"], tensors["classes"]
-    n, pixels = images.flatten(1).shape
-    for name, shape in {
-        "trajectory": (*claimed.shape[:1], n),
-        "best_point": (n, pixels),
-        "classes": (n,),
-    }.items():
-        if tuple(tensors[name].shape) != shape or not len(claimed):
-            raise ValueError(
-                f"its {name} has the shape {tuple(tensors[name].shape)}: expected {shape}"
-            )
-    broken = (claimed[-1] != torch.inf).nonzero().flatten()  # NaN too, which no point can prove
+    images = images.to(oracle.dtype)
+    points, claimed, classes = stored.best_point, stored.trajectory, stored.classes
+    shape = images.flatten(1).shape
+    if points is None or points.shape != shape:
+        found = None if points is None else tuple(points.shape)
+        raise ValueError(f"its points have the shape {found}: expected {tuple(shape)}")
+    broken = (claimed[-1] != torch.inf).nonzero().flatten()
     wrong: dict[int, str] = {}
     for some in torch.split(broken, _BATCH) if len(broken) else ():
-        said = points[some], claimed[-1][some].double(), classes[some]
+        said = points[some], claimed[-1][some], classes[some]
         reasons = _reasons(oracle, images[some], *said, labels=labels[some], norm=norm)
-        wrong |= {int(row): why for row, why in zip(some, reasons, strict=True) if why}
+        for row, why in zip(some.tolist(), reasons, strict=True):
+            if why:
+                wrong[row] = why
     return len(broken), wrong
 
 
@@ -80,7 +80,8 @@ def _reasons(
     norm: str,
 ) -> list[str]:
     """Of each point what is false, or nothing."""
-    measured = get_norm(norm).distance(points.double(), images.flatten(1).double())
+    measure = make_norm(norm, tuple(images.shape[1:]))
+    measured = measure.distance(points.double(), images.flatten(1).double())
     oracle.purpose = "verification"
     shown = oracle.images(points.view_as(images))
     right, seen, other = (_voted if oracle.eot > 1 else _judged)(oracle, shown, labels, classes)
@@ -135,33 +136,29 @@ def same_bits(claimed: Record, fresh: Record, unit: UnitName) -> bool:
         (record.clean.logits[rows], record.clean.boundary[rows]) for record in (claimed, fresh)
     ]
     bits = all(torch.equal(one, two) for one, two in zip(*clean, strict=True))
-    return said.code == found.code and said.terms == found.terms and versions and bits
+    return said.numerics == found.numerics and said.terms == found.terms and versions and bits
 
 
 def difference(claimed: Evaluation, job: UnitJob, unit: UnitName, *, exact: bool) -> str | None:
-    """Do one unit again in the record of a job; what is different about it, if anything is."""
-    queries = claimed.ensemble.queries[unit.run]
+    """Do one unit again in the record of a job; return what is different about it, if anything is."""
+    queries = claimed.ensemble.total
     job.again(unit, queries)
     again, stored = job.work.read_unit(unit, queries), claimed.record.read_unit(unit, queries)
     if again is None or stored is None:
         return "its file cannot be read"
     if exact:
-        there = stored.tensors
-        others = [
-            k
-            for k, tensor in again.tensors.items()
-            if k not in there or not torch.equal(tensor, there[k])
-        ]
+        others = []
+        for field in fields(again):
+            one, other = getattr(again, field.name), getattr(stored, field.name)
+            if isinstance(one, Tensor) and not (isinstance(other, Tensor) and torch.equal(one, other)):
+                others.append(field.name)
         return f"{', '.join(others)} differ in their bits" if others else None
-    said_last, here_last = (each.tensors["trajectory"][-1] for each in (stored, again))
-    if said_last.shape != here_last.shape:
+    if stored.trajectory.shape != again.trajectory.shape:
         return "it attacked other samples"
-    deviation = _deviation(said_last, here_last)
-    return (
-        f"its distances differ by {deviation:.0%} in the median"
-        if not deviation <= TOLERANCE
-        else None
-    )
+    deviation = _deviation(stored.trajectory[-1], again.trajectory[-1])
+    if deviation <= TOLERANCE:
+        return None
+    return f"its distances differ by {deviation:.0%} in the median"
 
 
 def _deviation(said: Tensor, found: Tensor) -> float:
@@ -176,16 +173,14 @@ def _deviation(said: Tensor, found: Tensor) -> float:
 def figures_digest(evaluation: Evaluation) -> str:
     """Of all that tables and ranks are made of: an evaluation that differs in any of it was not verified."""
     header = evaluation.record.header
-    about = [header.model, header.data, header.terms, packed(evaluation.ensemble)]
+    about = [header.model, header.data, header.terms, evaluation.ensemble]
     words = [
         *(each.model_dump_json() for each in about),
         *(f"{flag.kind} {flag.text}" for flag in evaluation.flags),
     ]
     words += [*evaluation.samples, *(winner or "" for winner in evaluation.winners)]
-    tables = [
-        run.encode() + table.tobytes() for run, table in sorted(evaluation.trajectories.items())
-    ]
-    return digest("\0".join(words).encode(), evaluation.distances.tobytes(), *tables)
+    tables = evaluation.distances.tobytes(), evaluation.trajectory.tobytes()
+    return digest("\0".join(words).encode(), *tables)
 
 
 def write_verified(path: str, verifications: Iterable[Verification]) -> str:

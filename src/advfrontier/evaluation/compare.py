@@ -25,7 +25,7 @@ from advfrontier.frontier.confidence import RESAMPLES
 from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import Evaluated, check_same_settings
 from advfrontier.frontier.ranking import Ranking
-from advfrontier.pool import TIERS, Ensemble, Race, find_larger, tier_label
+from advfrontier.pool import TIERS, find_ensemble, find_larger, tier_label
 from advfrontier.record import find_records
 from advfrontier.record.identity import settings
 from advfrontier.record.tensors import unpack
@@ -33,7 +33,6 @@ from advfrontier.threat.names import NORMS, norm_name
 from advfrontier.zoo import images_and_labels
 
 REFERENCES = ("fashion-mnist",)
-_ATTACKED_WITH = "race"  # what the shipped distances were made with
 _TIERS = ", ".join(map(tier_label, TIERS))
 
 
@@ -114,12 +113,11 @@ def evaluated(
 
 def _can_reach(evaluation: Evaluation, tier: int) -> bool:
     """Whether `extend` could bring it to this tier: runs that take turns end at 1000 queries each."""
-    before = evaluation.ensemble
     try:
-        found = find_larger(tier, before, evaluation.record.clean.classes)
+        find_larger(tier, evaluation.ensemble, evaluation.record.clean.classes)
     except FrontierError:
         return False
-    return isinstance(before, Race) or isinstance(found, Ensemble)
+    return True
 
 
 def check_alike(evaluations: Sequence[Evaluation]) -> None:
@@ -137,8 +135,8 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
                 "distances; evaluate one of them again in a new folder with --ensemble, --pool or --runs of the other"
             )
         check_same_settings(
-            settings(first.solver_words), settings(other.solver_words), names=(first.model, other.model),
-            attacks=first.solver_words.keys() & other.solver_words.keys(),
+            settings(first.solver_parameters), settings(other.solver_parameters), names=(first.model, other.model),
+            attacks=first.solver_parameters.keys() & other.solver_parameters.keys(),
         )  # fmt: skip
 
 
@@ -154,16 +152,12 @@ def check_same_labels(evaluation: Evaluation, known: Mapping[str, int], whose: s
 
 
 def _same_attacks(one: Evaluation, other: Evaluation, queries: int) -> bool:
-    """Whether the first so many queries of both go to the same runs, or to those that the same race chooses."""
-    first, second = one.ensemble, other.ensemble
-    if isinstance(first, Race) and isinstance(second, Race):
-        # A model without gradients has a race of its own, which stands in for any.
-        return first.order == second.order or "none" in {
-            e.record.header.gradients for e in (one, other)
-        }
-    if isinstance(first, Race) or isinstance(second, Race):
-        return False
-    return first.at(queries).queries == second.at(queries).queries
+    """Tell whether the first `queries` queries of both ensembles take the same steps."""
+    kinds = {each.record.header.gradients for each in (one, other)}
+    if "none" in kinds and len(kinds) > 1:
+        # A model without gradients has an ensemble of its own, which stands in for any.
+        return True
+    return one.ensemble.prefix(queries) == other.ensemble.prefix(queries)
 
 
 def reached(evaluation: Evaluation) -> int:
@@ -270,13 +264,16 @@ def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str
 
 
 def unlike(evaluation: Evaluation) -> list[str]:
-    """A note where a model was attacked otherwise than the reference models."""
-    note = (
-        f"the reference models were attacked with a {_ATTACKED_WITH}, {evaluation.model} with "
-        f"{evaluation.ensemble.name}: the DOI is too high where that finds larger distances; --tier 4k in a new folder "
-        "gives one that compares like with like"
-    )
-    return [] if evaluation.ensemble.name.rpartition("-")[0] == _ATTACKED_WITH else [note]
+    """Return a note where a model was attacked otherwise than the reference models."""
+    classes = evaluation.record.clean.classes
+    default = find_ensemble(tier_label(TIERS[-1]), evaluation.norm, classes)
+    if default.holds(evaluation.ensemble):
+        return []
+    return [
+        f"the reference models were attacked with the default ensemble, {evaluation.model} with "
+        f"{evaluation.ensemble.name}: the DOI is too high where that finds larger distances; "
+        "--tier 4k in a new folder gives one that compares like with like"
+    ]
 
 
 def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | None]:

@@ -25,11 +25,11 @@ from advfrontier.evaluation.inputs import (
 from advfrontier.execution import Machine, as_machine
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Flag, Kind
-from advfrontier.jobs import Model, UnitJob, drive, needs_gradients, prepare
-from advfrontier.pool import TARGETS, Ensemble, Race, Run, find_ensemble, find_larger, tier_label
-from advfrontier.record import Record, Terms
-from advfrontier.record.header import packed, unpacked
+from advfrontier.jobs import Model, Prepared, UnitJob, drive, needs_gradients, prepare
+from advfrontier.pool import TARGETS, Ensemble, find_ensemble, find_larger, tier_label
+from advfrontier.record import HeaderChange, Record, Terms
 from advfrontier.record.identity import settings, solvers_of
+from advfrontier.record.units import ENSEMBLE
 from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.sources import runs_code
 from advfrontier.threat.names import norm_name
@@ -47,7 +47,7 @@ def evaluate(
     labels: Labels | None = None,
     *,
     norm: str,
-    ensemble: Ensemble | Race | str | int | Sequence[str] = "4k",
+    ensemble: Ensemble | str | int | Sequence[str] = "4k",
     seed: int = 42,
     solvers: Mapping[str, Solver] | None = None,
     out: str | PathLike[str] | None = None,
@@ -64,9 +64,10 @@ def evaluate(
             8-bit images are divided by 255, channels that come last put first.
         labels: One class per image, where the images do not come with their labels.
         norm: `L0`, `L1`, `L2` or `Linf`.
-        ensemble: A tier (`4k`, `8k`, `12k`), any number of queries, an `Ensemble`, a `Race` or the path of its file; or
-            runs, such as `["fmn", "fmn:target1"]`, or a pool (`paper`, `extended`, `black-box`), which take turns
-            up to 1000 queries each, or with `black-box@2000` to 2000 in all.
+        ensemble: A budget (`4k`, `8k`, `12k` or any number of queries), an `Ensemble` or the path of
+            its file; or runs, such as `["fmn", "fmn:target1"]`, or a pool (`paper`, `extended`,
+            `black-box`), which advance alternately, 100 queries at a time, up to 1000 queries each,
+            or with `black-box@2000` to 2000 in all.
         seed: Of the random restarts.
         solvers: In place of those that the ensemble was learned with: `{"fmn": Fmn(alpha=1)}`, or all as `PUBLISHED`.
         out: The record is written to `out/NORM`; killed, the same call continues. Without it the record is temporary.
@@ -83,58 +84,52 @@ def evaluate(
     solvers = dict(solvers_for(first, solvers))
     subject = as_model(model, name)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
-    record = working_record(
-        out, subject, as_data(images, labels), terms, kind="evaluation", gradients=_gradients(first), store_images=True,
+    prepared = working_record(
+        out,
+        subject,
+        as_data(images, labels),
+        terms,
+        kind="evaluation",
+        gradients=_gradients(first),
+        store_images=True,
         solvers=solvers,
-    )  # fmt: skip
-    if name is not None:  # the record may have been begun under another one
-        record.change(lambda header: {"model": header.model.model_copy(update={"name": name})})
-    wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
-    return _reach(record, subject, wanted, machine, solvers)
-
-
-def _gradients(wanted: Ensemble | Race) -> bool | None:
-    """Whether an ensemble needs the gradients of the model; None for a race, which can do without if it has none."""
-    needed = needs_gradients(wanted.runs, wanted.norm)
-    return (
-        None
-        if needed and isinstance(wanted, Race) and wanted.without_gradients() is not None
-        else needed
     )
+    record = prepared.record
+    if name is not None:  # the record may have been begun under another one
+        record.change(HeaderChange(model_name=name), optional=True)
+    wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
+    return _reach(prepared, subject, wanted, machine, solvers)
+
+
+def _gradients(wanted: Ensemble) -> bool | None:
+    """Tell whether an ensemble needs gradients; None if it can do without where there are none."""
+    needed = needs_gradients(wanted.attacks, wanted.norm)
+    return None if needed and wanted.without_gradients() is not None else needed
 
 
 def extend(
     evaluation: Evaluation,
-    ensemble: Ensemble | Race | str | int | Sequence[str],
+    ensemble: Ensemble | str | int | Sequence[str],
     model: Model | Callable[[Tensor], Tensor] | str | None,
     machine: Machine | str | torch.device | None,
     solvers: Mapping[str, Solver],
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     record, header = evaluation.record, evaluation.record.header
-    before, classes = (
-        None if header.ensemble is None else unpacked(header.ensemble),
-        record.clean.classes,
-    )
-    wanted = _for_model(
-        find_ensemble(find_larger(ensemble, before, classes), header.terms.norm, classes), record
-    )
+    classes = record.clean.classes
+    asked = find_larger(ensemble, header.ensemble, classes)
+    wanted = _for_model(find_ensemble(asked, header.terms.norm, classes), record)
     check_solvers(solvers)
     solvers = solvers_for(wanted, solvers)
-    subject, record = recognised(evaluation, model, "extend", solvers)
-    return _reach(record, subject, wanted, as_machine(machine), solvers)
+    subject, prepared = recognised(evaluation, model, "extend", solvers)
+    return _reach(prepared, subject, wanted, as_machine(machine), solvers)
 
 
-def _for_model(wanted: Ensemble | Race, record: Record) -> Ensemble | Race:
-    """What is asked for; of a race, what it is on a model without gradients of its own."""
-    gradients = record.header.gradients
-    if gradients == "own" or not isinstance(wanted, Race):
+def _for_model(wanted: Ensemble, record: Record) -> Ensemble:
+    """Return the ensemble as it runs on a model: without gradients, its black-box attack alone."""
+    if record.header.gradients != "none" or not needs_gradients(wanted.attacks, wanted.norm):
         return wanted
-    return (
-        wanted.with_surrogates()
-        if gradients == "surrogate"
-        else wanted.without_gradients() or wanted
-    )
+    return wanted.without_gradients() or wanted
 
 
 def recognised(
@@ -142,7 +137,7 @@ def recognised(
     model: Model | Callable[[Tensor], Tensor] | str | None,
     command: str,
     solvers: Mapping[str, Solver] | None = None,
-) -> tuple[Model, Record]:
+) -> tuple[Model, Prepared]:
     """The model of an evaluation and its record, to work on. Raises if the model that is given is another one.
 
     Without any it is the one that the evaluation was just made with, or the one that the record names, if that runs no
@@ -163,64 +158,59 @@ def recognised(
             f"you trust it, type it yourself, as in `{typed}`"
         )
     subject = as_model(str(source) if model is None else model, name)
-    if (
-        subject.given is not None
-    ):  # it may have been trained further since: look at its numbers again
+    if subject.given is not None:
+        # It may have been trained further since: look at its numbers again.
         subject = Model(subject.name, subject.given)
-    opened = prepare(
-        record.place, subject, record.samples(), header.terms, kind="evaluation",
-        gradients=header.gradients != "none", solvers=solvers,
-    )  # fmt: skip
-    opened.folder, opened.temporary = (
-        record.folder,
-        record.temporary,
-    )  # a temporary folder stays as long as this one
-    return subject, opened
+    prepared = prepare(
+        record.place,
+        subject,
+        record.samples(),
+        header.terms,
+        kind="evaluation",
+        gradients=header.gradients != "none",
+        solvers=solvers,
+    )
+    # A temporary folder stays as long as this record.
+    prepared.record.folder, prepared.record.temporary = record.folder, record.temporary
+    return subject, prepared
 
 
 def _reach(
-    record: Record,
+    prepared: Prepared,
     model: Model,
-    wanted: Ensemble | Race,
+    wanted: Ensemble,
     machine: Machine,
     solvers: Mapping[str, Solver],
 ) -> Evaluation:
-    """Bring a record to an ensemble that goes at least as far as the units it holds."""
-    header = record.header
-    beyond = [
-        unit
-        for unit, queries in record.units().items()
-        if queries > wanted.queries.get(unit.run, 0)
-    ]
-    if beyond and header.ensemble is not None:
-        before = unpacked(header.ensemble)
-        done, units = record.finished(before.queries)
-        state = "" if done == units else f", unfinished ({header.how_to_go_on})"
+    """Bring a record to an ensemble that holds the one it has."""
+    record, header = prepared.record, prepared.record.header
+    before = header.ensemble
+    if before is not None and not wanted.holds(before) and record.units():
+        done, units = record.finished({ENSEMBLE: before.total})
+        state = "" if done == units else f", unfinished ({header.how_to_resume})"
         raise FrontierError(
-            f"{record.place} holds {tier_label(before.total)} queries per sample of {before.name}{state}, which the "
-            f"{tier_label(wanted.total)} of {wanted.name} asked for do not contain: expected an ensemble that goes "
-            "further, or another folder"
+            f"{record.place} holds {tier_label(before.total)} queries per sample of {before.name}"
+            f"{state}, which the {tier_label(wanted.total)} of {wanted.name} asked for do not "
+            "contain: expected an ensemble that goes further, or another folder"
         )
-    stored, keep_state = packed(wanted), machine.keep_state and header.keep_state
+    keep_state = machine.keep_state and header.keep_state
     job = UnitJob(
         model=model,
-        samples=record.samples(),
-        wanted=wanted.queries,
-        race=wanted if isinstance(wanted, Race) else None,
+        samples=prepared.samples,
+        wanted={ENSEMBLE: wanted},
         solvers=solvers,
-        pack=machine.pack,
         keep="states" if keep_state else "points",
-        note={"ensemble": stored, "keep_state": keep_state},
+        change=HeaderChange(ensemble=wanted, keep_state=keep_state),
     )
     ready = drive(record, job, machine)
-    if record.header.finished != stored:
+    if record.header.finished != wanted:
         evaluation = Evaluation(record, ready)
-        flag, passes = noise_flag(evaluation, model, header.terms, evaluation.images)
-        record.add_counts({"verification": passes})
-        record.replace_flag(Kind.BEATEN, flag)
-        record.change(
-            lambda _: {"finished": stored}
-        )  # last: if it is stopped before, noise is tried again
+        flag, passes = noise_flag(evaluation, model, header.terms, ready.images)
+        # In one change: if it is stopped before, noise is tried again.
+        change = HeaderChange(
+            add_counts={"verification": passes}, set_flags={Kind.BEATEN: flag}, finished=wanted
+        )
+        record.change(change)
     return Evaluation(record, ready)
 
 
@@ -247,20 +237,19 @@ def noise_flag(
 
 
 def solvers_for(
-    ensemble: Ensemble | Race, given: Mapping[str, Solver] | None
+    ensemble: Ensemble, given: Mapping[str, Solver] | None
 ) -> Mapping[str, Solver]:
-    """The solvers that were given, or without any those that the ensemble was learned with.
+    """Return the solvers that were given, or without any those that the ensemble was learned with.
 
-    An ensemble that names none is a number of queries for each run, whatever their solvers are. A race that names none
-    was learned with the attacks' own: what it leaves out on the way depends on them.
+    An ensemble that names none is a list of steps, whatever the solvers of its runs are.
     """
-    attacks = sorted({Run.parse(run).attack for run in ensemble.runs})
+    attacks = ensemble.attacks
     learned = {attack: ensemble.solvers[attack] for attack in attacks if attack in ensemble.solvers}
     published = settings(solvers_of(attacks, PUBLISHED))
     if given is None:
         given = PUBLISHED if learned and learned == published else {}
     found = settings(solvers_of(attacks, given))
-    for attack in attacks if learned or isinstance(ensemble, Race) else ():
+    for attack in attacks if learned else ():
         if learned.get(attack) != found.get(attack):
             own, named = (
                 "its own settings",
@@ -280,5 +269,5 @@ def solvers_for(
                 "as --ensemble paper-4k"
             )
     if dict(given) == dict(PUBLISHED):
-        check_published(ensemble.runs)
+        check_published(attacks)
     return given

@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.errors import FrontierError, whole_number
-from advfrontier.evaluation.outcome import Outcome, of_a_unit
+from advfrontier.evaluation.outcome import Outcome, read_units
 from advfrontier.evaluation.radii import as_radius
 from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Curve, Measure, aurec, robust_accuracy
 from advfrontier.jobs import Model, UnitJob
-from advfrontier.pool import CHECKPOINT, RACE, Ensemble, Race, tier_label
+from advfrontier.pool import CHECKPOINT, Ensemble, tier_label
 from advfrontier.record import Record, StoredUnit, UnitName
-from advfrontier.record.header import unpacked
 from advfrontier.record.identity import several_versions, stand_ins
-from advfrontier.record.units import DOUBTS, unit_flags
+from advfrontier.record.units import ENSEMBLE, unit_flags
 from advfrontier.solvers import Solver
 from advfrontier.views import ShownEvaluation
 
@@ -33,9 +32,9 @@ PURPOSES = ("checks", "setup", "attack", "verification")
 class Evaluation(ShownEvaluation):
     """One model in one norm. Reads lazily from its record, and of that only what is asked for.
 
-    If an extension was interrupted, the figures are those of the last ensemble that is complete, and a flag says so.
-    Points, predictions and `found_by_run` of a race are those of the units that went further already: the shorter ones
-    are gone.
+    If an extension was interrupted, the figures are those of the last ensemble that is complete,
+    and a flag says so. Points, predictions and `found_by_run` are those of the units that went
+    further already: the shorter ones are gone.
     """
 
     def __init__(self, record: Record, job: UnitJob | None = None) -> None:
@@ -50,7 +49,7 @@ class Evaluation(ShownEvaluation):
         self._dtype: torch.dtype = getattr(torch, header.terms.dtype)
         self.versions = header.versions.model_dump()  # of what the record was made with
         self.commands = header.commands  # all that was typed to make the record, in order
-        self.solver_words = header.solvers  # attack → its solver with its parameters
+        self.solver_parameters = header.solvers  # attack → parameters of its solver
         self.worked_with = (
             None if job is None else job.model
         )  # the model that this evaluation was just made with
@@ -60,26 +59,23 @@ class Evaluation(ShownEvaluation):
         )
         if header.ensemble is None:
             raise FrontierError(
-                f"the evaluation in {record.place} is not finished: no unit is done; {header.how_to_go_on}"
+                f"the evaluation in {record.place} is not finished: no unit is done; {header.how_to_resume}"
             )
-        working_towards = unpacked(header.ensemble)
-        done, units = record.finished(working_towards.queries)
+        done, units = record.finished({ENSEMBLE: header.ensemble.total})
         self.finished = done == units  # whether every unit of the last ensemble asked for is done
-        self.ensemble: Ensemble | Race = (
-            working_towards  # how many queries each run was given, or the race
-        )
+        self.ensemble = header.ensemble
         self._interrupted: tuple[Flag, ...] = ()
         if self.finished or header.finished is None:
             return
-        before = unpacked(header.finished)
-        kept, needed = record.finished(before.queries)
+        kept, needed = record.finished({ENSEMBLE: header.finished.total})
         if kept == needed:  # else a unit of it is lost, which its reader names
-            self.ensemble = before
+            self.ensemble = header.finished
             text = (
-                f"an extension to {tier_label(working_towards.total)} queries was interrupted ({done} of {units} units "
-                f"are done): these are the figures of the {tier_label(before.total)} before, but adversarial images, "
-                "their classes and what each run of a race found may be those of the longer units; "
-                f"{header.how_to_go_on}"
+                f"an extension to {tier_label(header.ensemble.total)} queries was interrupted "
+                f"({done} of {units} units are done): these are the figures of the "
+                f"{tier_label(header.finished.total)} before, but adversarial images, their classes "
+                "and what each run found may be those of the longer units; "
+                f"{header.how_to_resume}"
             )
             self._interrupted = (Flag(Kind.INTERRUPTED, text),)
 
@@ -94,7 +90,7 @@ class Evaluation(ShownEvaluation):
 
     def extend(
         self,
-        ensemble: Ensemble | Race | str | int | Sequence[str],
+        ensemble: Ensemble | str | int | Sequence[str],
         *,
         model: Model | Callable[[Tensor], Tensor] | str | None = None,
         machine: Machine | str | torch.device | None = None,
@@ -148,8 +144,13 @@ class Evaluation(ShownEvaluation):
 
     @property
     def winners(self) -> tuple[str | None, ...]:
-        """The run that found each sample's point; None where there is none to find, or none was found."""
+        """Return per sample the run whose point was kept, whatever refined it since; None for none."""
         return self._outcome.winners
+
+    @property
+    def refined_by(self) -> tuple[str | None, ...]:
+        """Return per sample the refinement that moved the kept point last; None for none."""
+        return self._outcome.refined_by
 
     def images(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """The unperturbed images of these samples, or of all; only the shards they lie in are read."""
@@ -175,49 +176,27 @@ class Evaluation(ShownEvaluation):
         none = torch.full((len(self.labels),), torch.nan, dtype=torch.float32)
         return self._filled(none, "shares").double().numpy() if self.eot > 1 else None
 
-    def of_run(self, run: str) -> tuple[Tensor, Tensor]:
-        """The nearest points that one run found, and the classes they are taken for; the images where it found none."""
-        if run not in self.ensemble.queries:
-            kept = ", ".join(self.ensemble.queries)
-            raise FrontierError(
-                f"{self.place} keeps no points of {run} alone: expected one of {kept}"
-            )
-        points, classes = self.images().to(self._dtype), self.clean_logits.argmax(1)
-        for unit, rows, stored in self._units(
-            ("best_point", "classes"), only=lambda unit, _: unit.run == run
-        ):
-            with of_a_unit(unit):
-                points[rows] = stored.tensors["best_point"].view(-1, *points.shape[1:])
-                found = stored.tensors["classes"]
-                classes[rows] = torch.where(found >= 0, found, classes[rows])
-        return points, classes
-
     @property
-    def trajectories(self) -> dict[str, NDArray[np.float64]]:
-        """Run → (checkpoint, sample): the best distance after 10, 20, … queries of that run, or of the race as one."""
-        return self._outcome.trajectories
+    def trajectory(self) -> NDArray[np.float64]:
+        """Return (checkpoints, samples): the best distance after 10, 20, … queries per sample."""
+        return self._outcome.trajectory
 
     @property
     def found_by_run(self) -> dict[str, NDArray[np.float64]]:
-        """Run → the nearest distance it found on each sample; inf where it found none, or did not run."""
+        """Return run or refinement to the nearest distance it found; inf where it found none."""
         return self._outcome.found
 
     @property
-    def queries_by_run(self) -> dict[str, float]:
-        """Run → the queries it spent on a sample; of a race, on average over the attacked samples."""
-        return self._outcome.queries
+    def queries_by_run(self) -> dict[str, int]:
+        """Return run or refinement to the queries that it spent on a sample."""
+        return self.ensemble.queries
 
     def distances_at(self, budget: int) -> NDArray[np.float64]:
-        """What the first `budget` queries of the ensemble found."""
-        budget, best = (
-            whole_number(budget, "budget"),
-            np.where(self.record.clean.correct.numpy(), np.inf, 0.0),
-        )
-        for run, queries in (
-            self.ensemble.at(budget).queries.items() if budget >= CHECKPOINT else ()
-        ):
-            best = np.minimum(best, self.trajectories[run][queries // CHECKPOINT - 1])
-        return best
+        """Return what the first `budget` queries of the ensemble found, per sample."""
+        budget = min(whole_number(budget, "budget"), self.ensemble.total)
+        if budget < CHECKPOINT:
+            return np.where(self.record.clean.correct.numpy(), np.inf, 0.0)
+        return self.trajectory[budget // CHECKPOINT - 1]
 
     def robust_accuracy(self, epsilon: float | str) -> float:
         """The share of samples that no perturbation of size ≤ ε, such as 0.5 or "8/255", was found for.
@@ -279,58 +258,44 @@ class Evaluation(ShownEvaluation):
     # How it is read
 
     def _require(self) -> None:
-        """Refuse figures of a record that was never finished: they would be of no ensemble at all."""
+        """Raise if the record was never finished: its figures would be of no ensemble at all."""
         if self.finished or self._interrupted or self.record.header.finished is not None:
             return  # what was finished and is not any more has lost a unit, which its reader names
-        done, units = self.record.finished(self.ensemble.queries)
+        done, units = self.record.finished({ENSEMBLE: self.ensemble.total})
         raise FrontierError(
-            f"the evaluation in {self.place} with {self.ensemble.name} ({tier_label(self.ensemble.total)} queries per "
-            f"sample) is not finished: {done} of {units} units are done; {self.record.header.how_to_go_on}"
+            f"the evaluation in {self.place} with {self.ensemble.name} "
+            f"({tier_label(self.ensemble.total)} queries per sample) is not finished: {done} of "
+            f"{units} units are done; {self.record.header.how_to_resume}"
         )
 
-    def _units(
-        self, names: Sequence[str], only: Callable[[UnitName, Tensor], bool] | None = None
-    ) -> Iterator[tuple[UnitName, Tensor, StoredUnit]]:
-        """Of every unit, or of some, the tensors named."""
+    def _units(self, names: Sequence[str] = ()) -> Iterator[tuple[UnitName, Tensor, StoredUnit]]:
+        """Yield every unit with the rows that it attacked, and of its large tensors those named."""
         self._require()
-        queries = self.ensemble.queries
-        heal = None if self._job is None else self._job.again
-        for unit, rows, stored in self.record.read_units(queries, names, heal=heal, only=only):
-            if (
-                stored.queries > queries[unit.run]
-                and "trajectory" not in names
-                and not self._interrupted
-            ):
-                raise FrontierError(
-                    f"{self.place} was extended since it was opened: open it again to see its points"
-                )
-            yield unit, rows, stored
+        totals = {ENSEMBLE: self.ensemble.total}
+        yield from read_units(self.record, totals, names, job=self._job)
 
     def _filled(
         self, values: Tensor, name: str, rows: Sequence[int] | Tensor | None = None
     ) -> Tensor:
-        """Put in, for every one of these samples that has a point, what the unit that found it says about it."""
+        """Put what units say of these samples into `values`, where a point was found."""
         chosen = self._rows(rows)
-        won_by = np.array([self.winners[row] or "" for row in chosen.tolist()])
-
-        def won(unit: UnitName, attacked: Tensor) -> NDArray[np.bool_]:
-            own = won_by != "" if unit.run == RACE else won_by == unit.run
-            return np.asarray(own & np.isin(chosen.numpy(), attacked.numpy()))
-
-        for unit, attacked, stored in self._units(
-            (name,), only=lambda unit, rows: bool(won(unit, rows).any())
-        ):
-            where = torch.from_numpy(np.flatnonzero(won(unit, attacked)))
+        large = ("best_point",) if name == "best_point" else ()
+        for _, attacked, stored in self._units(large):
+            if stored.queries > self.ensemble.total and not self._interrupted:
+                raise FrontierError(
+                    f"{self.place} was extended since it was opened: open it again to see its points"
+                )
+            tensor = getattr(stored, name)
+            broken = attacked[stored.classes >= 0]
+            where = torch.isin(chosen, broken).nonzero().squeeze(1)
             own = torch.searchsorted(attacked, chosen[where])
-            with of_a_unit(unit):
-                values[where] = stored.tensors[name][own].view(-1, *values.shape[1:])
+            values[where] = tensor[own].view(-1, *values.shape[1:])
         return values
 
     @cached_property
     def _outcome(self) -> Outcome:
-        race = self.ensemble if isinstance(self.ensemble, Race) else None
-        units = self._units(("trajectory", *DOUBTS, *(("plan", "found") if race else ())))
-        return Outcome.of(units, self.ensemble.queries, self.record.clean.correct.numpy(), race)
+        clean = self.record.clean
+        return Outcome.of(self._units(), self.ensemble, clean.labels, clean.correct.numpy())
 
     def _rows(self, rows: Sequence[int] | Tensor | None) -> Tensor:
         count = len(self.labels)

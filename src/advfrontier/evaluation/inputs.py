@@ -19,9 +19,9 @@ from advfrontier.engine import find_device, own_device, own_dtype
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, whole_number
 from advfrontier.execution import Machine
-from advfrontier.jobs import Model, prepare
-from advfrontier.pool import Run, check_run, facts_of
-from advfrontier.record import Record, Terms, norm_folder
+from advfrontier.jobs import Model, Prepared, prepare
+from advfrontier.pool import ANY, Run, check_run, facts_of
+from advfrontier.record import Terms, norm_folder
 from advfrontier.record.header import TYPED
 from advfrontier.solvers import Solver
 from advfrontier.sources import as_samples, load_data, load_model
@@ -55,14 +55,14 @@ def check_solvers(solvers: Mapping[str, Solver]) -> None:
     for name, solver in solvers.items():
         run = Run.parse(name)
         facts = facts_of(run.solver)
-        check_run(run, facts.norms[0] if facts else "")
+        check_run(run, facts.norms[0] if facts and facts.norms != ANY else "L2")
         if run != run.base:
             raise FrontierError(
                 f"a solver for {name}: expected one for all runs of the attack, {run.attack!r}"
             )
         if isinstance(solver, type) or not callable(getattr(solver, "start", None)):
             raise FrontierError(
-                f"{solver!r} is no solver of {name}: expected one such as Fmn(alpha=1)"
+                f"{solver!r} is no solver of {name}: expected one such as FMN(alpha=1)"
             )
 
 
@@ -107,16 +107,24 @@ def _device(machine: Machine, model: Model) -> str:
 
 def working_record(
     out: str | PathLike[str] | None, model: Model, samples: Samples, terms: Terms, **about: Any
-) -> Record:
-    """The record in `out/NORM`, set up as `prepare` says; without `out` one that goes when nobody uses it any more."""
+) -> Prepared:
+    """Prepare the record in `out/NORM`; without `out` a temporary one, removed when unused.
+
+    Args:
+        out: The output folder.
+        model: The model.
+        samples: The samples.
+        terms: What decides the bits of every distance.
+        about: The other arguments of `prepare`.
+    """
     if out is not None:
         return prepare(norm_folder(out, terms.norm), model, samples, terms, **about)
     place = tempfile.mkdtemp(prefix="advfrontier-")
     try:
-        record = prepare(norm_folder(place, terms.norm), model, samples, terms, **about)
+        prepared = prepare(norm_folder(place, terms.norm), model, samples, terms, **about)
     except BaseException:
-        shutil.rmtree(place, ignore_errors=True)  # nobody could go on with it
+        shutil.rmtree(place, ignore_errors=True)  # nobody could resume it
         raise
-    weakref.finalize(record.folder, shutil.rmtree, place, ignore_errors=True)
-    record.temporary = True
-    return record
+    weakref.finalize(prepared.record.folder, shutil.rmtree, place, ignore_errors=True)
+    prepared.record.temporary = True
+    return prepared

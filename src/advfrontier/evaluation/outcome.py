@@ -1,48 +1,74 @@
-"""What one pass over the units of an evaluation gives: distances, the runs that found them, and doubts about them."""
+"""What one pass over the units of an evaluation gives: distances, who found them, and doubts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.engine import beaten
-from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
-from advfrontier.pool import CHECKPOINT, SLICE, Race, Run, facts_of
-from advfrontier.record import StoredUnit, UnitName
+from advfrontier.pool import CHECKPOINT, Ensemble, attack_of, facts_of
+from advfrontier.jobs import UnitJob
+from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.units import doubtful
 
+def read_units(
+    record: Record,
+    totals: Mapping[str, int],
+    names: Collection[str] = (),
+    *,
+    job: UnitJob | None = None,
+) -> Iterator[tuple[UnitName, Tensor, StoredUnit]]:
+    """Yield every unit with the rows that it attacked.
 
-@contextmanager
-def of_a_unit(unit: UnitName) -> Iterator[None]:
-    """Say so where the tensors of a unit's file, whole and with the right mark, are none of a unit: it was forged."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, RuntimeError) as error:
-        raise FrontierError(
-            f"the file of {unit} holds something else than a unit ({error}): expected one that advfrontier has "
-            "written; evaluate again in another folder"
-        ) from error
+    Args:
+        record: The record.
+        totals: Name of the units to their queries.
+        names: Large tensors to read, of `best_point` and `state`.
+        job: Computes again what is missing, damaged or of another record.
+    """
+    done = record.units()
+    for unit, rows in record.layout(totals):
+        queries = max(totals[unit.name], done.get(unit, 0))
+        stored = record.read_unit(unit, queries, names)
+        if stored is None:
+            further = record.units().get(unit, 0)
+            if further > queries:  # extended at this moment
+                queries = further
+                stored = record.read_unit(unit, queries, names)
+        if stored is None and job is not None:
+            job.again(unit, queries)
+            stored = record.read_unit(unit, queries, names)
+        if stored is None:
+            raise record.lacks(unit, queries)
+        yield unit, rows, stored
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What the runs of an evaluation found, per sample."""
+    """What an ensemble found.
+
+    Args:
+        distances: (samples,), 0 where misclassified unperturbed, inf where never broken.
+        trajectory: (checkpoints, samples), the best distance after 10, 20, … queries.
+        winners: Per sample the run whose point was kept, whatever refined it since; None for none.
+        refined_by: Per sample the refinement that moved the kept point last; None for none.
+        found: Run or refinement to its own best distances, (samples,); inf where it found none.
+        spent: Passes through the model, by purpose.
+        doubts: Samples whose distance may be wrong, by reason and run.
+        seconds: Time that the units took.
+    """
 
     distances: NDArray[np.float64]
+    trajectory: NDArray[np.float64]
     winners: tuple[str | None, ...]
-    trajectories: dict[str, NDArray[np.float64]]
-    found: dict[
-        str, NDArray[np.float64]
-    ]  # run → the nearest distance; inf where it found none, or did not run
-    queries: dict[str, float]  # run → per sample, or on average
+    refined_by: tuple[str | None, ...]
+    found: dict[str, NDArray[np.float64]]
     spent: Counter[str]
     doubts: Counter[tuple[Kind, str]]
     seconds: float
@@ -51,82 +77,55 @@ class Outcome:
     def of(
         cls,
         units: Iterable[tuple[UnitName, Tensor, StoredUnit]],
-        queries: Mapping[str, int],
+        ensemble: Ensemble,
+        labels: Tensor,
         correct: NDArray[np.bool_],
-        race: Race | None = None,
     ) -> Outcome:
-        """Read units, each with the rows it attacked, up to these queries per run, which may be those of a race."""
-        distances = np.where(correct, np.inf, 0.0)
+        """Read units, each with the rows that it attacked, up to the queries of an ensemble."""
+        checkpoints = ensemble.total // CHECKPOINT
+        unbroken = np.where(correct, np.inf, 0.0)
+        trajectory = np.repeat(unbroken[None], checkpoints, axis=0)
         winners = np.full(len(correct), None, dtype=object)
-        trajectories = {
-            run: np.zeros((count // CHECKPOINT, len(correct))) for run, count in queries.items()
-        }
-        shares = None if race is None else _RaceShares(race, correct)
-        spent, doubts, seconds = Counter[str](), Counter[tuple["Kind", str]](), 0.0
-        for unit, rows, stored in units:
-            where, table = rows.numpy(), trajectories[unit.run]
-            with of_a_unit(unit):
-                table[:, where] = stored.tensors["trajectory"][: len(table)].numpy()
-                better = where[table[-1, where] < distances[where]]
-                distances[where] = np.minimum(distances[where], table[-1, where])
-                if shares is None:
-                    winners[better] = unit.run
-                else:
-                    winners[where] = shares.add(where, table[:, where], stored.tensors)
-                spent += stored.spent
-                doubts += doubtful(unit.run, stored.queries, stored.tensors)
-                seconds += float(stored.words["seconds"])
-        found = {run: np.asarray(table[-1]) for run, table in trajectories.items()}
-        given = {run: float(count) for run, count in queries.items()}
-        if shares is not None:
-            found, given = shares.by_run()
-        for table in (distances, *trajectories.values(), *found.values()):
-            table.setflags(write=False)  # figures and flags are made of them
+        refined_by = winners.copy()
+        found = {name: unbroken.copy() for name in ensemble.queries}
+        spent, doubts, seconds = Counter[str](), Counter[tuple[Kind, str]](), 0.0
+        for _, rows, stored in units:
+            where = rows.numpy()
+            names = np.array([*stored.names, None], dtype=object)  # index -1 is nobody
+            trajectory[:, where] = stored.trajectory[:checkpoints].numpy()
+            origin = stored.origin.numpy()
+            winner = stored.winner.numpy()
+            winners[where] = names[origin]
+            refined_by[where] = np.where(winner != origin, names[winner], None)
+            for place, name in enumerate(stored.names):
+                if name in found:
+                    found[name][where] = stored.found[place].numpy()
+            spent += stored.spent
+            doubts += doubtful(stored, labels[rows], ensemble.queries)
+            seconds += stored.seconds
+        distances = trajectory[-1].copy() if checkpoints else unbroken
+        for table in (distances, trajectory, *found.values()):
+            table.setflags(write=False)
         return cls(
-            distances, tuple(winners.tolist()), trajectories, found, given, spent, doubts, seconds
+            distances=distances,
+            trajectory=trajectory,
+            winners=tuple(winners.tolist()),
+            refined_by=tuple(refined_by.tolist()),
+            found=found,
+            spent=spent,
+            doubts=doubts,
+            seconds=seconds,
         )
 
     def beaten(self, norm: str) -> tuple[Flag, ...]:
-        """A flag if runs without gradients are nearer than those that use them."""
-        kinds: dict[bool, list[NDArray[np.float64]]] = {True: [], False: []}
-        for run, distances in self.found.items():
-            facts = facts_of(Run.parse(run).solver)
-            kinds[facts is None or facts.step_queries > 1].append(distances)
-        if not (kinds[True] and kinds[False]):
+        """Return a flag if attacks without gradients are nearer than those that use them."""
+        with_gradients: list[NDArray[np.float64]] = []
+        black_box: list[NDArray[np.float64]] = []
+        for name, distances in self.found.items():
+            facts = facts_of(attack_of(name).partition("-")[0])
+            uses_gradients = facts is None or facts.step_queries > 1
+            (with_gradients if uses_gradients else black_box).append(distances)
+        if not (with_gradients and black_box):
             return ()
-        flag = beaten(np.min(kinds[True], axis=0), np.min(kinds[False], axis=0), norm=norm)
+        flag = beaten(np.min(with_gradients, axis=0), np.min(black_box, axis=0), norm=norm)
         return () if flag is None else (flag,)
-
-
-class _RaceShares:
-    """Which runs of a race got which queries, and what they found with them."""
-
-    def __init__(self, race: Race, correct: NDArray[np.bool_]) -> None:
-        self.race, self.attacked = race, max(int(correct.sum()), 1)
-        self.queries = np.zeros(len(race.names))  # of all samples together
-        self.found = np.where(correct, np.inf, 0.0)[None].repeat(len(race.names), axis=0)
-
-    def add(
-        self, where: NDArray[np.int64], table: NDArray[np.float64], tensors: Mapping[str, Tensor]
-    ) -> Any:
-        """Take in a shard; returns the run to which the last slice went that lowered each distance, or None."""
-        self.found[:, where] = tensors["found"].numpy().T
-        plan = tensors["plan"][: -(-self.race.total // SLICE)].long().numpy()
-        spent = np.full(plan.shape, SLICE)
-        spent[-1] = self.race.total - SLICE * (len(plan) - 1)  # the budget may cut the last slice
-        self.queries += np.bincount(plan.ravel(), spent.ravel(), minlength=len(self.race.names))
-        ends = table[
-            [min(k * SLICE // CHECKPOINT, len(table)) - 1 for k in range(1, len(plan) + 1)]
-        ]
-        falls = ends < np.concatenate((np.full((1, ends.shape[1]), np.inf), ends[:-1]))
-        last = len(falls) - 1 - falls[::-1].argmax(0)
-        names = np.array([*self.race.names, None], dtype=object)
-        return names[np.where(falls.any(0), plan[last, np.arange(ends.shape[1])], -1)]
-
-    def by_run(self) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
-        """What each run that took part found, and the queries that it got on average."""
-        ran = [(k, name) for k, name in enumerate(self.race.names) if self.queries[k]]
-        mean = self.queries / self.attacked
-        return {name: np.asarray(self.found[k]) for k, name in ran}, {
-            name: float(mean[k]) for k, name in ran
-        }

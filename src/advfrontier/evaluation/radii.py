@@ -10,6 +10,7 @@ import numpy as np
 
 from advfrontier.errors import FrontierError
 from advfrontier.frontier.curve import distance_quantile
+from advfrontier.record import HeaderChange
 from advfrontier.threat.names import norm_name
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def chosen_radii(evaluation: Evaluation, text: str | None = None) -> tuple[Radiu
 def remember_radii(evaluation: Evaluation, text: str | None) -> None:
     """Let the record keep the radii that were asked for in its norm."""
     if sizes := tuple(size for _, size in parse_radii(text or "", evaluation.norm)):
-        evaluation.record.change(lambda _: {"radii": sizes})
+        evaluation.record.change(HeaderChange(radii=sizes), optional=True)
 
 
 def _family(evaluation: Evaluation) -> str:

@@ -27,17 +27,17 @@ from advfrontier.evaluation.inputs import (
     check_solvers,
     working_record,
 )
-from advfrontier.evaluation.outcome import Outcome
+from advfrontier.evaluation.outcome import read_units
 from advfrontier.execution import Machine, as_machine
-from advfrontier.flags import Flag
+from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Trajectories, aoi, contributions, epsilon_min, winsorised_aoi
 from advfrontier.frontier.measure import check_same_samples, check_same_settings
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients
 from advfrontier.jsonable import jsonable
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, pool, tier_label
-from advfrontier.record import Record, UnitName
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, Ensemble, pool, tier_label
+from advfrontier.record import Record
 from advfrontier.record.identity import settings, several_versions
-from advfrontier.record.units import DOUBTS, unit_flags
+from advfrontier.record.units import doubtful, unit_flags
 from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import norm_name
@@ -106,58 +106,65 @@ def trace(
     subject, samples = as_model(model), as_data(images, labels)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
     gradients = needs_gradients(first, threat)
-    record = working_record(
+    prepared = working_record(
         out, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers
     )
+    record = prepared.record
     members = _members(runs, threat, record.clean.classes)
-    wanted = dict.fromkeys(members, queries)
+    wanted = {run: Ensemble.of(run, threat, {run: queries}) for run in members}
     job = UnitJob(
         model=subject,
-        samples=samples,
+        samples=prepared.samples,
         wanted=wanted,
         solvers=solvers,
-        pack=machine.pack,
         keep="distances",
     )
     ready = drive(record, job, machine)
-    found = read_traces(record, runs=members, heal=ready.again)
-    return found.thin(
-        range(CHECKPOINT, queries + 1, CHECKPOINT)
-    )  # the record may have gone further before
+    found = read_traces(record, runs=members, job=ready)
+    # The record may have gone further before.
+    return found.thin(range(CHECKPOINT, queries + 1, CHECKPOINT))
 
 
 def read_traces(
-    record: Record,
-    *,
-    runs: Sequence[str] | None = None,
-    heal: Callable[[UnitName, int], Any] | None = None,
+    record: Record, *, runs: Sequence[str] | None = None, job: UnitJob | None = None
 ) -> Traces:
-    """What a traced record tells of these runs, or of all that are finished, as far as all have come."""
+    """Return the traces of these runs, or of all that are finished, as far as all have come.
+
+    Args:
+        record: A traced record.
+        runs: Names of the runs.
+        job: Computes again what is missing or damaged.
+    """
     reached = finished_runs(record)
     wanted = [runs] if isinstance(runs, str) else list(runs or reached)
     if unfinished := [run for run in wanted if run not in reached]:
         raise FrontierError(
-            f"not finished in {record.place}: {', '.join(unfinished)} ({len(reached)} runs are); type the trace "
-            "command again to go on, or ask for others"
+            f"not finished in {record.place}: {', '.join(unfinished)} ({len(reached)} runs are); "
+            "type the trace command again to resume, or ask for others"
         )
     if not wanted:
         raise FrontierError(
-            f"no run is finished in {record.place}: type the trace command again to go on"
+            f"no run is finished in {record.place}: type the trace command again to resume"
         )
     queries = min(reached[run] for run in wanted)
-    units = record.read_units(
-        {run: reached[run] for run in wanted}, ("trajectory", *DOUBTS), heal=heal
-    )
-    found = Outcome.of(units, dict.fromkeys(wanted, queries), record.clean.correct.numpy())
-    spent = record.spent() + found.spent
+    checkpoints = queries // CHECKPOINT
+    clean = record.clean
+    unbroken = np.where(clean.correct.numpy(), np.inf, 0.0)
+    tables = {run: np.repeat(unbroken[None], checkpoints, axis=0) for run in wanted}
+    spent, doubts = record.spent(), Counter[tuple[Kind, str]]()
+    totals = {run: reached[run] for run in wanted}
+    for unit, rows, stored in read_units(record, totals, job=job):
+        tables[unit.name][:, rows.numpy()] = stored.trajectory[:checkpoints].numpy()
+        spent += stored.spent
+        doubts += doubtful(stored, clean.labels[rows], totals)
     return Traces(
         norm=record.header.terms.norm,
         runs=tuple(wanted),
         queries=np.arange(CHECKPOINT, queries + 1, CHECKPOINT),
-        distances=np.stack([found.trajectories[run] for run in wanted]),
-        samples=record.clean.names,
+        distances=np.stack([tables[run] for run in wanted]),
+        samples=clean.names,
         solvers=settings(record.header.solvers),
-        flags=(*record.header.flags, *unit_flags(found.doubts), *several_versions(record.header)),
+        flags=(*record.header.flags, *unit_flags(doubts), *several_versions(record.header)),
         counts={key: spent[key] for key in PURPOSES},
     )
 

@@ -37,9 +37,10 @@ from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, che
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Kind, doubts
 from advfrontier.jobs import Model, UnitJob, prepare
-from advfrontier.pool import Race
 from advfrontier.progress import progress_bar
-from advfrontier.record import Record, StoredUnit, Terms, UnitName
+from advfrontier.record import HeaderChange, Record, StoredUnit, Terms, UnitName
+from advfrontier.record.identity import solver_repr
+from advfrontier.record.units import ENSEMBLE
 from advfrontier.solvers import Solver
 from advfrontier.threat.losses import margin
 
@@ -138,9 +139,8 @@ def verify(
             place, subject, samples, _terms_here(claimed), kind="evaluation", gradients=gradients
         )
         used = claimed.solvers if solvers is None else solvers
-        return _Verifying(claimed, fresh, subject, samples, used).all(
-            rerun, drawn, progress=progress
-        )
+        verifying = _Verifying(claimed, fresh.record, subject, fresh.samples, used)
+        return verifying.all(rerun, drawn, progress=progress)
 
 
 def parse_rerun(rerun: str | int) -> Callable[[int], int]:
@@ -190,7 +190,7 @@ class _Verifying:
     def all(self, rerun: str | int, seed: int, *, progress: bool | None) -> Verification:
         """Everything, in the order in which one thing rests on another."""
         claimed = self.claimed
-        units = sorted(unit for unit, _ in claimed.record.layout(claimed.ensemble.queries))
+        units = sorted(unit for unit, _ in claimed.record.layout([ENSEMBLE]))
         places = np.random.default_rng(seed).choice(
             len(units), parse_rerun(rerun)(len(units)), replace=False
         )
@@ -312,17 +312,15 @@ class _Verifying:
                 points += count
                 proved += count - len(wrong)
                 for k, why in wrong.items():
-                    self.rows.setdefault(int(rows[k]), f"{why} ({unit.run})")
+                    self.rows.setdefault(int(rows[k]), f"{why} ({unit.name})")
         return points, proved
 
     def _stored(self, unit: UnitName, queries: int) -> StoredUnit | None:
-        """A unit of the record as its readers see it. One that they would not believe is false."""
-        record, wanted = self.claimed.record, self.claimed.ensemble.queries[unit.run]
-        stored = (
-            record.read_unit(unit, queries, NEEDED | {"plan", "found"})
-            if queries == wanted
-            else None
-        )
+        """Return a unit of the record as its readers see it; one that they would refuse is false."""
+        record, wanted = self.claimed.record, self.claimed.ensemble.total
+        stored = None
+        if queries == wanted:
+            stored = record.read_unit(unit, queries, ("best_point",))
         if stored is None:
             held = f"it holds {queries} queries of {unit}" if queries else f"it lacks {unit}"
             reason = record.damaged.get(unit.file(queries), held)
@@ -335,20 +333,26 @@ class _Verifying:
         self, units: list[UnitName], tick: Callable[[int], object]
     ) -> tuple[int, int, int]:
         """Do units again; how many, how many came out bit for bit, and how many up to rounding."""
-        race, same, close = self.claimed.ensemble, 0, 0
+        same, close = 0, 0
         if not units:
             return 0, 0, 0
         job = UnitJob(
-            model=self.model, samples=self.samples, record=self.fresh, wanted=race.queries,
-            race=race if isinstance(race, Race) else None, solvers=self.solvers, keep="points",
-        )  # fmt: skip
+            model=self.model,
+            samples=self.samples,
+            record=self.fresh,
+            wanted={ENSEMBLE: self.claimed.ensemble},
+            solvers=self.solvers,
+            keep="points",
+            change=HeaderChange(ensemble=self.claimed.ensemble),
+        )
         job.check()
-        self.fresh.change(lambda _: job.changes())
+        self.fresh.change(job.changes())
         said, here = (record.header.solvers for record in (self.claimed.record, self.fresh))
         if others := sorted(attack for attack in here if said.get(attack) != here[attack]):
             self.notes.append(
-                f"no unit was done again, because the record was made with {said.get(others[0])} as {others[0]}, and "
-                f"here is {here[others[0]]}: in Python, verify(…, solvers={{…}}) takes others"
+                "no unit was done again, because the record was made with "
+                f"{solver_repr(said.get(others[0], {}))} as {others[0]}, and here is "
+                f"{solver_repr(here[others[0]])}: in Python, verify(…, solvers={{…}}) takes others"
             )
             return 0, 0, 0
         for unit in units:

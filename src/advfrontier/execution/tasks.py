@@ -31,8 +31,6 @@ class Machine:
         threads: Threads of each process; by default those PyTorch has here. Results depend on them in the last bits.
         workers: Worker processes; 0 works in this process.
         ray: A Ray cluster: `auto`, an address, or `local` for one on this machine with `workers` slots.
-        pack: How many runs share a batch. More than 1 helps where there are few samples; results are then equal up to
-            rounding only.
         keep_state: Whether units keep what is needed to extend them without repeating queries.
         progress: Show a progress bar; by default on terminals and in notebooks.
         until: When to stop, as `time.time()` tells it: no task is begun after it but the first.
@@ -44,7 +42,6 @@ class Machine:
     threads: int | None = None
     workers: int = 0
     ray: str | None = None
-    pack: int = 1
     keep_state: bool = True
     progress: bool | None = None
     until: float | None = None
@@ -56,7 +53,7 @@ class Machine:
                 object.__setattr__(self, name, str(getattr(self, name)).removeprefix("torch."))
         if self.dtype not in {None, "float32", "float64"}:
             raise FrontierError(f"dtype is {self.dtype}: expected float32 or float64")
-        for name, least in (("workers", 0), ("threads", 1), ("pack", 1)):
+        for name, least in (("workers", 0), ("threads", 1)):
             if (value := getattr(self, name)) is None:
                 continue
             object.__setattr__(self, name, whole_number(value, name))
@@ -75,8 +72,18 @@ class Machine:
 
 
 def as_machine(machine: Machine | str | torch.device | None) -> Machine:
-    """A machine, a device alone, or this process where the model is."""
-    return machine if isinstance(machine, Machine) else Machine(machine)
+    """Return a machine: as given, of a device alone, or this process where the model is.
+
+    The device `cuda` stands for all GPUs of this machine: several get one worker process each.
+    """
+    if isinstance(machine, Machine):
+        return machine
+    if str(machine) != "cuda":
+        return Machine(machine)
+    import torch  # noqa: PLC0415
+
+    gpus = torch.cuda.device_count()
+    return Machine(machine, workers=gpus if gpus > 1 else 0)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.frontier.certificate import certify
 from advfrontier.frontier.problem import Levels, Problem, Raises, build_problem
 from advfrontier.frontier.trajectories import Trajectories
-from advfrontier.pool import TIERS, Ensemble, Move, tier_label, tier_queries
+from advfrontier.pool import TIERS, Ensemble, Raise, make_ensemble, tier_label, tier_queries
 
 TOLERANCE = 1e-9  # a gain of global AOI below this is not worth a query
 DECIMALS = 12  # gains are compared to so many: below lies the rounding of sums, which differs between machines
@@ -57,19 +57,22 @@ def allocate(
         reached[budget] = allocation = applied(allocation, stage)
     bounds = certify(problem, reached)
     ensembles: list[Ensemble] = []
-    moves: tuple[Move, ...] = ()
+    steps: list[Raise] = []
     for budget, stage in stages.items():
-        for raises in stage:
-            named = tuple((problem.runs[run], int(problem.costs[level])) for run, level in raises)
-            moves += (Move(named, budget),)
+        for move in stage:
+            for run, level in move:
+                steps.append(Raise(run=problem.runs[run], queries=int(problem.costs[level])))
         aoi = problem.aoi(reached[budget])
-        bound = max(
-            bounds[budget], aoi
-        )  # where they are equal, rounding may put the bound a last digit below
-        label = f"{name}-{tier_label(budget)}"
-        ensembles.append(
-            Ensemble(label, problem.norm, moves, aoi, bound, problem.flags, problem.solvers)
+        ensemble = make_ensemble(
+            name=f"{name}-{tier_label(budget)}",
+            norm=problem.norm,
+            steps=tuple(steps),
+            aoi=aoi,
+            bound=max(bounds[budget], aoi),  # rounding may put the bound a last digit below
+            flags=problem.flags,
+            solvers=dict(problem.solvers),
         )
+        ensembles.append(ensemble)
     return tuple(ensembles)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from advfrontier.attacks.autoattack import KnownPoints, attack_at, check_norm, c
 from advfrontier.errors import FrontierError
 from advfrontier.execution.tasks import threads
 from advfrontier.jobs.driver import Job
-from advfrontier.record import Record
+from advfrontier.record import HeaderChange, Record
 from advfrontier.record.folder import Folder
 from advfrontier.record.identity import data_digest, mark
 
@@ -60,22 +59,26 @@ class AutoAttackJob(Job[RadiusTask]):
             check_radius(radius)
 
     def missing(self) -> list[RadiusTask]:
-        """What is still to be done, also at the radii of earlier calls where samples were added or files damaged."""
+        """Return what is to be done, also at earlier radii where samples were added or files lost."""
         record = self.work
-        tasks = (
-            RadiusTask(radius, *shard)
-            for radius in self.changes()["radii"]
-            for shard in record.shards
-        )
-        return [task for task in tasks if record.read_file(task.file, task.belongs(record)) is None]
+        tasks = []
+        for radius in self._all_radii():
+            for shard in record.shards:
+                task = RadiusTask(radius, *shard)
+                if record.read_file(task.file, task.belongs(record)) is None:
+                    tasks.append(task)
+        return tasks
 
-    def changes(self) -> Mapping[str, Any]:
-        """The radii, with those of earlier calls."""
-        return {"radii": tuple(sorted({*self.work.header.radii, *self.radii}))}
+    def changes(self) -> HeaderChange:
+        """Return the radii, which are added to those of earlier calls."""
+        return HeaderChange(add_radii=self.radii)
+
+    def _all_radii(self) -> tuple[float, ...]:
+        return tuple(sorted({*self.work.header.radii, *self.radii}))
 
     def progress(self) -> str:
-        """Radii on shards."""
-        units = len(self.changes()["radii"]) * len(self.work.shards)
+        """Return how many radii are done on how many shards."""
+        units = len(self._all_radii()) * len(self.work.shards)
         return f"{units - len(self.missing())} of {units} {self.counted}"
 
     def __call__(self, task: RadiusTask) -> int:
@@ -118,7 +121,7 @@ def read_points(record: Record) -> KnownPoints:
             if (found := record.read_file(task.file, task.belongs(record))) is None:
                 why = record.why(task.file)
                 raise FrontierError(
-                    f"{record.place} lacks {task}{why}; {record.header.how_to_go_on}"
+                    f"{record.place} lacks {task}{why}; {record.header.how_to_resume}"
                 )
             tensors, words = found
             robust.append(tensors["robust"].numpy())

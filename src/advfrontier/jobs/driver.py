@@ -16,8 +16,9 @@ from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.execution import Machine, execute
 from advfrontier.progress import progress_bar
-from advfrontier.record import Record, Terms, open_folder
-from advfrontier.record.identity import code_digest
+from advfrontier.numerics import NUMERICS
+from advfrontier.command import current_command
+from advfrontier.record import HeaderChange, Record, Terms, open_folder
 from advfrontier.record.images import VerifiedImages
 
 T = TypeVar("T")
@@ -121,10 +122,10 @@ class Job(ABC, Generic[T]):
     def recognise(self, alike: Callable[[], bool] = lambda: True) -> None:
         """Refuse other code than the record's, and another model: by its digest, or if it does not answer alike."""
         header = self.work.header
-        if code_digest() != header.code:
+        if header.numerics != NUMERICS:
             raise FrontierError(
-                f"this worker process runs other code of advfrontier ({code_digest()[:8]}, not {header.code[:8]}): "
-                "install the same version on every machine, and leave its files alone while units are done"
+                f"this worker process has another version of advfrontier (numerics {NUMERICS}, the "
+                f"record {header.numerics}): install the same version on every machine"
             )
         if self.model.digest != header.model.digest or not alike():
             raise FrontierError(
@@ -142,8 +143,8 @@ class Job(ABC, Generic[T]):
         """The tasks that the record lacks, from the names of its files alone."""
 
     @abstractmethod
-    def changes(self) -> Mapping[str, Any]:
-        """What the header is to say once work begins."""
+    def changes(self) -> HeaderChange:
+        """Return what the header is to say once work begins."""
 
     @abstractmethod
     def progress(self) -> str:
@@ -173,8 +174,9 @@ def drive(record: Record, job: J, machine: Machine) -> J:
     job.check()
     tasks = job.missing()
     if tasks:
-        record.check_code()
-    record.change(lambda header: {"commands": header.with_command(), **job.changes()})
+        record.check_numerics()
+    change = job.changes().model_copy(update={"command": current_command() or ""})
+    record.change(change, optional=not tasks)
     if not tasks:
         return job
     failed: dict[str, str | None] = {}
@@ -200,7 +202,7 @@ def drive(record: Record, job: J, machine: Machine) -> J:
         machine.until is not None and job.missing()
     ):  # by the clock of this machine, or of one in the cluster
         header = record.header
-        where = _LOST if record.temporary else f"stored in {record.place}; {header.how_to_go_on}"
+        where = _LOST if record.temporary else f"stored in {record.place}; {header.how_to_resume}"
         raise Unfinished(
             f"time is up: {job.progress()} of {header.model.name} in {header.terms.norm} are done and {where}"
         )

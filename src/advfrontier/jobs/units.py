@@ -1,7 +1,7 @@
-"""The unit job: bring every run of a list to its number of queries on every shard of a record.
+"""The unit job: bring ensembles to their queries on every shard of a record.
 
-A unit is small enough that losing one costs minutes, and knows nothing of the others. Evaluating and tracing are this
-same job: they differ in which runs, and in what is kept.
+An evaluation has one ensemble; a trace has one for each run, which holds that run alone. A unit, an
+ensemble on a shard, is small enough that losing one costs minutes, and it knows nothing of others.
 """
 
 from __future__ import annotations
@@ -10,171 +10,139 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from advfrontier.engine import (
-    Oracle,
-    RaceUnit,
-    Unit,
-    advance,
-    advance_race,
-    classify,
-    start_race,
-    start_unit,
-)
+from advfrontier.engine import Oracle, Shard, Unit, advance, classify
 from advfrontier.errors import FrontierError
 from advfrontier.execution.tasks import threads
 from advfrontier.jobs.driver import Job
 from advfrontier.jobs.setup import answers_alike
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, RACE, SLICE, Race, Run, check_run
-from advfrontier.record import StoredUnit, UnitName
-from advfrontier.record.identity import policy_words, solver_words, solvers_of
-from advfrontier.record.units import SPENT
+from advfrontier.pool import CHECKPOINT, Ensemble, Run, check_run
+from advfrontier.record import HeaderChange, StoredUnit, UnitName
+from advfrontier.record.identity import solvers_of
 from advfrontier.solvers import Solver, solver_of
-from advfrontier.threat.norms import get_norm
+from advfrontier.threat.names import NormFacts, norm_facts, register_norm
+from advfrontier.threat.norms import make_norm
 
-_STATE_LIMIT = (
-    2**30
-)  # bytes of state that the units of one run may keep; beyond it extension replays
-_RACE_LIMIT = 2**32  # … and those of a race, which keeps the states of all runs it has begun
+_STATE_LIMIT = 2**32  # bytes of state that the units of a record may keep; beyond, extension replays
+_STRETCH = 100  # queries between two looks at the clock
 
 
 @dataclass(frozen=True)
-class UnitPart:
-    """Bring one unit to this many queries, from those it has spent before."""
+class UnitTask:
+    """Bring one unit to `queries`, from the `reached` that it has spent before."""
 
     unit: UnitName
     queries: int
     reached: int = 0
 
-
-@dataclass(frozen=True)
-class UnitTask:
-    """Units of one shard that are advanced together, in one batch: one unit, unless several are packed."""
-
-    parts: tuple[UnitPart, ...]
-
     def __str__(self) -> str:
-        runs = ", ".join(part.unit.run for part in self.parts)
-        first = self.parts[0]
-        return f"{UnitName(runs, *first.unit.shard)}, {first.queries} queries"
+        return f"{self.unit}, {self.queries} queries"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UnitJob(Job[UnitTask]):
-    """Bring runs to their queries on every shard. Calling it advances the units of one task."""
+    """Bring ensembles to their totals on every shard. Calling it advances one unit.
 
-    wanted: Mapping[str, int]  # run → queries
-    race: Race | None = None  # whose queries they are, where the one unit of a shard is a race
+    Args:
+        wanted: Name of the units to their ensemble: a run's name in a trace, else ENSEMBLE.
+        solvers: Attack to solver, where it is not the attack's own.
+        keep: What is stored beside distances: points, and states to resume from.
+        change: What else the header is to say once work begins.
+    """
+
+    wanted: Mapping[str, Ensemble]
     solvers: Mapping[str, Solver] = field(default_factory=dict)
-    pack: int = 1
-    keep: Literal["states", "points", "distances"] = (
-        "states"  # beside distances: points, and states to go on from
-    )
-    note: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what else the header is to say once work begins
+    keep: Literal["states", "points", "distances"] = "states"
+    change: HeaderChange = field(default_factory=HeaderChange)
     counted = "queries"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Sent with all its solvers: another process knows none that was registered in this one."""
-        runs = {run.attack: run for run in map(Run.parse, self.names)}
-        solvers = {
-            attack: self.solvers.get(attack) or solver_of(run) for attack, run in runs.items()
-        }
-        return super().__getstate__() | {"solvers": solvers}
+        """Return it with its solvers and its norm: another process knows none that is registered here."""
+        solvers = {attack: self._solver(attack) for attack in self.attacks}
+        norm = norm_facts(self.work.header.terms.norm)
+        return super().__getstate__() | {"solvers": solvers, "norm": norm}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        norm: NormFacts = state.pop("norm")
+        register_norm(norm)
+        super().__setstate__(state)
 
     # What is to be done
 
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """Return the attacks of all steps, sorted."""
+        found: set[str] = set()
+        for ensemble in self.wanted.values():
+            found.update(ensemble.attacks)
+        return tuple(sorted(found))
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Return the queries per sample of each unit."""
+        return {name: ensemble.total for name, ensemble in self.wanted.items()}
+
+    def _solver(self, attack: str) -> Solver:
+        return self.solvers.get(attack) or solver_of(Run.parse(attack))
+
     def check(self) -> None:
-        """Refuse runs that do not exist, and another race than was begun."""
-        race, record, header = self.race, self.work, self.work.header
-        if race is not None:
-            race.check(classes=record.clean.classes)
-            if header.solvers.get(RACE, policy_words(race)) != policy_words(race):
-                raise FrontierError(
-                    f"{record.place} was begun with another race than {race.name}: expected the same order and "
-                    "constants; choose another folder"
-                )
-        for run in self.wanted if race is None else ():
-            check_run(Run.parse(run), header.terms.norm, record.clean.classes)
-        if header.gradients == "none" and needs_gradients(self.runs, header.terms.norm):
+        """Raise if a run does not exist, or needs gradients that the record was begun without."""
+        record, norm = self.work, self.work.header.terms.norm
+        for ensemble in self.wanted.values():
+            ensemble.check(classes=record.clean.classes)
+        if record.header.gradients == "none" and needs_gradients(self.attacks, norm):
             raise FrontierError(
-                f"{record.place} was begun for black-box runs alone, without a gradient of any sample: choose another "
-                "folder for runs that use gradients"
+                f"{record.place} was begun for black-box runs alone, without a gradient of any "
+                "sample: choose another folder for runs that use gradients"
             )
 
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """The runs that take part."""
-        return tuple(self.wanted) if self.race is None else self.race.runs
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The same, and those that polish."""
-        return self.runs if self.race is None else self.race.names
-
-    def changes(self) -> Mapping[str, Any]:
-        """Which runs the record is to hold, and with which solvers."""
-        header = self.work.header
-        attacks = solvers_of({Run.parse(name).attack: None for name in self.names}, self.solvers)
-        if self.race is not None:
-            attacks[RACE] = policy_words(self.race)
-        runs = {run: max(queries, header.runs.get(run, 0)) for run, queries in self.wanted.items()}
-        return {"runs": header.runs | runs, "solvers": header.solvers | attacks, **self.note}
+    def changes(self) -> HeaderChange:
+        """Return what the record is to hold, and with which solvers."""
+        solvers = solvers_of(self.attacks, self.solvers)
+        runs = self.totals if self.work.header.kind == "trace" else {}
+        return self.change.model_copy(update={"solvers": solvers, "runs": runs})
 
     def missing(self) -> list[UnitTask]:
-        """The units still to be done, in the order of the runs."""
-        done = self.work.units()
-        parts = [
-            UnitPart(unit, self.wanted[unit.run], done.get(unit, 0))
-            for unit, _ in self.work.layout(self.wanted)
-            if done.get(unit, 0) < self.wanted[unit.run]
-        ]
-        if self.pack == 1:
-            return [UnitTask((part,)) for part in parts]
-        parts.sort(key=lambda part: part.unit.first)  # those of a shard, in the order of the runs
-        shards = (list(together) for _, together in groupby(parts, lambda part: part.unit.shard))
-        return [
-            UnitTask(tuple(some[k : k + self.pack]))
-            for some in shards
-            for k in range(0, len(some), self.pack)
-        ]
+        """Return the units still to be done, in the order of their names."""
+        done, tasks = self.work.units(), []
+        for unit, _ in self.work.layout(self.wanted):
+            reached, total = done.get(unit, 0), self.wanted[unit.name].total
+            if reached < total:
+                tasks.append(UnitTask(unit, total, reached))
+        return tasks
 
     def progress(self) -> str:
-        """Queries, and units that have spent all of theirs."""
-        done, units = self.work.finished(self.wanted)
-        whole = sum(
-            self.wanted[unit.run] * len(rows) for unit, rows in self.work.layout(self.wanted)
-        )
-        left = sum(map(self.size, self.missing()))
+        """Return the share of the queries that are spent, and how many units are finished."""
+        totals = self.totals
+        done, units = self.work.finished(totals)
+        whole = sum(totals[unit.name] * len(rows) for unit, rows in self.work.layout(totals))
+        left = sum(self.size(task) for task in self.missing())
         return f"{1 - left / max(whole, 1):.0%} of the queries ({done} of {units} units)"
 
     def size(self, task: UnitTask) -> int:
-        """Queries that a task spends, all its samples together."""
-        rows = len(self.work.clean.attacked(*task.parts[0].unit.shard))
-        return sum((part.queries - part.reached) * rows for part in task.parts)
+        """Return the queries that a task spends, all its samples together."""
+        return (task.queries - task.reached) * len(self.work.clean.attacked(*task.unit.shard))
 
-    def labels(self, tasks: Sequence[UnitTask]) -> Callable[[UnitTask, Mapping[str, Any]], str]:
-        """What to say after each task: which run, how many are finished, and how near the points are by now."""
+    def labels(self, tasks: Sequence[UnitTask]) -> Callable[[UnitTask, Any], str]:
+        """Return what to show after each task: the unit, how many are finished, how near they are."""
         record = self.work
-        left = Counter(part.unit.run for task in tasks for part in task.parts)
+        left = Counter(task.unit.name for task in tasks)
         best = np.where(record.clean.correct.numpy(), np.inf, 0.0)
 
-        def label(task: UnitTask, result: Mapping[str, Any]) -> str:
-            rows = record.clean.attacked(*task.parts[0].unit.shard).numpy()
-            for run, distances in result.items():
-                best[rows] = np.minimum(best[rows], distances)
-                left[run] -= 1
-            finished, median = sum(not n for n in left.values()), float(np.median(best))
-            found = f", median distance {median:.4g}" if median < np.inf else ""
-            run = task.parts[0].unit.run
-            return f"{record.header.terms.norm} {run}, {finished} of {len(left)} runs{found}"
+        def label(task: UnitTask, distances: NDArray[np.float64]) -> str:
+            rows = record.clean.attacked(*task.unit.shard).numpy()
+            best[rows] = np.minimum(best[rows], distances)
+            left[task.unit.name] -= 1
+            finished = sum(not count for count in left.values())
+            median = float(np.median(best))
+            near = f", median distance {median:.4g}" if median < np.inf else ""
+            norm = record.header.terms.norm
+            return f"{norm} {task.unit.name}, {finished} of {len(left)} finished{near}"
 
         return label
 
@@ -182,152 +150,120 @@ class UnitJob(Job[UnitTask]):
 
     def again(self, unit: UnitName, queries: int) -> None:
         """Do a unit from the start: its file was lost or damaged, or is of another record."""
-        self.work.check_code()
-        self(UnitTask((UnitPart(unit, queries),)))
+        self.work.check_numerics()
+        self(UnitTask(unit, queries))
 
-    def __call__(self, task: UnitTask) -> dict[str, NDArray[np.float64]]:
-        """Bring units further and store them; returns the distances of each run on the rows it attacked.
+    def __call__(self, task: UnitTask) -> NDArray[np.float64]:
+        """Advance a unit and store it; return the distances of the samples that it attacked.
 
-        Where the time is up they are stored as far as they have come, if they can go on from there.
+        If the time is up, the unit is stored as far as it has come, if it can be resumed from there.
         """
-        began, record = time.perf_counter(), self.work
-        rows = record.clean.attacked(*task.parts[0].unit.shard)
-        terms, surrogate = record.header.terms, record.header.gradients == "surrogate"
+        began, record, terms = time.perf_counter(), self.work, self.work.header.terms
+        rows = record.clean.attacked(*task.unit.shard)
+        surrogate = record.header.gradients == "surrogate"
         with threads(terms.threads), self.model.oracle(terms, surrogate=surrogate) as oracle:
             if self.__dict__.get("sent"):
                 self.recognise(lambda: answers_alike(record, oracle, self.images, record.clean))
                 self.__dict__["sent"] = False
-            begun = [self._begin(oracle, part, rows) for part in task.parts]
-            units, started = [unit for unit, _ in begun], [unit.queries for unit, _ in begun]
-            others = Counter(checks=oracle.counts.checks)
-            self._advance(oracle, units, task.parts)
-            others["verification"] = oracle.counts.verification
-            seconds = (time.perf_counter() - began) / len(units)
-            for part, (unit, stored), first in zip(task.parts, begun, started, strict=True):
-                spent = others + Counter(attack=(unit.queries - first) * len(rows) * oracle.eot)
-                others = Counter()  # they are counted once, by the first unit
-                if stored is not None:
-                    spent += stored.spent
-                self._store(
-                    oracle,
-                    part,
-                    unit,
-                    spent,
-                    seconds + (float(stored.words["seconds"]) if stored else 0.0),
-                )
-        last = [unit.trajectory[unit.queries // CHECKPOINT - 1].numpy() for unit in units]
-        return {part.unit.run: distances for part, distances in zip(task.parts, last, strict=True)}
+            unit, stored = self._open(oracle, task, rows)
+            began_at = unit.queries
+            self._advance(oracle, unit, task)
+            passes = (unit.queries - began_at) * len(rows) * oracle.eot
+            spent = Counter(checks=oracle.counts.checks, attack=passes)
+            seconds = time.perf_counter() - began
+            if stored is not None:
+                spent += stored.spent
+                seconds += stored.seconds
+            self._store(oracle, task, unit, spent, seconds)
+        return np.asarray(unit.trajectory[unit.queries // CHECKPOINT - 1].numpy())
 
-    def _begin(
-        self, oracle: Oracle, part: UnitPart, rows: Tensor
-    ) -> tuple[Unit | RaceUnit, StoredUnit | None]:
-        """A unit that goes on where the stored one stopped, if its state was kept; and what was stored."""
-        images, clean, terms = self.images(rows), self.work.clean.rows(rows), self.work.header.terms
-
-        def begin(name: str) -> Unit:
-            run = Run.parse(name)
-            solver = self.solvers.get(run.attack)
-            return start_unit(
-                oracle,
-                run,
-                images,
-                clean,
-                norm=get_norm(terms.norm),
-                seed=terms.seed,
-                solver=solver,
-            )
-
-        unit = begin(part.unit.run) if self.race is None else start_race(self.race, begin)
-        stored = self.work.read_unit(part.unit, part.reached) if part.reached else None
-        if stored is not None and self._has_state(stored.tensors):
-            unit.restore(stored.tensors)
+    def _open(
+        self, oracle: Oracle, task: UnitTask, rows: Tensor
+    ) -> tuple[Unit, StoredUnit | None]:
+        """Return the unit, resumed where the stored one stopped if its states are there."""
+        record, terms = self.work, self.work.header.terms
+        images, clean = self.images(rows), record.clean.rows(rows)
+        norm = make_norm(terms.norm, tuple(images.shape[1:]))
+        shard = Shard.of(oracle, images, clean, norm=norm, seed=terms.seed)
+        ensemble = self.wanted[task.unit.name]
+        solvers = {attack: self._solver(attack) for attack in ensemble.attacks}
+        unit = Unit.start(ensemble, shard, solvers)
+        stored = record.read_unit(task.unit, task.reached) if task.reached else None
+        if stored is not None and stored.best_point is not None:
+            unit.restore(_tensors(stored), stored.queries, stored.names)
+            if not unit.resumable:
+                unit = Unit.start(ensemble, shard, solvers)
         return unit, stored
 
-    def _advance(
-        self, oracle: Oracle, units: Sequence[Unit | RaceUnit], parts: Sequence[UnitPart]
-    ) -> None:
-        """Advance units to their queries; if the time is up, only to the next hundred where all keep their states.
-
-        Units that were stored without a state begin anew, and are not stopped before they are as far as they were.
-        """
-        last = max(part.queries for part in parts)
-        begun = (
-            max(*(part.reached for part in parts), min(unit.queries for unit in units))
-            // SLICE
-            * SLICE
-        )
-        for far in (last,) if self.until is None else range(begun + SLICE, last + SLICE, SLICE):
-            goals = [
-                max(unit.queries, min(far, part.queries))
-                for unit, part in zip(units, parts, strict=True)
-            ]
-            if isinstance(units[0], RaceUnit):  # the only unit of its shard
-                advance_race(oracle, units[0], goals[0], tick=self.tick)
-            else:
-                advance(
-                    oracle,
-                    [unit for unit in units if isinstance(unit, Unit)],
-                    goals,
-                    tick=self.tick,
-                )
-            late = self.until is not None and time.time() >= self.until
-            if late and all(self._has_state(self._tensors(unit)) for unit in units):
+    def _advance(self, oracle: Oracle, unit: Unit, task: UnitTask) -> None:
+        """Advance to the queries of the task, or as far as the time allows."""
+        if self.until is None:
+            advance(oracle, unit, task.queries, tick=self.tick)
+            return
+        while unit.queries < task.queries:
+            far = min(unit.queries // _STRETCH * _STRETCH + _STRETCH, task.queries)
+            advance(oracle, unit, far, tick=self.tick)
+            late = time.time() >= self.until and unit.queries > task.reached
+            if late and self._keeps_state(unit):
                 return
 
+    def _keeps_state(self, unit: Unit) -> bool:
+        """Tell whether the states of a unit are to be stored."""
+        size = 0
+        for state in unit.states.values():
+            size += sum(tensor.nbytes for tensor in state.values())
+        size = size * self.work.header.data.samples // max(len(unit.shard), 1)
+        return self.keep == "states" and size <= _STATE_LIMIT
+
     def _store(
-        self,
-        oracle: Oracle,
-        part: UnitPart,
-        unit: Unit | RaceUnit,
-        spent: Counter[str],
-        seconds: float,
+        self, oracle: Oracle, task: UnitTask, unit: Unit, spent: Counter[str], seconds: float
     ) -> None:
-        """Verify the kept points in other batches, and write the unit's file; a shorter one then goes."""
-        looked = oracle.counts.verification
-        classes, shares = classify(oracle, unit, batch_size=max(1, 2 * unit.rows // 3))
-        spent["verification"] += oracle.counts.verification - looked
-        words = {
-            "run": part.unit.run,
-            "norm": self.work.header.terms.norm,
-            "seconds": f"{seconds:.3f}",
-        }
-        words |= {key: str(spent[key]) for key in SPENT}
-        policy = (
-            policy_words(unit.race) if isinstance(unit, RaceUnit) else solver_words(unit.solver)
-        )
-        belongs = self.work.unit_mark(part.unit, policy)
-        tensors = self._tensors(unit) | {
-            "classes": classes,
-            "held": classes != unit.problem.labels.cpu(),
-        }
-        tensors |= {"shares": shares} if oracle.eot > 1 else {}
-        self.work.write_file(part.unit.file(unit.queries), tensors, words, belongs)
-        if part.reached not in {0, unit.queries}:
-            self.work.folder.remove(part.unit.file(part.reached))
-
-    @staticmethod
-    def _has_state(tensors: Iterable[str]) -> bool:
-        return any(name.startswith("state.") for name in tensors)
-
-    def _tensors(self, unit: Unit | RaceUnit) -> dict[str, Tensor]:
+        """Verify the kept points in other batches and write the unit; a shorter one is removed."""
+        before = oracle.counts.verification
+        classes, shares = classify(oracle, unit, batch_size=max(1, 2 * len(unit.shard) // 3))
+        spent["verification"] += oracle.counts.verification - before
         tensors = unit.tensors()
-        tensors["trajectory"] = tensors["trajectory"][: unit.queries // CHECKPOINT].clone()
-        if isinstance(unit, RaceUnit):
-            tensors["plan"] = tensors["plan"][: -(-unit.queries // SLICE)].clone()
-        size = sum(tensor.nbytes for name, tensor in tensors.items() if name.startswith("state."))
-        size = size * self.work.header.data.samples // max(unit.rows, 1)
-        limit, most = (
-            (_STATE_LIMIT, MAX_QUERIES) if self.race is None else (_RACE_LIMIT, self.race.most)
+        state = {name: each for name, each in tensors.items() if name.startswith("state.")}
+        stored = StoredUnit(
+            queries=unit.queries,
+            names=unit.ensemble.names,
+            spent=spent,
+            seconds=seconds,
+            trajectory=tensors["trajectory"],
+            classes=classes,
+            origin=tensors["origin"],
+            winner=tensors["winner"],
+            found=tensors["found"],
+            zero_gradients=tensors["zero_gradients"],
+            bad_gradients=tensors["bad_gradients"],
+            best_point=None if self.keep == "distances" else tensors["best_point"],
+            shares=shares if oracle.eot > 1 else None,
+            state=state if self._keeps_state(unit) else {},
         )
-        if self.keep != "states" or unit.queries >= most or size > limit:
-            tensors = {
-                name: tensor for name, tensor in tensors.items() if not name.startswith("state.")
-            }
-        if self.keep == "distances":
-            del tensors["best_point"]
-        return tensors
+        self.work.write_unit(task.unit, stored)
+        if task.reached not in {0, unit.queries}:
+            self.work.remove_unit(task.unit, task.reached)
 
 
-def needs_gradients(runs: Iterable[str], norm: str) -> bool:
-    """Whether any of these runs is more than black-box."""
-    return any(check_run(Run.parse(run), norm).step_queries > 1 for run in runs)
+def _tensors(stored: StoredUnit) -> dict[str, Tensor]:
+    """Return a stored unit as `Unit.restore` takes it."""
+    assert stored.best_point is not None  # noqa: S101
+    return {
+        "best_point": stored.best_point,
+        "best_distance": stored.trajectory[-1],
+        "trajectory": stored.trajectory,
+        "origin": stored.origin,
+        "winner": stored.winner,
+        "found": stored.found,
+        "zero_gradients": stored.zero_gradients,
+        "bad_gradients": stored.bad_gradients,
+        **stored.state,
+    }
+
+
+def needs_gradients(attacks: Iterable[str], norm: str) -> bool:
+    """Tell whether any of these attacks or runs uses gradients."""
+    for name in attacks:
+        if check_run(Run.parse(name), norm).step_queries > 1:
+            return True
+    return False

@@ -1,6 +1,7 @@
-"""What can be run: solver × loss × variant, the rules between runs, and ensembles of them. No torch."""
+"""What can be run: solver × loss × variant, the rules between runs, and ensembles. No torch."""
 
 from advfrontier.pool.catalogue import (
+    ANY,
     CATALOGUE,
     CHECKPOINT,
     MAX_QUERIES,
@@ -12,38 +13,49 @@ from advfrontier.pool.catalogue import (
     facts_of,
     pool,
 )
-from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_queries
+from advfrontier.pool.ensemble import (
+    GAIN,
+    TIERS,
+    Ensemble,
+    Fork,
+    Raise,
+    Refine,
+    Span,
+    attack_of,
+    make_ensemble,
+    tier_label,
+    tier_queries,
+)
 from advfrontier.pool.finding import FAMILIES, find_ensemble, find_larger
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
-from advfrontier.pool.polish import SLICE, Polish, Turn
-from advfrontier.pool.race import RACE, Race, RaceFile
 from advfrontier.pool.runs import Run, closure, violations
 
 __all__ = [
+    "ANY",
     "CATALOGUE",
     "CHECKPOINT",
     "FAMILIES",
+    "GAIN",
     "MAX_QUERIES",
     "PAPER_TIERS",
     "POOLS",
-    "RACE",
     "RESTARTS",
-    "SLICE",
     "TARGETS",
     "TIERS",
     "Ensemble",
-    "Move",
-    "Polish",
-    "Race",
-    "RaceFile",
+    "Fork",
+    "Raise",
+    "Refine",
     "Run",
     "SolverFacts",
-    "Turn",
+    "Span",
+    "attack_of",
     "check_run",
     "closure",
     "facts_of",
     "find_ensemble",
     "find_larger",
+    "make_ensemble",
     "paper_ensemble",
     "pool",
     "tier_label",

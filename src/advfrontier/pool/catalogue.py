@@ -19,36 +19,74 @@ POOLS = ("paper", "extended", BLACK_BOX)
 
 @dataclass(frozen=True)
 class SolverFacts:
-    """What a solver declares about itself, so that pools can be drawn up without running it."""
+    """The catalogue's entry of a solver: all that pools and ensembles need without running it.
+
+    Args:
+        name: Name of the solver, as in the run `NAME-LOSS:restart1`.
+        solver: Its class as `module:Class`; a solver of a notebook may be the class itself.
+        norms: Norms it runs in; `ANY` for every norm that is registered.
+        losses: The losses it offers; the class is then made with `loss_name=…`. A single empty
+            name if the solver has its own loss.
+        restarts: Whether it takes random starting points.
+        targets: Whether it can be run towards a class.
+        step_queries: 2 for a forward and a backward pass per step, 1 for a black-box solver.
+        pools: The pools it is a member of; plug-ins join `extended`.
+    """
 
     name: str
+    solver: str | type
     norms: tuple[str, ...]
-    losses: tuple[str, ...] = ("",)  # the choices offered; "" where the solver has its own
+    losses: tuple[str, ...] = ("",)
     restarts: bool = True
     targets: bool = True
-    step_queries: int = 2  # a forward and a backward; 1 for a black-box solver
-    pools: tuple[str, ...] = ("paper", "extended")
+    step_queries: int = 2
+    pools: tuple[str, ...] = ("extended",)
+
+    def runs_in(self, norm: str) -> bool:
+        """Tell whether the solver runs in a norm."""
+        return self.norms == ANY or norm in self.norms
 
 
-CATALOGUE: dict[str, SolverFacts] = {
-    facts.name: facts
-    for facts in (
-        SolverFacts("sigma_zero", ("L0",)),
-        SolverFacts("pdpgd", ("L0", "L1", "L2", "Linf")),
-        SolverFacts("pdgd", ("L2",)),
-        SolverFacts("fmn", ("L0", "L1", "L2", "Linf")),
-        SolverFacts("apgd_min", ("L1", "L2", "Linf"), losses=("ce", "dlr")),
-        SolverFacts("alma", ("L1", "L2"), restarts=False),
-        SolverFacts("ddn", ("L2",), restarts=False),
-        SolverFacts("fab_min", ("L1", "L2", "Linf"), pools=("extended",)),
-        SolverFacts("square_min", ("L1", "L2", "Linf"), targets=False, step_queries=1, pools=("extended",)),
-        SolverFacts("sparse_min", ("L0",), targets=False, step_queries=1, pools=("extended",)),
-    )
-}
+ANY = ("*",)
+_PAPER = ("paper", "extended")
+_L12 = ("L1", "L2")
+_L12INF = ("L1", "L2", "Linf")
+_BUILT_IN = (
+    SolverFacts("sigma_zero", "advfrontier.solvers.sigma_zero:SigmaZero", ("L0",), pools=_PAPER),
+    SolverFacts("pdpgd", "advfrontier.solvers.pdpgd:PDPGD", ANY, pools=_PAPER),
+    SolverFacts("pdgd", "advfrontier.solvers.pdgd:PDGD", ("L2",), pools=_PAPER),
+    SolverFacts("fmn", "advfrontier.solvers.fmn:FMN", ANY, pools=_PAPER),
+    SolverFacts(
+        "apgd_min",
+        "advfrontier.solvers.apgd_min:APGDMin",
+        _L12INF,
+        losses=("ce", "dlr"),
+        pools=_PAPER,
+    ),
+    SolverFacts("alma", "advfrontier.solvers.alma:ALMA", _L12, restarts=False, pools=_PAPER),
+    SolverFacts("ddn", "advfrontier.solvers.ddn:DDN", ("L2",), restarts=False, pools=_PAPER),
+    SolverFacts("fab_min", "advfrontier.solvers.fab_min:FABMin", _L12INF),
+    SolverFacts(
+        "square_min",
+        "advfrontier.solvers.square_min:SquareMin",
+        _L12INF,
+        targets=False,
+        step_queries=1,
+    ),
+    SolverFacts(
+        "sparse_min",
+        "advfrontier.solvers.sparse_min:SparseMin",
+        ("L0",),
+        targets=False,
+        step_queries=1,
+    ),
+)
+CATALOGUE: dict[str, SolverFacts] = {facts.name: facts for facts in _BUILT_IN}
+BUILT_IN = frozenset(CATALOGUE)
 
 
 def facts_of(solver: str) -> SolverFacts | None:
-    """The facts of a solver, also of one that another package brings."""
+    """Return the facts of a solver, also of a plug-in; None if there is none of that name."""
     if solver not in CATALOGUE:
         _discover()
     return CATALOGUE.get(solver)
@@ -81,9 +119,12 @@ def pool(norm: str, *, classes: int = 10, name: str = "paper") -> tuple[Run, ...
     members = [
         facts
         for facts in CATALOGUE.values()
-        if norm in facts.norms and (facts.step_queries == 1 if name == BLACK_BOX else name in facts.pools)
+        if facts.runs_in(norm)
+        and (facts.step_queries == 1 if name == BLACK_BOX else name in facts.pools)
     ]
-    return tuple(run for facts in members for loss in facts.losses for run in variants(facts, loss, classes))
+    return tuple(
+        run for facts in members for loss in facts.losses for run in variants(facts, loss, classes)
+    )
 
 
 def check_run(run: Run, norm: str, classes: int = TARGETS + 1) -> SolverFacts:
@@ -91,13 +132,17 @@ def check_run(run: Run, norm: str, classes: int = TARGETS + 1) -> SolverFacts:
     facts = facts_of(run.solver)
     if facts is None:
         raise FrontierError(f"unknown solver in run {run}: expected one of {', '.join(CATALOGUE)}")
-    if norm not in facts.norms:
-        raise FrontierError(f"{run} does not run in {norm}: {facts.name} takes {', '.join(facts.norms)}")
+    if not facts.runs_in(norm):
+        raise FrontierError(
+            f"{run} does not run in {norm}: {facts.name} takes {', '.join(facts.norms)}"
+        )
     if run.loss not in facts.losses:
         options = ", ".join(f"{facts.name}-{loss}" if loss else facts.name for loss in facts.losses)
         raise FrontierError(f"{run} does not name a loss of {facts.name}: expected {options}")
     possible = variants(facts, run.loss, classes)
     if run not in possible:
         known = ", ".join(str(option) for option in possible)
-        raise FrontierError(f"there is no run {run} with {classes} classes: expected one of {known}")
+        raise FrontierError(
+            f"there is no run {run} with {classes} classes: expected one of {known}"
+        )
     return facts

@@ -1,19 +1,22 @@
-"""Ensembles: how many queries each run may spend, and in which order the queries were given out.
+"""Ensembles: an ordered list of steps that says how the queries of an evaluation are spent.
 
-An ensemble is an ordered list of moves. A move raises one run to a number of queries, or several at once where the
-rules C would not allow one alone. Because the order is kept, every smaller budget is a prefix: an ensemble made for
-12k holds its own 8k and 4k and everything between, and an evaluation stopped anywhere can be extended without
-repeating a query.
+A step raises a run to a number of queries, refines the best point found so far by a short run
+that starts at or beyond it, or forks: the samples on which the step before lowered the distance
+get other refinements than the rest. An evaluation takes the steps in order until its budget is
+spent, so every budget is a prefix of every larger one: an evaluation with 4k queries can be
+extended to 8k without repeating a query.
+
+One frozen model is the object in memory, its TOML file and its entry in a record.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, TARGETS, check_run
@@ -23,174 +26,351 @@ from advfrontier.toml import TomlTable, parse_toml, read_toml, shown, toml_text
 from advfrontier.views import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from os import PathLike
 
 TIERS = (4000, 8000, 12000)  # the paper's 4k, 8k and 12k
+GAIN = 1e-3  # relative fall of a distance that counts as a gain in a fork
+REFINED = ":refine"  # suffix of the name under which refinements by an attack are listed
 
-# Types of the file's values
-_Queries = Annotated[int, Field(strict=True, gt=0, lt=2**31)]
+_MOST_STEPS = 100_000
+_Queries = Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]
+_Total = Annotated[int, Field(strict=True, ge=0, lt=2**31, multiple_of=CHECKPOINT)]
 _Share = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True)
-class Move:
-    """Runs raised together, those others depend on first, each to a number of queries, while the budget was `tier`."""
+class Raise(TomlTable):
+    """Run an attack until it has spent `queries` queries; it resumes where it was stopped."""
 
-    raises: tuple[tuple[str, int], ...]
-    tier: int
+    run: str
+    queries: _Queries
 
 
-@dataclass(frozen=True)
-class Ensemble(Shown):
-    """Queries per run as an order of moves; where known, the AOI reached and the bound no allocation can pass."""
+class Refine(TomlTable):
+    """Spend `queries` queries on a short run that starts from the best point found so far.
+
+    With `start="best"` it starts there and takes small steps. With `start="beyond"` it starts on
+    the ray from the input through the best point, at a distance drawn for each sample between
+    one and `reach` times the best distance, so that it can end at another place.
+    """
+
+    run: str
+    queries: _Queries
+    start: Literal["best", "beyond"]
+    reach: Annotated[float, Field(gt=1, le=100, allow_inf_nan=False)] = 3.0
+
+    @property
+    def name(self) -> str:
+        """Return the name under which the queries of this refinement are listed."""
+        return f"{self.run}{REFINED}"
+
+
+class Branches(TomlTable):
+    """The refinements of both kinds of samples; both lists spend the same number of queries."""
+
+    gained: Annotated[tuple[Refine, ...], Field(min_length=1, max_length=_MOST_STEPS)]
+    otherwise: Annotated[tuple[Refine, ...], Field(min_length=1, max_length=_MOST_STEPS)]
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        gained, otherwise = _spent(self.gained), _spent(self.otherwise)
+        if gained != otherwise:
+            raise ValueError(
+                f"a fork spends {gained} queries where the step before gained and {otherwise} "
+                "elsewhere: expected equal numbers"
+            )
+        return self
+
+
+class Fork(TomlTable):
+    """Refine samples differently, by whether the step before lowered their distance."""
+
+    fork: Branches
+
+    @property
+    def queries(self) -> int:
+        """Return the queries that the fork spends on each sample."""
+        return _spent(self.fork.gained)
+
+
+def _spent(steps: tuple[Refine, ...]) -> int:
+    return sum(step.queries for step in steps)
+
+
+def _kind_of(step: Any) -> str:
+    """Tell which kind of step a table of a file holds."""
+    keys = step if isinstance(step, Mapping) else type(step).model_fields
+    if "fork" in keys:
+        return "fork"
+    return "refine" if "start" in keys else "raise"
+
+
+Step = Annotated[
+    Annotated[Raise, Tag("raise")]
+    | Annotated[Refine, Tag("refine")]
+    | Annotated[Fork, Tag("fork")],
+    Discriminator(_kind_of),
+]
+
+
+class Span(NamedTuple):
+    """A step and where it stands: from `begin` to `end` queries of the ensemble.
+
+    `reached` is what the run of a Raise has spent before the step, 0 for other steps.
+    """
+
+    index: int
+    step: Raise | Refine | Fork
+    begin: int
+    end: int
+    reached: int
+
+
+class Ensemble(TomlTable, Shown):
+    """Steps in order, and how many queries of them are spent on each sample.
+
+    Args:
+        name: Display name, such as `4k`.
+        norm: Name of the norm, such as `L2`.
+        steps: The steps in order. They may go beyond `total`.
+        total: Queries per sample: the list is cut there. By default the whole list.
+        aoi: Global AOI on the models the ensemble was allocated on, where known.
+        bound: Upper bound on the AOI of any ensemble with this budget on those models.
+        flags: Sentences to read before trusting the ensemble.
+        solvers: Attack to the parameters it was traced with, such as `alpha=1.0`, where they are
+            not its defaults.
+    """
+
+    hint = "`advfrontier allocate` writes such files"
 
     name: str
     norm: str
-    moves: tuple[Move, ...]
-    aoi: float | None = None
-    bound: float | None = None
-    flags: tuple[str, ...] = ()  # in words: what to know before trusting the AOI
-    # attack → the parameters with which it was traced, such as `alpha=1.0`, where they are not its solver's own
-    solvers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    steps: Annotated[tuple[Step, ...], Field(max_length=_MOST_STEPS)] = ()
+    total: _Total = -1  # replaced by the length of the list
+    aoi: _Share | None = None
+    bound: _Share | None = None
+    flags: tuple[str, ...] = ()
+    solvers: dict[str, str] = Field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "norm", norm_name(self.norm))
-        object.__setattr__(self, "moves", tuple(self.moves))
-        object.__setattr__(self, "flags", tuple(self.flags))
-        reached: dict[str, int] = {}
-        tier = 0
-        for move in self.moves:
-            if move.tier < tier:
-                raise FrontierError(
-                    f"a move of tier {move.tier} follows one of tier {tier}: expected tiers in rising order"
-                )
-            tier = move.tier
-            for run, queries in move.raises:
-                had = reached.get(run, 0)
-                if not had < queries <= MAX_QUERIES:
-                    raise FrontierError(
-                        f"{run} goes from {had} to {queries} queries: expected a rise, {MAX_QUERIES} at most"
-                    )
-                reached[run] = queries
-            if sum(reached.values()) > tier:
-                raise FrontierError(
-                    f"the moves of tier {tier} reach {sum(reached.values())} queries: expected at most {tier}"
-                )
+    @field_validator("norm")
+    @classmethod
+    def _check_norm(cls, norm: str) -> str:
+        try:
+            return norm_name(norm)
+        except FrontierError as error:
+            raise ValueError(str(error)) from error
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> Self:
+        if self.total == -1:
+            object.__setattr__(self, "total", self.longest)
+        if self.total > self.longest:
+            raise ValueError(
+                f"total = {self.total}, but its steps spend {self.longest} queries: expected no "
+                "more than that"
+            )
+        if self.steps and isinstance(self.steps[0], Fork):
+            raise ValueError("the first step is a fork: expected a step before it")
+        return self
 
     @classmethod
     def of(cls, name: str, norm: str, queries: Mapping[str, int]) -> Ensemble:
-        """Make an ensemble from queries per run: one tier, base runs first, then restarts and targets by number."""
-        order = sorted((run for run in queries if queries[run]), key=lambda run: Run.parse(run).index)
-        tier = sum(queries.values())
-        return cls(name, norm, tuple(Move(((run, queries[run]),), tier) for run in order))
+        """Make an ensemble from queries per run: base runs first, then restarts and targets."""
+        active = [run for run in queries if queries[run]]
+        order = sorted(active, key=lambda run: Run.parse(run).index)
+        steps = [{"run": run, "queries": queries[run]} for run in order]
+        return make_ensemble(name=name, norm=norm, steps=steps)
 
     def __repr__(self) -> str:
-        return f"<Ensemble {self.name} in {self.norm}, {len(self.runs)} runs, {tier_label(self.total)} queries>"
+        label = tier_label(self.total)
+        return f"<Ensemble {self.name} in {self.norm}, {len(self.runs)} runs, {label} queries>"
+
+    # What it spends
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """Return every step with the range of queries it covers, also beyond `total`."""
+        spans = []
+        reached: dict[str, int] = {}
+        begin = 0
+        for index, step in enumerate(self.steps):
+            before = 0
+            cost = step.queries
+            if isinstance(step, Raise):
+                before = reached.get(step.run, 0)
+                cost -= before
+                if cost <= 0:
+                    raise ValueError(
+                        f"{step.run} goes from {before} to {step.queries} queries: expected a rise"
+                    )
+                reached[step.run] = step.queries
+            spans.append(Span(index, step, begin, begin + cost, before))
+            begin += cost
+        return tuple(spans)
+
+    @property
+    def longest(self) -> int:
+        """Return the queries per sample of the whole list."""
+        return self.spans[-1].end if self.spans else 0
+
+    def between(self, first: int, last: int) -> Iterator[Span]:
+        """Yield the steps that spend the queries from `first` to `last` of the ensemble."""
+        for span in self.spans:
+            if span.begin < last and first < span.end:
+                yield span
 
     @cached_property
     def queries(self) -> dict[str, int]:
-        """Queries per run name; runs without queries are absent."""
-        return {run: queries for move in self.moves for run, queries in move.raises}
+        """Return queries per run within `total`; refinements are listed as `ATTACK:refine`.
 
-    @property
+        Of a fork the refinements of samples without a gain count.
+        """
+        spent: dict[str, int] = {}
+        for span in self.between(0, self.total):
+            length = min(span.end, self.total) - span.begin
+            if isinstance(span.step, Raise):
+                spent[span.step.run] = span.reached + length
+                continue
+            for step in refinements(span.step, gained=False):
+                part = min(step.queries, length)
+                if part > 0:
+                    spent[step.name] = spent.get(step.name, 0) + part
+                length -= part
+        return spent
+
+    @cached_property
     def runs(self) -> tuple[str, ...]:
-        """The names of the runs that take part."""
-        return tuple(self.queries)
+        """Return the runs raised within `total`, in the order of their first step."""
+        return tuple(run for run in self.queries if not run.endswith(REFINED))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Return all that the whole list may spend queries on: runs, then refinements."""
+        runs: dict[str, None] = {}
+        refined: dict[str, None] = {}
+        for step in self.steps:
+            if isinstance(step, Raise):
+                runs[step.run] = None
+                continue
+            for gained in (True, False):
+                for each in refinements(step, gained=gained):
+                    refined[each.name] = None
+        return (*runs, *refined)
 
     @property
-    def total(self) -> int:
-        """Queries per sample, all runs together."""
-        return sum(self.queries.values())
+    def attacks(self) -> tuple[str, ...]:
+        """Return the attacks of all steps, sorted."""
+        return tuple(sorted({attack_of(name) for name in self.names}))
 
     @property
     def tiers(self) -> tuple[int, ...]:
-        """The budgets at which the order of moves was completed before going on."""
-        return tuple(sorted({move.tier for move in self.moves}))
+        """Return the budgets at which results are usually read: 4k, 8k, 12k below, and `total`."""
+        return (*(tier for tier in TIERS if tier < self.total), self.total)
+
+    def prefix(self, queries: int) -> tuple[tuple[Any, ...], ...]:
+        """Return what decides the result of the first `queries` queries, as plain values."""
+        parts: list[tuple[Any, ...]] = []
+        for span in self.between(0, queries):
+            length = min(span.end, queries) - span.begin
+            if isinstance(span.step, Raise):
+                parts.append((span.step.run, span.reached + length))
+            else:
+                parts.append((span.step.model_dump_json(), length))
+        return tuple(parts)
+
+    def holds(self, other: Ensemble) -> bool:
+        """Tell whether `other` is a prefix of this ensemble."""
+        return self.total >= other.total and (self.prefix(other.total) == other.prefix(other.total))
+
+    # Variants
 
     def at(self, budget: int) -> Ensemble:
-        """The ensemble this one was when it had spent `budget`: its moves in order, the last one cut short if need be.
+        """Return the ensemble cut at `budget` queries, or at the checkpoint before."""
+        total = min(budget // CHECKPOINT * CHECKPOINT, self.total)
+        return self if total == self.total else self.with_total(total)
 
-        Moves of a later tier count only beyond the tier before, so each tier comes back exactly as it was made.
-        """
-        kept: list[Move] = []
-        reached: dict[str, int] = {}
-        tier_before = tier = 0
-        for move in self.moves:
-            if move.tier > tier:
-                tier_before, tier = tier, move.tier
-            if tier_before >= budget:
-                break
-            # Raises stand in an order that obeys the rules C one by one, so a move may be cut between or inside them.
-            raises = []
-            for run, queries in move.raises:
-                left = (budget - sum(reached.values())) // CHECKPOINT * CHECKPOINT
-                given = min(queries, reached.get(run, 0) + left)
-                if given > reached.get(run, 0):
-                    raises.append((run, given))
-                    reached[run] = given
-            if raises:
-                kept.append(Move(tuple(raises), min(move.tier, budget)))
-            if tuple(raises) != move.raises:
-                break
-        if reached == self.queries:
-            return self
-        return replace(self, name=tier_name(self.name, budget), moves=tuple(kept), aoi=None, bound=None, flags=())
+    def with_total(self, total: int) -> Ensemble:
+        """Return the same steps with another number of queries per sample."""
+        name = tier_name(self.name, total)
+        return self.model_copy(update={"name": name, "total": total, "aoi": None, "bound": None})
 
     def for_classes(self, classes: int) -> Ensemble:
-        """Drop the targets a model with so few classes does not have; `total` then says what is left."""
-        kept = (
-            (tuple((run, q) for run, q in move.raises if not beyond(Run.parse(run), classes)), move.tier)
-            for move in self.moves
-        )
-        moves = tuple(Move(raises, tier) for raises, tier in kept if raises)
-        if moves == self.moves:
+        """Return the ensemble without targets that a model with so few classes does not have."""
+        kept = [step for step in self.steps if not _beyond(step, classes)]
+        if len(kept) == len(self.steps):
             return self
-        return replace(self, moves=moves, aoi=None, bound=None, flags=())
+        whole = self._with_steps(kept)
+        return whole.model_copy(update={"total": min(self.total, whole.total)})
+
+    def _with_steps(self, steps: list[Any]) -> Ensemble:
+        return make_ensemble(
+            name=self.name, norm=self.norm, steps=steps, flags=self.flags, solvers=self.solvers
+        )
+
+    def without_gradients(self) -> Ensemble | None:
+        """Return the ensemble for a model without gradients: its first black-box attack alone.
+
+        The base run to its end, then refinements of 1000 queries each; None if there is no such
+        attack. One long search ends nearer than several restarts.
+        """
+        base = None
+        for name in self.names:
+            run = Run.parse(attack_of(name))
+            if check_run(run, self.norm).step_queries == 1:
+                base = str(run)
+                break
+        if base is None:
+            return None
+        rounds = -(-max(self.longest, TIERS[-1]) // MAX_QUERIES)
+        steps: list[Any] = [Raise(run=base, queries=MAX_QUERIES)]
+        for _ in range(rounds - 1):
+            steps.append(Refine(run=base, queries=MAX_QUERIES, start="best"))
+        whole = self._with_steps(steps)
+        return whole.model_copy(update={"total": self.total})
 
     def check(self, *, classes: int = TARGETS + 1) -> None:
-        """Refuse runs that do not exist in this norm, and raises whose order breaks the rules C on the way."""
-        for run, queries in self.queries.items():
-            check_run(Run.parse(run), self.norm, classes)
-            if queries % CHECKPOINT:
-                raise FrontierError(
-                    f"ensemble {self.name} gives {run} {queries} queries: expected a multiple of {CHECKPOINT} up "
-                    f"to {MAX_QUERIES}"
-                )
+        """Raise if a run does not exist in this norm or a raise breaks the order of variants."""
         reached: dict[Run, int] = {}
-        for move in self.moves:
-            for run, queries in move.raises:
-                reached[Run.parse(run)] = queries
-                if broken := violations(reached):
-                    raise FrontierError(f"ensemble {self.name} in {self.norm} is not feasible: {'; '.join(broken)}")
+        for step in self.steps:
+            if not isinstance(step, Raise):
+                for gained in (True, False):
+                    for each in refinements(step, gained=gained):
+                        _check_refinement(each, self.norm)
+                continue
+            run = Run.parse(step.run)
+            check_run(run, self.norm, classes)
+            reached[run] = step.queries
+            if broken := violations(reached):
+                reasons = "; ".join(broken)
+                raise FrontierError(
+                    f"ensemble {self.name} in {self.norm} is not feasible: {reasons}"
+                )
+
+    # Its file
 
     def to_toml(self) -> str:
-        """Write as TOML, moves in order."""
-        lines = [f"name = {toml_text(self.name)}", f"norm = {toml_text(self.norm)}", f"total = {self.total}"]
-        lines += [f"{key} = {value!r}" for key in ("aoi", "bound") if (value := getattr(self, key)) is not None]
-        lines += [f"flags = [{', '.join(toml_text(flag) for flag in self.flags)}]"] if self.flags else []
-        lines += solvers_lines(self.solvers)
-        for move in self.moves:
-            raises = ", ".join(f"{toml_text(run)} = {queries}" for run, queries in move.raises)
-            lines += ["", "[[moves]]", f"tier = {move.tier}", f"raises = {{ {raises} }}"]
+        """Return the ensemble as TOML, one step per line."""
+        lines = [f"name = {toml_text(self.name)}", f"norm = {toml_text(self.norm)}"]
+        lines.append(f"total = {self.total}")
+        for key in ("aoi", "bound"):
+            value = getattr(self, key)
+            if value is not None:
+                lines.append(f"{key} = {value!r}")
+        if self.flags:
+            lines.append(f"flags = [{', '.join(toml_text(flag) for flag in self.flags)}]")
+        if self.solvers:
+            pairs = (
+                f"{toml_text(key)} = {toml_text(value)}" for key, value in self.solvers.items()
+            )
+            lines.append(f"solvers = {{ {', '.join(pairs)} }}")
+        lines.append("steps = [")
+        lines.extend(f"    {_step_text(step)}," for step in self.steps)
+        lines.append("]")
         return "\n".join(lines) + "\n"
 
     @classmethod
     def from_toml(cls, text: str | bytes) -> Ensemble:
-        """Read what `to_toml` wrote, or a list of moves written by hand."""
-        return cls._of_file(parse_toml(_File, text, "ensemble"))
-
-    @classmethod
-    def _of_file(cls, file: _File) -> Ensemble:
-        moves = tuple(Move(tuple(move.raises.items()), move.tier) for move in file.moves)
-        ensemble = cls(file.name, file.norm, moves, file.aoi, file.bound, file.flags, file.solvers)
-        for run in ensemble.queries:
-            Run.parse(run)
-        if file.total not in (None, ensemble.total):
-            raise FrontierError(
-                f"ensemble {ensemble.name} says total = {file.total}, but its moves reach {ensemble.total}"
-            )
-        return ensemble
+        """Read what `to_toml` wrote, or a list of steps written by hand."""
+        return _readable(parse_toml(cls, text, "ensemble"))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the TOML file."""
@@ -198,38 +378,68 @@ class Ensemble(Shown):
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Ensemble:
-        """Read a TOML file and check that what it describes can be run."""
-        ensemble = cls._of_file(read_toml(_File, path))
+        """Read a TOML file and check that its ensemble can be run."""
+        ensemble = _readable(read_toml(cls, path))
         ensemble.check()
         return ensemble
 
 
-class _Move(TomlTable):
-    """A move in a file."""
-
-    raises: Annotated[dict[str, _Queries], Field(min_length=1)]
-    tier: _Queries
-
-
-class _File(TomlTable):
-    """The file of an ensemble."""
-
-    hint = "`advfrontier allocate` writes such files"
-
-    name: str
-    norm: str
-    total: Annotated[int, Field(strict=True, ge=0, lt=2**31)] | None = None
-    aoi: _Share | None = None
-    bound: _Share | None = None
-    flags: tuple[str, ...] = ()
-    solvers: dict[str, str] = Field(default_factory=dict)
-    moves: tuple[_Move, ...] = ()
+def make_ensemble(**fields: Any) -> Ensemble:
+    """Make an ensemble; mistakes are FrontierErrors."""
+    try:
+        return Ensemble(**fields)
+    except ValueError as error:
+        reason = str(error).split("Value error, ")[-1].split(" [type=")[0]
+        raise FrontierError(f"ensemble {fields.get('name')}: {reason}") from error
 
 
-def solvers_lines(solvers: Mapping[str, str]) -> list[str]:
-    """The line of a file that names solvers' parameters; none where all are their own."""
-    named = ", ".join(f"{toml_text(attack)} = {toml_text(words)}" for attack, words in solvers.items())
-    return [f"solvers = {{ {named} }}"] if named else []
+def refinements(step: Refine | Fork, *, gained: bool) -> tuple[Refine, ...]:
+    """Return the refinements that a step spends on samples with or without a gain before it."""
+    if isinstance(step, Refine):
+        return (step,)
+    return step.fork.gained if gained else step.fork.otherwise
+
+
+def attack_of(name: str) -> str:
+    """Return the attack of a run or of a refinement such as `fmn:refine`."""
+    return name.partition(":")[0]
+
+
+def _readable(ensemble: Ensemble) -> Ensemble:
+    for name in ensemble.names:
+        Run.parse(name.removesuffix(REFINED))
+    return ensemble
+
+
+def _check_refinement(step: Refine, norm: str) -> None:
+    run = Run.parse(step.run)
+    if run != run.base:
+        raise FrontierError(f"a refinement by {run}: expected an attack, such as {run.attack}")
+    facts = check_run(run, norm)
+    if step.queries % facts.step_queries:
+        raise FrontierError(f"{run} cannot spend {step.queries} queries")
+
+
+def _beyond(step: Raise | Refine | Fork, classes: int) -> bool:
+    """Tell whether a step aims at a class that a model with so few classes does not have."""
+    if not isinstance(step, Raise):
+        return False
+    run = Run.parse(step.run)
+    return run.variant == "target" and run.index > classes - 1
+
+
+def _step_text(step: Raise | Refine | Fork) -> str:
+    """Return a step as an inline table of TOML."""
+    if isinstance(step, Raise):
+        return f"{{ run = {toml_text(step.run)}, queries = {step.queries} }}"
+    if isinstance(step, Refine):
+        text = f"run = {toml_text(step.run)}, queries = {step.queries}, start = {toml_text(step.start)}"
+        if step.start == "beyond":
+            text += f", reach = {step.reach!r}"
+        return f"{{ {text} }}"
+    gained = ", ".join(_step_text(each) for each in step.fork.gained)
+    otherwise = ", ".join(_step_text(each) for each in step.fork.otherwise)
+    return f"{{ fork = {{ gained = [{gained}], otherwise = [{otherwise}] }} }}"
 
 
 def tier_queries(tier: str | int) -> int:
@@ -237,21 +447,20 @@ def tier_queries(tier: str | int) -> int:
     text = shown(tier) if isinstance(tier, int) else str(tier).strip().lower()
     number, factor = (text[:-1], 1000) if text.endswith("k") else (text, 1)
     if not number.isdecimal() or len(number) > 9 or int(number) == 0:
-        raise FrontierError(f"{shown(tier)} is not a budget: expected a number of queries such as 4k, 12k or 6500")
+        raise FrontierError(
+            f"{shown(tier)} is not a budget: expected a number of queries such as 4k, 12k or 6500"
+        )
     return int(number) * factor
 
 
 def tier_label(queries: int) -> str:
-    """A budget by its short name: 4k, 12k, or the number."""
+    """Return the short name of a budget: 4k, 12k, or the number."""
     return f"{queries // 1000}k" if queries and queries % 1000 == 0 else str(queries)
 
 
 def tier_name(name: str, queries: int) -> str:
-    """The name of a smaller budget: `paper-12k` at 4000 queries is `paper-4k`."""
+    """Return the name of another budget: `paper-12k` at 4000 queries is `paper-4k`, `12k` is `4k`."""
     stem, _, tier = name.rpartition("-")
-    return f"{stem if stem and tier[:1].isdigit() else name}-{tier_label(queries)}"
-
-
-def beyond(run: Run, classes: int) -> bool:
-    """Whether a run aims at a class that a model with so few does not have."""
-    return run.variant == "target" and run.index > classes - 1
+    if not tier[:1].isdigit():
+        stem = name
+    return f"{stem}-{tier_label(queries)}" if stem else tier_label(queries)

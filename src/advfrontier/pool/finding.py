@@ -1,4 +1,4 @@
-"""Ensembles and races by what a user calls them."""
+"""Find an ensemble by what a user calls it: a tier, a pool, a list of runs or a file."""
 
 from __future__ import annotations
 
@@ -10,88 +10,99 @@ from numbers import Real
 from pathlib import Path
 
 from advfrontier.errors import FrontierError, whole_number
-from advfrontier.pool.catalogue import CHECKPOINT, MAX_QUERIES, POOLS, check_run, facts_of, pool
-from advfrontier.pool.ensemble import TIERS, Ensemble, Move, tier_label, tier_name, tier_queries
-from advfrontier.pool.paper import paper_ensemble
-from advfrontier.pool.race import Race
+from advfrontier.pool.catalogue import (
+    CHECKPOINT,
+    MAX_QUERIES,
+    POOLS,
+    TARGETS,
+    check_run,
+    facts_of,
+    pool,
+)
+from advfrontier.pool.ensemble import (
+    TIERS,
+    Ensemble,
+    Raise,
+    make_ensemble,
+    tier_label,
+    tier_queries,
+)
+from advfrontier.pool.paper import paper_ensemble, published_totals
 from advfrontier.pool.runs import Run
-from advfrontier.toml import has_key
 
-Asked = Ensemble | Race | str | int | Path | Sequence[str]  # what a user may hand over
-FAMILIES = ("race", "greedy", "paper")  # each has tiers of its own: race-4k, greedy-12k, …
-_TIERS = tuple(map(tier_label, TIERS))
-_DEFAULT = "race"  # what `4k` or a number of queries means
-_NAMED = "runs"  # what an ensemble of runs that were named is called
-_TURN = 100  # queries that a run spends before the next one has its turn
+Asked = Ensemble | str | int | Path | Sequence[str]  # what a user may pass
+FAMILIES = ("greedy", "paper")  # beside the default; each has tiers: greedy-4k, paper-12k, …
+NAMED_RUNS = "runs"  # name of an ensemble of runs that the user listed
+
+_DEFAULT = "default"
+_TIER_LABELS = tuple(tier_label(tier) for tier in TIERS)
+_PART = 100  # queries a run spends before the next run of a list continues
 
 
-def find_ensemble(ensemble: Asked, norm: str, classes: int) -> Ensemble | Race:
-    """An ensemble or a race by what a user calls it, or the thing itself.
+def find_ensemble(ensemble: Asked, norm: str, classes: int) -> Ensemble:
+    """Return the ensemble that a user asks for, for a model with so many classes.
 
-    That is a tier (`4k`, or of one family: `race-4k`, `greedy-8k`, `paper-12k`), a number of queries, the path of a
-    file, a pool (`black-box`), or runs (`fmn,fmn:target1`, or a list of them); and behind `@` where to stop, as in
-    `black-box@2000`.
+    Args:
+        ensemble: A tier (`4k`, `greedy-8k`, `paper-12k`), a number of queries, the path of a file,
+            a pool (`black-box`), runs (`fmn,fmn:target1`, or a list), or an ensemble; followed by
+            `@2000` to stop there.
+        norm: Name of the norm.
+        classes: Classes of the model.
     """
     if isinstance(ensemble, int | Real):
         ensemble = str(whole_number(ensemble, "ensemble"))
-    ensemble = str(ensemble) if isinstance(ensemble, Path) else ensemble
-    if isinstance(ensemble, Ensemble | Race):
-        found: Ensemble | Race = ensemble
+    if isinstance(ensemble, Path):
+        ensemble = str(ensemble)
+    if isinstance(ensemble, Ensemble):
+        found = ensemble
     elif isinstance(ensemble, str) and ensemble.endswith(".toml"):
         if not Path(ensemble).is_file():
-            raise FrontierError(f"no ensemble file {ensemble}: `advfrontier allocate` writes such files")
-        found = Race.load(ensemble) if has_key(ensemble, "order") else Ensemble.load(ensemble)
+            raise FrontierError(
+                f"no ensemble file {ensemble}: `advfrontier allocate` writes such files"
+            )
+        found = Ensemble.load(ensemble)
     elif isinstance(ensemble, str) and "@" in ensemble:
         name, _, stop = ensemble.rpartition("@")
         found = _stopped(name, stop, norm, classes)
     elif isinstance(ensemble, str) and _is_tier(ensemble):
         found = _tier(ensemble, norm, classes)
     else:
-        found = _in_turns(ensemble, norm, classes)
+        found = _alternating(ensemble, norm, classes)
     if not found.total:
-        raise FrontierError(f"ensemble {found.name} has no runs: expected at least one, such as fmn")
+        raise FrontierError(
+            f"ensemble {found.name} has no runs: expected at least one, such as fmn"
+        )
     if found.norm != norm:
-        raise FrontierError(f"ensemble {found.name} is for {found.norm}, the evaluation in {norm}: expected the same")
+        raise FrontierError(
+            f"ensemble {found.name} is for {found.norm}, the evaluation in {norm}: expected the same"
+        )
     found = found.for_classes(classes)
     found.check(classes=classes)
     return found
 
 
-def find_larger(ensemble: Asked, before: Ensemble | Race | None, classes: int) -> Asked:
-    """What a bare budget means where an evaluation goes on: more of the kind it began with, be it a tier or runs."""
+def find_larger(ensemble: Asked, before: Ensemble | None, classes: int) -> Asked:
+    """Return what a bare budget means when an evaluation is extended: more of the same kind."""
     if isinstance(ensemble, int | Real):
         ensemble = whole_number(ensemble, "ensemble")
     if before is None or not isinstance(ensemble, str | int):
         return ensemble
-    if not (str(ensemble).isalnum() and str(ensemble)[:1].isdecimal()):  # a tier of one family, a pool, or runs
-        return ensemble
+    if not (str(ensemble).isalnum() and str(ensemble)[:1].isdecimal()):
+        return ensemble  # a tier of a named family, a pool, or runs
     budget = tier_queries(ensemble)
-    if isinstance(before, Race):
-        return ensemble if _is_shipped(before, classes) else before.upto(budget)
-    kinds = (*(f"{family}-{_TIERS[-1]}" for family in FAMILIES[1:]), *POOLS, before.runs)
-    for kind in kinds:
+    if budget <= before.longest:
+        return before.with_total(budget // CHECKPOINT * CHECKPOINT)
+    larger = [_TIER_LABELS[-1], *(f"{family}-{_TIER_LABELS[-1]}" for family in FAMILIES), *POOLS]
+    for kind in (*larger, before.runs):
         whole = find_ensemble(kind, before.norm, classes)
-        # A tier may hold fewer queries than its name says, where a model has few classes.
-        prefixes = [whole.at(queries) for queries in (before.total, *whole.tiers)]
-        kin = tier_name(whole.name, budget) == tier_name(before.name, budget)  # the same but for their budgets
-        if not kin or not any(part.queries == before.queries for part in prefixes):
-            continue
-        if budget > max(whole.total, whole.tiers[-1]):
-            room = f"type --queries {whole.total}, or evaluate" if whole.total > before.total else "evaluate"
-            raise FrontierError(
-                f"{budget} queries per sample are more than the {whole.total} that the runs of this record can spend "
-                f"({', '.join(whole.runs[:3])}{', …' if len(whole.runs) > 3 else ''}): {room} with more runs in "
-                "another folder"
-            )
-        return whole.at(budget)
-    return ensemble
-
-
-def _is_shipped(race: Race, classes: int) -> bool:
-    """Whether it is the race that a bare budget means anyway, with gradients (also surrogate ones) or without."""
-    shipped = find_ensemble(_TIERS[-1], race.norm, classes)
-    ways = (shipped, shipped.without_gradients()) if isinstance(shipped, Race) else ()
-    return any(way is not None and way.order == race.order for way in ways)
+        if whole.total > before.total and whole.holds(before):
+            if budget <= whole.longest:
+                return whole.with_total(budget // CHECKPOINT * CHECKPOINT)
+            before = whole
+    raise FrontierError(
+        f"{before.name} can use at most {before.longest} queries per sample (asked: {budget}); "
+        f"type --queries {before.longest}, or evaluate with more runs in another folder"
+    )
 
 
 def _is_tier(name: str) -> bool:
@@ -99,30 +110,32 @@ def _is_tier(name: str) -> bool:
     return family in ("", *FAMILIES) and tier[:1].isdecimal()
 
 
-def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble | Race:
-    """What a name stands for, stopped at a budget that it can spend."""
+def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble:
+    """Return the ensemble of a name, cut at a budget that it can spend."""
     whole, budget = find_ensemble(name, norm, classes), _budget(stop)
     if budget > max(whole.total, whole.tiers[-1]):
         raise FrontierError(
-            f"{budget} queries per sample are more than the {whole.total} that {name} can spend: expected at most so "
-            "many, or more runs"
+            f"{name} can use at most {whole.total} queries per sample (asked: {budget}); lower the "
+            "budget or add runs"
         )
     found = whole.at(budget)
-    if whole.name == _NAMED and len(found.runs) < len(whole.runs):  # `extend` could not know the others
+    if whole.name == NAMED_RUNS and len(found.runs) < len(whole.runs):
+        least = _PART * (len(whole.runs) - 1) + CHECKPOINT
         raise FrontierError(
-            f"{budget} queries per sample do not reach all of {name}, which take turns: expected at least "
-            f"{_TURN * (len(whole.runs) - 1) + CHECKPOINT}, or fewer runs"
+            f"{budget} queries per sample do not reach every run of {name}: expected at least "
+            f"{least}, or fewer runs"
         )
     return found
 
 
-def _tier(name: str, norm: str, classes: int) -> Ensemble | Race:
+def _tier(name: str, norm: str, classes: int) -> Ensemble:
     family, _, tier = name.strip().lower().rpartition("-")
-    whole, budget = _whole(family or _DEFAULT, norm), _budget(tier if family else name)  # not 5 for -5
-    if budget > max(whole.total, whole.tiers[-1]):  # an allocation may have had no use for all of its tier
+    whole = _whole(family or _DEFAULT, norm)
+    budget = _budget(tier if family else name)  # the whole name, so that -5 is not read as 5
+    if budget > max(whole.total, TIERS[-1]):
         raise FrontierError(
-            f"{budget} queries are more than the largest tier: expected at most {whole.tiers[-1]}, "
-            f"as in --tier {tier_label(whole.tiers[-1])}"
+            f"{budget} queries are more than the largest tier: expected at most {whole.total}, "
+            f"as in --tier {tier_label(whole.total)}"
         )
     return whole.for_classes(classes).at(budget)
 
@@ -130,48 +143,82 @@ def _tier(name: str, norm: str, classes: int) -> Ensemble | Race:
 def _budget(text: str) -> int:
     budget = tier_queries(text)
     if budget < CHECKPOINT:
-        raise FrontierError(f"{budget} queries are too few to run anything: expected at least {CHECKPOINT}")
+        raise FrontierError(
+            f"{budget} queries are too few to run anything: expected at least {CHECKPOINT}"
+        )
     return budget
 
 
 @cache
-def _whole(family: str, norm: str) -> Ensemble | Race:
-    """The largest tier of a family, of which every smaller budget is a prefix."""
+def _whole(family: str, norm: str) -> Ensemble:
+    """Return the largest tier of a family, or even shares where none was learned in this norm."""
+    label = _TIER_LABELS[-1] if family == _DEFAULT else f"{family}-{_TIER_LABELS[-1]}"
     if family == "paper":
-        return paper_ensemble("paper-12k", norm)
-    text = files("advfrontier.pool").joinpath(f"learned/{family}-{norm}.toml").read_text(encoding="utf-8")
-    return Race.from_toml(text) if family == "race" else Ensemble.from_toml(text)
+        known = norm in published_totals()
+        return paper_ensemble(label, norm) if known else _even(label, norm)
+    file = files("advfrontier.pool").joinpath(f"learned/{family}-{norm}.toml")
+    if not file.is_file():
+        return _even(label, norm)
+    return Ensemble.from_toml(file.read_text(encoding="utf-8"))
+
+
+def _even(name: str, norm: str) -> Ensemble:
+    """Return an ensemble in which all runs of the extended pool get equal shares of queries."""
+    runs = pool(norm, name="extended")
+    if not runs:
+        raise FrontierError(f"no solver runs in {norm}: register one that does")
+    whole = _alternating([str(run) for run in runs], norm, TARGETS + 1)
+    note = f"no ensemble was learned in {norm}: its runs share the queries evenly"
+    named = whole.model_copy(update={"name": name, "flags": (note,)})
+    return named.at(TIERS[-1])
 
 
 def _nearest(name: str, norm: str) -> str:
-    """A question, if the name looks like one that is known."""
-    tiers = (f"{family}-{tier}" for family in FAMILIES for tier in dict.fromkeys((name.rpartition("-")[2], *_TIERS)))
-    known = (*filter(_is_tier, tiers), *POOLS, *(str(run) for run in pool(norm, name="extended")))
-    found = get_close_matches(name.lower(), known, n=1)
-    return f" (did you mean {found[0]}?)" if found else ""
+    """Return a question if the name looks like one that is known."""
+    known: list[str] = []
+    for family in ("", *FAMILIES):
+        for tier in dict.fromkeys((name.rpartition("-")[2], *_TIER_LABELS)):
+            label = f"{family}-{tier}" if family else tier
+            if _is_tier(label):
+                known.append(label)
+    known.extend(POOLS)
+    known.extend(str(run) for run in pool(norm, name="extended"))
+    matches = get_close_matches(name.lower(), known, n=1)
+    return f" (did you mean {matches[0]}?)" if matches else ""
 
 
-def _in_turns(asked: str | Sequence[str], norm: str, classes: int) -> Ensemble:
-    """Runs, or those of a pool, that take turns until each has spent all its queries: all share a smaller budget."""
+def _alternating(asked: str | Sequence[str], norm: str, classes: int) -> Ensemble:
+    """Return an ensemble of listed runs, or of a pool, that advance alternately to their ends."""
     if isinstance(asked, str) and asked in POOLS:
-        name = f"{asked}-pool" if asked in FAMILIES else asked  # the paper's pool is not its ensemble
+        name = f"{asked}-pool" if asked in FAMILIES else asked  # not the ensemble paper-12k
         runs = pool(norm, classes=classes, name=asked)
     else:
-        if not isinstance(asked, Sequence):  # of a dict only the names would be read
-            raise FrontierError(
-                f"{asked!r} is no ensemble: expected a budget such as 4k, runs such as ['fmn', 'fmn:target1'], or an "
-                'Ensemble, as in Ensemble.of("mine", "L2", {"fmn": 200, "ddn": 100})'
-            )
-        names = asked.split(",") if isinstance(asked, str) else asked
-        name, runs = _NAMED, tuple(dict.fromkeys(Run.parse(str(run).strip()) for run in names))
-        if unknown := [str(run) for run in runs if facts_of(run.solver) is None]:
-            raise FrontierError(
-                f"{', '.join(unknown)}: no such ensemble or run{_nearest(unknown[0], norm)}: expected a budget such as "
-                f"4k or 6500, a kind ({', '.join(FAMILIES)}) with a tier ({', '.join(_TIERS)}) as in {_DEFAULT}-4k, a "
-                f"pool ({', '.join(POOLS)}), runs such as fmn,fmn:target1, or a file that ends in .toml"
-            )
+        name, runs = NAMED_RUNS, _listed(asked, norm)
     for run in runs:
         check_run(run, norm, classes)
     order = [str(run) for run in sorted(runs, key=lambda run: run.index)]
-    tier, turns = MAX_QUERIES * len(order), range(_TURN, MAX_QUERIES + 1, _TURN)
-    return Ensemble(name, norm, tuple(Move(((run, queries),), tier) for queries in turns for run in order))
+    steps = []
+    for queries in range(_PART, MAX_QUERIES + 1, _PART):
+        steps.extend(Raise(run=run, queries=queries) for run in order)
+    return make_ensemble(name=name, norm=norm, steps=steps)
+
+
+def _listed(asked: str | Sequence[str], norm: str) -> tuple[Run, ...]:
+    """Return the runs of a list or of a text with commas."""
+    if not isinstance(asked, Sequence):  # of a dict only the names would be read
+        raise FrontierError(
+            f"{asked!r} is no ensemble: expected a budget such as 4k, runs such as "
+            "['fmn', 'fmn:target1'], or an Ensemble, as in "
+            'Ensemble.of("mine", "L2", {"fmn": 200, "ddn": 100})'
+        )
+    names = asked.split(",") if isinstance(asked, str) else asked
+    runs = tuple(dict.fromkeys(Run.parse(str(name).strip()) for name in names))
+    unknown = [str(run) for run in runs if facts_of(run.solver) is None]
+    if unknown:
+        raise FrontierError(
+            f"{', '.join(unknown)}: no such ensemble or run{_nearest(unknown[0], norm)}: expected "
+            f"a budget such as 4k or 6500, a family ({', '.join(FAMILIES)}) with a tier "
+            f"({', '.join(_TIER_LABELS)}) as in greedy-4k, a pool ({', '.join(POOLS)}), runs such "
+            "as fmn,fmn:target1, or a file that ends in .toml"
+        )
+    return runs

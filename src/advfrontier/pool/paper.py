@@ -14,7 +14,7 @@ from typing import Any
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import MAX_QUERIES, RESTARTS, TARGETS
-from advfrontier.pool.ensemble import Ensemble, Move, tier_queries
+from advfrontier.pool.ensemble import Ensemble, Raise, make_ensemble, tier_queries
 from advfrontier.pool.runs import Run, Variant
 from advfrontier.threat.names import norm_name
 
@@ -23,7 +23,9 @@ PAPER_TIERS = ("paper-4k", "paper-8k", "paper-12k")
 
 def published_totals() -> dict[str, Any]:
     """The totals of the paper's table of ensembles: norm → attack → group → queries per tier."""
-    return tomllib.loads(files("advfrontier.pool").joinpath("paper.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(
+        files("advfrontier.pool").joinpath("paper.toml").read_text(encoding="utf-8")
+    )
 
 
 def paper_ensemble(name: str, norm: str, *, classes: int = 10) -> Ensemble:
@@ -33,25 +35,32 @@ def paper_ensemble(name: str, norm: str, *, classes: int = 10) -> Ensemble:
     norm = norm_name(norm)
     table = published_totals()
     reached: dict[Run, int] = {}
-    moves: list[Move] = []
+    steps: list[Raise] = []
     for place, tier in enumerate(table["tiers"]):
         wanted: dict[Run, int] = {}
         for attack, groups in table[norm].items():
             wanted |= _split(Run.parse(attack), groups, place, reached)
         # Base runs first, then the groups by number: every prefix obeys the rules C and spreads over the attacks.
-        order = sorted((run for run in wanted if wanted[run] > reached.get(run, 0)), key=lambda run: run.index)
-        moves += [Move(((str(run), wanted[run]),), tier) for run in order]
+        order = sorted(
+            (run for run in wanted if wanted[run] > reached.get(run, 0)), key=lambda run: run.index
+        )
+        steps += [Raise(run=str(run), queries=wanted[run]) for run in order]
         reached = wanted
         if tier == tier_queries(name.removeprefix("paper-")):
             break
-    return Ensemble(name, norm, tuple(moves)).for_classes(classes)
+    return make_ensemble(name=name, norm=norm, steps=steps).for_classes(classes)
 
 
-def _split(base: Run, groups: dict[str, list[int]], place: int, reached: dict[Run, int]) -> dict[Run, int]:
+def _split(
+    base: Run, groups: dict[str, list[int]], place: int, reached: dict[Run, int]
+) -> dict[Run, int]:
     """Queries of every run of an attack at one tier."""
     level = groups["base"][place]
     queries = {base: level}
-    sizes: tuple[tuple[str, Variant, int], ...] = (("restarts", "restart", RESTARTS), ("targets", "target", TARGETS))
+    sizes: tuple[tuple[str, Variant, int], ...] = (
+        ("restarts", "restart", RESTARTS),
+        ("targets", "target", TARGETS),
+    )
     for group, variant, size in sizes:
         members = [Run(base.solver, base.loss, variant, k) for k in range(1, size + 1)]
         held = {run: reached.get(run, 0) for run in members}

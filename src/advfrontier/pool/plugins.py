@@ -1,12 +1,12 @@
-"""Solvers of other packages, found by entry points.
+"""Solvers of other packages and of users, registered as the built-in ones are.
 
 A package that declares
 
     [project.entry-points."advfrontier.solvers"]
-    my_solver = "my_package:MySolver"
+    my_solver = "my_package:FACTS"
 
-adds a solver under that name: a class with `facts` that keeps the contract of `solvers.protocol`, made without
-arguments, or with `loss_name=…` where its facts offer several losses.
+adds the solver that FACTS, a `SolverFacts`, describes. `register(FACTS)` does the same for a script
+or a notebook.
 """
 
 from __future__ import annotations
@@ -17,76 +17,81 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool.catalogue import CATALOGUE, SolverFacts
+from advfrontier.pool.catalogue import ANY, BUILT_IN, CATALOGUE, SolverFacts
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
 
 GROUP = "advfrontier.solvers"
-REGISTERED: dict[str, Any] = {}  # by attack name: the solvers that were registered in this process
+
+
+def register(facts: SolverFacts) -> SolverFacts:
+    """Add a solver to the catalogue of this process and of the workers it starts.
+
+    A plug-in registered again replaces itself. The paper's pool stays the paper's: the solver
+    joins the extended one.
+
+    Args:
+        facts: Name, class, norms and losses of the solver.
+    """
+    checked = _checked(facts)
+    CATALOGUE[checked.name] = checked
+    return checked
+
+
+def plug_ins() -> tuple[SolverFacts, ...]:
+    """Return the solvers in the catalogue that are not built in."""
+    return tuple(facts for name, facts in CATALOGUE.items() if name not in BUILT_IN)
 
 
 @cache
-def discover() -> dict[str, Any]:
-    """Load what is installed, once, and register it; return the solvers by attack name."""
-    found: dict[str, Any] = {}
+def discover() -> None:
+    """Register the solvers of installed packages, once."""
+    added: list[str] = []
     try:
         for entry in entry_points(group=GROUP):
-            found |= _load(entry)
+            added.append(_load(entry).name)
     except FrontierError:
-        for attack in found:  # or a second try would find them there already, and blame them
-            CATALOGUE.pop(Run.parse(attack).solver, None)
+        for name in added:  # or a second try would find them registered
+            CATALOGUE.pop(name, None)
         raise
-    return found
 
 
-def register(solver: Any) -> dict[str, Any]:
-    """Make a solver known by its name to `trace` and `evaluate` in this process, and in the workers they start.
-
-    The paper's pool stays the paper's: it joins the extended one. Registered once more, it takes its own place.
-
-    Args:
-        solver: A class with `facts`, made without arguments, or with `loss_name=…` where its facts offer several
-            losses; or a solver, with parameters of your choice, which is copied with each `loss_name` likewise.
-    """
-    made = _enter(solver)
-    REGISTERED.update(made)
-    return made
-
-
-def _enter(solver: Any, name: str | None = None) -> dict[str, Any]:
-    """Enter a solver into the catalogue; return it by attack name, made anew for every loss where it offers several."""
-    facts = _checked(getattr(solver, "facts", None), name)
-    made = {}
-    for loss in facts.losses:
-        options = {"loss_name": loss} if len(facts.losses) > 1 else {}
-        made[Run(facts.name, loss).attack] = solver(**options) if isinstance(solver, type) else _with(solver, options)
-    CATALOGUE[facts.name] = replace(facts, pools=tuple(pool for pool in facts.pools if pool != "paper"))
-    return made
-
-
-def _load(entry: EntryPoint) -> dict[str, Any]:
+def _load(entry: EntryPoint) -> SolverFacts:
     origin = entry.dist.name if entry.dist is not None else "an unknown package"
     try:
-        return _enter(entry.load(), entry.name)
+        facts = _checked(entry.load())
+        if facts.name != entry.name:
+            raise FrontierError(f"its facts name {facts.name}: expected {entry.name}")
+        if facts.name in CATALOGUE:
+            raise FrontierError(f"there is a solver {facts.name} already: expected another name")
     except Exception as error:
         raise FrontierError(
-            f"plug-in {entry.name} ({entry.value} of {origin}) cannot be used: {type(error).__name__}: {error}; "
-            f"repair it, or type pip uninstall {origin}"
+            f"plug-in {entry.name} ({entry.value} of {origin}) cannot be used: "
+            f"{type(error).__name__}: {error}; repair it, or type pip uninstall {origin}"
         ) from error
+    CATALOGUE[facts.name] = facts
+    return facts
 
 
-def _with(solver: Any, options: dict[str, str]) -> Any:
-    return replace(solver, **options) if options else solver
-
-
-def _checked(facts: Any, name: str | None) -> SolverFacts:
-    if not isinstance(facts, SolverFacts) or (name or facts.name) != facts.name:
-        raise FrontierError(f"the solver's facts are {facts}: expected SolverFacts({name or 'NAME'!r}, …)")
-    own = name is None and any(Run.parse(attack).solver == facts.name for attack in REGISTERED)
-    if facts.name in CATALOGUE and not own:
+def _checked(facts: Any) -> SolverFacts:
+    """Return the facts of a plug-in; raise if they are not those of a solver."""
+    if not isinstance(facts, SolverFacts):
+        raise FrontierError(
+            f"{facts!r} does not describe a solver: expected "
+            'SolverFacts("my_solver", "my_package:MySolver", norms=("L2",))'
+        )
+    if facts.name in BUILT_IN:
         raise FrontierError(f"there is a solver {facts.name} already: expected another name")
-    if facts.step_queries not in {1, 2} or not facts.norms or any(norm_name(norm) != norm for norm in facts.norms):
-        raise FrontierError(f"the solver's facts are {facts}: expected 1 or 2 queries per step, and norms such as 'L2'")
+    if facts.step_queries not in {1, 2}:
+        raise FrontierError(
+            f"{facts.name} spends {facts.step_queries} queries per step: expected 1 or 2"
+        )
+    if not facts.norms:
+        raise FrontierError(f"{facts.name} runs in no norm: expected some, such as ('L2',)")
+    if facts.norms != ANY:
+        for norm in facts.norms:
+            if norm_name(norm) != norm:
+                raise FrontierError(f"{facts.name} names {norm}: expected {norm_name(norm)}")
     for loss in facts.losses:
         Run.parse(str(Run(facts.name, loss)))
-    return facts
+    return replace(facts, pools=tuple(pool for pool in facts.pools if pool != "paper"))

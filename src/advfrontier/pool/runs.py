@@ -1,4 +1,4 @@
-"""The names of runs: `fmn`, `apgd_min-dlr`, `sigma_zero:restart3`, `alma:target2`; and `fmn:polish` in a race.
+"""The names of runs: `fmn`, `apgd_min-dlr`, `sigma_zero:restart3`, `alma:target2`.
 
 And the rules C between the runs of an ensemble: (i) a target gets no more queries than the likelier target before it;
 (ii) a restart gets queries only if its base run does. Both are closed under the component-wise maximum, so raising runs
@@ -16,17 +16,17 @@ from advfrontier.errors import FrontierError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Variant = Literal["base", "restart", "target", "polish"]
+Variant = Literal["base", "restart", "target"]
 
 _NAME = re.compile(
     r"(?P<solver>[a-z0-9_]+)(-(?P<loss>[a-z0-9]+))?"
-    r"(:((?P<variant>restart|target)(?P<index>[1-9][0-9]{0,3})|(?P<polish>polish)))?"
+    r"(:(?P<variant>restart|target)(?P<index>[1-9][0-9]{0,3}))?"
 )
 
 
 @dataclass(frozen=True)
 class Run:
-    """A solver with a loss (where it has a choice) and a variant: the base run, a restart, a target, or polishing."""
+    """A solver with a loss (where it has a choice) and a variant: the base run, a restart or a target."""
 
     solver: str
     loss: str = ""
@@ -42,7 +42,7 @@ class Run:
                 f"{name!r} does not name a run: "
                 "expected SOLVER[-LOSS][:restartN|:targetN], such as apgd_min-dlr:restart3"
             )
-        variant = cast("Variant", match["variant"] or match["polish"] or "base")
+        variant = cast("Variant", match["variant"] or "base")
         return cls(match["solver"], match["loss"] or "", variant, int(match["index"] or 0))
 
     @property
@@ -56,7 +56,11 @@ class Run:
         return Run(self.solver, self.loss)
 
     def __str__(self) -> str:
-        return self.attack if self.variant == "base" else f"{self.attack}:{self.variant}{self.index or ''}"
+        return (
+            self.attack
+            if self.variant == "base"
+            else f"{self.attack}:{self.variant}{self.index or ''}"
+        )
 
 
 def violations(queries: Mapping[Run, int]) -> list[str]:

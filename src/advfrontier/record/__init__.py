@@ -1,4 +1,4 @@
-"""What a record is: a typed header, the clean pass, images, and one file per unit. Nothing here runs anything."""
+"""Records: a typed header, the clean pass, images, and one file per unit. Nothing here runs."""
 
 from advfrontier.record.folder import (
     below,
@@ -8,12 +8,13 @@ from advfrontier.record.folder import (
     write_file,
     write_files,
 )
-from advfrontier.record.header import Header, Terms
+from advfrontier.record.header import Header, HeaderChange, Terms
 from advfrontier.record.record import Record, find_records
 from advfrontier.record.units import StoredUnit, UnitName
 
 __all__ = [
     "Header",
+    "HeaderChange",
     "Record",
     "StoredUnit",
     "Terms",

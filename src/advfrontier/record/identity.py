@@ -1,177 +1,159 @@
-"""What tells records apart: three digests, of the model, of the samples, and of the code that computes distances.
+"""What tells records apart: digests of model and samples, numerics, terms, and solvers.
 
-A unit's bits are decided by these, its solver and the terms of the record. Every file of a record carries a mark
-made of them, so that one which came into a record from elsewhere is not taken for its own.
+These decide the bits of a unit. Every file of a record carries a mark made of them, so that a file
+of another record is not taken for the record's own.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import platform
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from dataclasses import fields, is_dataclass
 from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
-from advfrontier.pool import RACE, Race, Run
-from advfrontier.record.header import Header, Versions
+from advfrontier.pool import Run
+from advfrontier.record.header import Header, Parameters, Versions, installed, solver_repr
 from advfrontier.solvers import PUBLISHED, Solver, solver_of
 
-_DECIDING = (
-    "threat",
-    "pool",
-    "solvers",
-    "engine",
-)  # the folders of the package whose code decides a distance
 _ROUNDING = ("torch", "numpy")  # other versions of these round differently, and no more
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def digest(*parts: bytes) -> str:
-    """Short enough to be shown, long enough to be unique."""
-    found = blake2b(digest_size=16)
+    """Return a digest short enough to be shown and long enough to be unique."""
+    whole = blake2b(digest_size=16)
     for part in parts:
-        found.update(part)
-    return found.hexdigest()
+        whole.update(part)
+    return whole.hexdigest()
 
 
 def data_digest(ids: NDArray[np.uint64], labels: Tensor) -> str:
-    """Of samples: their contents and labels, in order."""
+    """Return the digest of samples in their order.
+
+    Args:
+        ids: (n,), hashes of the images' contents.
+        labels: (n,), their classes.
+    """
     return digest(ids.tobytes(), labels.long().numpy().tobytes())
 
 
-@lru_cache(maxsize=1)
-def code_digest() -> str:
-    """Of the installed code that decides the bits of a distance."""
-    parts: list[bytes] = []
-    for folder in _DECIDING:
-        place = files("advfrontier").joinpath(folder)
-        for file in sorted(
-            (file for file in place.iterdir() if file.name.endswith(".py")), key=lambda f: f.name
-        ):
-            parts += [f"{folder}/{file.name}".encode(), file.read_bytes()]
-    return digest(*parts)
-
-
 def mark(header: Header, *more: str) -> str:
-    """What a file of a record carries: a digest of all that decides its content, `more` of its own included."""
+    """Return what a file of a record carries: a digest of all that decides its content.
+
+    Args:
+        header: The record's header.
+        more: What else decides the content of this file.
+    """
     terms = json.dumps(header.terms.model_dump(), sort_keys=True)
-    return digest(
-        "\0".join((header.model.digest, header.code, header.gradients, terms, *more)).encode()
-    )
+    numerics = json.dumps(header.numerics, sort_keys=True)
+    parts = (header.model.digest, numerics, header.gradients, terms, *more)
+    return digest("\0".join(parts).encode(errors="surrogatepass"))
 
 
-def solver_words(solver: Solver) -> str:
-    """A solver with its parameters, in words that are the same in every process."""
+def solver_parameters(solver: Solver) -> Parameters:
+    """Return a solver's class and hyper-parameters as text that is equal in every process."""
     kind = type(solver)
+    if is_dataclass(solver):
+        parameters = {"class": kind.__qualname__}
+        for each in fields(solver):
+            if each.repr:
+                parameters[each.name] = _without_addresses(getattr(solver, each.name))
+        return parameters
     if kind.__repr__ is object.__repr__:
-        return f"{kind.__module__}.{kind.__qualname__}"
-    return re.sub(
-        r" at 0x[0-9a-fA-F]+", "", repr(solver)
-    )  # where a parameter is a function: it lies elsewhere there
+        return {"class": f"{kind.__module__}.{kind.__qualname__}"}
+    return {"class": kind.__qualname__, "repr": _without_addresses(solver)}
 
 
-def policy_words(race: Race) -> str:
-    """What decides the choices of a race, whatever its budget."""
-    return digest(repr((race.order, sorted(race.hopes.items()), race.polish)).encode())
+def _without_addresses(value: object) -> str:
+    """Return the repr without ` at 0x…`: functions lie elsewhere in every process."""
+    return _ADDRESS.sub("", repr(value))
 
 
-def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[str, str]:
-    """Attack → its solver in words: the one given in its place, or its own; none that is not installed here."""
-    found = {}
+def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[str, Parameters]:
+    """Return the solver of each attack as parameters; attacks not installed here are left out.
+
+    Args:
+        attacks: Attacks, such as `apgd_min-ce`.
+        instead: Attack to the solver that is used in place of its own.
+    """
+    solvers = {}
     for attack in attacks:
-        if attack == RACE:
-            continue
         try:
-            found[attack] = solver_words(instead.get(attack) or solver_of(Run.parse(attack)))
-        except KeyError:
+            solver = instead[attack] if attack in instead else solver_of(Run.parse(attack))
+        except (KeyError, FrontierError):
             continue
-    return found
+        solvers[attack] = solver_parameters(solver)
+    return solvers
 
 
-def settings(solvers: Mapping[str, str]) -> dict[str, str]:
-    """Attack → the parameters, such as `alpha=1.0`, that are not those of its own solver; none where all are."""
+def settings(solvers: Mapping[str, Parameters]) -> dict[str, str]:
+    """Return attack to the parameters, such as `alpha=1.0`, that its own solver has otherwise.
+
+    Attacks with their own solver are left out. A parameter that is not named is one that a solver
+    was given later; its default is what the solver did before.
+
+    Args:
+        solvers: Attack to its solver's class and parameters.
+    """
     own = solvers_of(solvers, {})
-    found = {
-        attack: _difference(words, own.get(attack, ""))
-        for attack, words in solvers.items()
-        if attack != RACE
-    }
-    return {attack: text for attack, text in found.items() if text}
+    different = {}
+    for attack, parameters in solvers.items():
+        usual = own.get(attack, {})
+        if parameters.get("class") != usual.get("class"):
+            different[attack] = solver_repr(parameters)
+            continue
+        changed = []
+        for name, value in parameters.items():
+            if usual.get(name) != value:
+                changed.append(f"{name}={value}")
+        if changed:
+            different[attack] = ", ".join(changed)
+    return different
 
 
-def stand_ins(solvers: Mapping[str, str]) -> Mapping[str, Solver]:
-    """What stands in for attacks' own solvers in a record: it tells the published ones by their words."""
-    same = {
-        attack: solvers[attack] == solver_words(PUBLISHED[attack])
-        for attack in PUBLISHED
-        if attack in solvers
-    }
-    if same and all(same.values()):
+def stand_ins(solvers: Mapping[str, Parameters]) -> Mapping[str, Solver]:
+    """Return the published solvers that a record was made with, by attack.
+
+    Args:
+        solvers: Attack to its solver's class and parameters.
+    """
+    published = {}
+    for attack, solver in PUBLISHED.items():
+        if attack in solvers:
+            published[attack] = solvers[attack] == solver_parameters(solver)
+    if published and all(published.values()):
         return PUBLISHED  # also of attacks that come later
-    return {attack: PUBLISHED[attack] for attack in same if same[attack]}
+    return {attack: PUBLISHED[attack] for attack, same in published.items() if same}
 
 
 def versions() -> Versions:
-    """Of this process."""
-    return Versions(
-        python=platform.python_version(),
-        platform=platform.machine(),
-        **{package: _version(package) for package in ("advfrontier", *_ROUNDING)},
-    )
+    """Return the versions of this process."""
+    packages = {package: installed(package) for package in ("advfrontier", *_ROUNDING)}
+    return Versions(python=platform.python_version(), platform=platform.machine(), **packages)
 
 
 def several_versions(header: Header) -> tuple[Flag, ...]:
-    """A flag for a record that several versions of what rounds have worked on."""
+    """Return a flag if several versions of a library that rounds have worked on a record."""
     flags = []
     for package in _ROUNDING:
-        found = dict.fromkeys(getattr(each, package) for each in (header.versions, *header.later))
-        if len(found) > 1:
-            text = f"computed with several versions of {package} ({', '.join(found)}), which may round differently"
+        used = dict.fromkeys(getattr(each, package) for each in (header.versions, *header.later))
+        if len(used) > 1:
+            text = (
+                f"computed with several versions of {package} ({', '.join(used)}), which may "
+                "round differently"
+            )
             flags.append(Flag(Kind.VERSIONS, text))
     return tuple(flags)
 
 
 def rounds_alike(one: Versions, two: Versions) -> bool:
-    """Whether the libraries that round have the same versions."""
-    return all(getattr(one, package) == getattr(two, package) for package in _ROUNDING)
-
-
-def _difference(words: str, own: str) -> str:
-    """The parameters that words name otherwise; all of the words where they are of another kind of solver.
-
-    A parameter that is not named came after the words, and its own value is what was done before.
-    """
-    one, other = _parameters(words), _parameters(own)
-    if one is None or other is None or one[0] != other[0]:
-        return "" if words == own else words
-    return ", ".join(
-        f"{name}={value}" for name, value in one[1].items() if other[1].get(name) != value
-    )
-
-
-def _parameters(words: str) -> tuple[str, dict[str, str]] | None:
-    """The name and the parameters in `Fmn(alpha=1.0, …)`. Nothing of it is evaluated."""
-    try:
-        call = ast.parse(words, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    if not isinstance(call, ast.Call) or call.args:
-        return None
-    return ast.unparse(call.func), {
-        str(each.arg): ast.unparse(each.value) for each in call.keywords
-    }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
+    """Tell whether the libraries that round have the same versions."""
+    return one.round_alike(two)

@@ -1,18 +1,17 @@
 """A record: `record.json`, `clean.safetensors`, the images, and one file per unit of work.
 
-Who only reads a record changes nothing, whatever state it is in. Who works on it deletes nothing but files of the names
-it writes.
+Reading a record changes nothing, whatever state it is in. Working on a record deletes nothing but
+files of the names that it writes.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cached_property, partial
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,16 +20,18 @@ from torch import Tensor
 
 from advfrontier.engine import CleanPass
 from advfrontier.engine.data import Samples
-from advfrontier.errors import FrontierError
-from advfrontier.flags import Flag, Kind
-from advfrontier.pool import Run
+from advfrontier.errors import FrontierError, ReadOnlyError
+from advfrontier.numerics import NUMERICS
+from advfrontier.pool import TARGETS, Ensemble, Raise, attack_of
+from advfrontier.pool.ensemble import refinements
 from advfrontier.record.folder import FILE, Folder, below, check_empty, norm_folder, open_folder
-from advfrontier.record.header import Header, RecordKind
-from advfrontier.record.identity import code_digest, data_digest, mark, rounds_alike, versions
+from advfrontier.record.header import Header, HeaderChange, RecordKind, solver_repr
+from advfrontier.record.identity import data_digest, mark, versions
 from advfrontier.record.images import IMAGES, VerifiedImages, read_stored
-from advfrontier.record.tensors import Damaged, pack, unpack
-from advfrontier.record.units import UNITS, StoredUnit, UnitName, shards_of
-from advfrontier.threat.names import NORMS
+from advfrontier.record.journal import Journal
+from advfrontier.record.tensors import Damaged, pack, require, unpack
+from advfrontier.record.units import UNITS, StoredUnit, UnitName, parts_to_read, shards_of
+from advfrontier.threat.names import NORMS, norm_name
 
 _CLEAN, _CERTIFIED = "clean.safetensors", "certified.safetensors"
 _DEPTH = 3  # folders below the one named that are searched for records
@@ -38,170 +39,254 @@ _COMMANDS = {"evaluation": "evaluate", "trace": "trace", "baseline": "baseline"}
 
 
 class Record:
-    """The files of one record, and its header as it was last read or written."""
+    """The files of one record, and its header as it was last read or written.
+
+    Args:
+        folder: The record's folder.
+        header: Its header.
+    """
 
     def __init__(self, folder: Folder, header: Header) -> None:
         self.folder, self.header = folder, header
         self.place = folder.place  # what opens it again
-        self.temporary = False  # whether its folder goes when nobody uses it any more
+        self.temporary = False  # whether its folder is deleted when nobody uses it any more
         self.damaged: dict[str, str] = {}  # files found damaged or foreign, each with the reason
+        self._content = b""  # of record.json, as `_stored` was read from it
+        self._stored = header
+        self._journal = Journal(folder, header.model.digest)
 
     # Opening
 
     @classmethod
     def find(cls, place: str | PathLike[str]) -> Record | None:
-        """The record in a folder, if there is one."""
+        """Return the record in a folder, or None if there is none."""
         folder = open_folder(place)
         content = folder.read(FILE)
-        return None if content is None else cls(folder, Header.from_bytes(content, folder.place))
+        if content is None:
+            return None
+        record = cls(folder, Header.from_bytes(content, folder.place))
+        record._content = content
+        record._apply_journal()
+        return record
 
     @classmethod
     def open(cls, place: str | PathLike[str], kind: RecordKind) -> Record:
-        """The record of a kind in a folder, or in the folder of the only norm there. Raises if there is none."""
+        """Return the record in a folder, or in the folder of the only norm there.
+
+        Args:
+            place: The folder.
+            kind: What the record must be for. Raises if there is no such record.
+        """
         here = cls.find(place)
-        records = (
-            [here]
-            if here
-            else [inside for norm in NORMS if (inside := cls.find(below(place, norm)))]
-        )
+        records = [here] if here is not None else _records_of_norms(place)
         if len(records) > 1:
-            named = ", ".join(record.header.terms.norm for record in records)
+            norms = ", ".join(record.header.terms.norm for record in records)
             raise FrontierError(
-                f"{place} holds several norms ({named}): open one, such as {records[0].place}"
+                f"{place} holds several norms ({norms}): open one, such as {records[0].place}"
             )
         if not records or records[0].header.kind != kind:
             found = f"a record of the kind {records[0].header.kind}" if records else "nothing"
             raise FrontierError(
-                f"{place} holds no {kind}: found {found}, expected a folder that `advfrontier {_COMMANDS[kind]} --out` "
-                "has written"
+                f"{place} holds no {kind}: found {found}, expected a folder that "
+                f"`advfrontier {_COMMANDS[kind]} --out` has written"
             )
         return records[0]
 
     @classmethod
-    def begin(cls, place: str | PathLike[str], header: Header) -> Record:
-        """Start a record in a folder that does not exist yet, or is empty."""
-        record = cls(check_empty(place), header)
-        record._write(header)
+    def begin(cls, place: str | PathLike[str], header: Header) -> Record | None:
+        """Start a record in a folder that does not exist yet, or is empty.
+
+        Returns:
+            The record; None if another process has started one there at this moment.
+        """
+        folder = open_folder(place)
+        try:
+            check_empty(place)
+        except FrontierError:
+            if folder.read(FILE) is not None:
+                return None
+            raise
+        with folder.lock():
+            if folder.read(FILE) is not None:
+                return None
+            record = cls(folder, header)
+            record._write(header)
         return record
 
     # The header
 
-    def change(self, changes: Callable[[Header], Mapping[str, Any]]) -> None:
-        """Write what the function makes of the header as it is now: others may work on the record too."""
+    def reload(self) -> None:
+        """Read the header as it is now: others may work on the record too."""
         content = self.folder.read(FILE)
         if content is None:
             raise FrontierError(
                 f"{self.place}/{FILE} is gone: expected the record that was opened; put it back"
             )
-        if content != self.header.to_bytes():
-            self.header = Header.from_bytes(content, self.place)
-        changed = self.header.model_copy(update=dict(changes(self.header)))
-        if changed != self.header:
-            self._write(changed)
+        if content != self._content:
+            self._stored = Header.from_bytes(content, self.place)
+            self._content = content
+        self._apply_journal()
+
+    def change(self, change: HeaderChange, *, optional: bool = False) -> bool:
+        """Change the header in one transaction; changes of other writers stay.
+
+        Nothing is written where nothing changes.
+
+        Args:
+            change: What to change.
+            optional: Do without the change where the folder must not be written.
+
+        Returns:
+            Whether the header in the folder holds the change now.
+        """
+        self.reload()
+        self._refuse_other_solvers(change)
+        if change.apply(self.header) == self.header:
+            return True
+        try:
+            with self.folder.lock() as locked:
+                self.reload()
+                self._refuse_other_solvers(change)
+                changed = change.apply(self.header)
+                if changed == self.header:
+                    return True
+                if locked and not self._journal.begun:
+                    self._write(changed)
+                else:
+                    self._journal.append(change)
+                    self.header = changed
+        except ReadOnlyError:
+            if optional:
+                return False
+            raise
+        return True
 
     def _write(self, header: Header) -> None:
-        self.folder.write(FILE, header.to_bytes())
+        content = header.to_bytes()
+        self.folder.write(FILE, content)
+        self.header = self._stored = header
+        self._content = content
+
+    def _apply_journal(self) -> None:
+        header = self._stored
+        for entry in self._journal.read():
+            header = entry.change.apply(header)
         self.header = header
 
-    def check_code(self) -> None:
-        """Before more is computed: note other versions that round, and refuse to mix the distances of two codes."""
+    def _refuse_other_solvers(self, change: HeaderChange) -> None:
+        for attack, parameters in change.solvers.items():
+            known = self.header.solvers.get(attack, parameters)
+            if known != parameters:
+                raise FrontierError(
+                    f"{self.place} was made with another solver of {attack}: {solver_repr(known)}, "
+                    f"not {solver_repr(parameters)}. Choose another folder, or give the solver "
+                    "that it was made with"
+                )
+
+    def check_numerics(self) -> None:
+        """Raise if distances computed here would not be of one kind with those of the record.
+
+        Other versions of libraries that round are no reason to raise; they are noted.
+        """
         header, here = self.header, versions()
-        if header.code != code_digest():
+        if header.numerics != NUMERICS:
+            before = ", ".join(f"{room} {number}" for room, number in header.numerics.items())
+            now = ", ".join(f"{room} {number}" for room, number in NUMERICS.items())
+            writer = header.versions.advfrontier
+            install = f", or install advfrontier {writer}" if writer != here.advfrontier else ""
             raise FrontierError(
-                f"{self.place} was computed by other code: advfrontier {header.versions.advfrontier} with the mark "
-                f"{header.code[:8]}; here is {here.advfrontier} with {code_digest()[:8]}. Distances of both do not "
-                "belong in one record: choose a new folder, or install that version to go on; what the record holds "
-                "can still be read"
+                f"{self.place} was computed with the numerics {before} (advfrontier {writer}); "
+                f"here they are {now} (advfrontier {here.advfrontier}). Distances of both do not "
+                f"belong in one record. To extend it, evaluate again in a new folder{install}. The "
+                "record can still be read and compared"
             )
-        if not any(rounds_alike(here, known) for known in (header.versions, *header.later)):
-            self.change(lambda header: {"later": (*header.later, here)})
+        self.change(HeaderChange(later=here))
 
     # The clean pass
 
     @cached_property
     def clean(self) -> CleanPass:
         """The clean pass. Raises if it is missing or damaged."""
-        found = self.read_clean()
-        if found is None:
+        clean = self.read_clean()
+        if clean is None:
             raise FrontierError(
-                f"{self.place} lacks its clean pass{self.why(_CLEAN)}; {self.header.how_to_go_on}"
+                f"{self.place} lacks its clean pass{self.why(_CLEAN)}; {self.header.how_to_resume}"
             )
-        return found
+        return clean
 
     def read_clean(self) -> CleanPass | None:
-        """The clean pass, if it has been done and belongs to this record."""
-        found = self.read_file(_CLEAN, self._mark("clean"))
-        if found is None:
+        """Return the clean pass, or None if it is missing, damaged or of another record."""
+        content = self.read_file(_CLEAN, self._mark("clean"))
+        if content is None:
             return None
-        tensors, _ = found
         try:
-            clean = CleanPass(ids=tensors.pop("ids").numpy().view("uint64"), **tensors)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-        ):  # tensors of another version of this file, or of a forged one
+            return _clean_pass(content[0], self.header)
+        except Damaged as error:
+            self.damaged[_CLEAN] = f"{_CLEAN}: {error}"
             return None
-        return clean if data_digest(clean.ids, clean.labels) == self.header.data.digest else None
 
     def write_clean(self, clean: CleanPass) -> None:
         """Store the clean pass of all samples: those of the header, or more after them."""
-        data = {"samples": len(clean.labels), "digest": data_digest(clean.ids, clean.labels)}
-        # What was finished was so on fewer samples: said in one step with their number, for a kill may come any moment.
-        more = {} if data["digest"] == self.header.data.digest else {"finished": None}
-        self.change(lambda header: {"data": header.data.model_copy(update=data), **more})
-        tensors = {
-            field.name: getattr(clean, field.name) for field in fields(clean) if field.name != "ids"
+        identity = {
+            "samples": len(clean.labels),
+            "digest": data_digest(clean.ids, clean.labels),
         }
+        # In the same step nothing is finished any more, for a kill may come at any moment.
+        self.change(HeaderChange(data=self.header.data.model_copy(update=identity)))
+        tensors = {}
+        for column in fields(clean):
+            if column.name != "ids":
+                tensors[column.name] = getattr(clean, column.name)
         tensors["ids"] = torch.from_numpy(clean.ids.view("int64").copy())
         self.write_file(_CLEAN, tensors, {}, self._mark("clean"))
         self.__dict__["clean"] = clean
 
-    def replace_flag(self, kind: Kind, flag: Flag | None) -> None:
-        """Put a flag in the place of those of its kind, or remove these."""
-        added = () if flag is None else (flag,)
-        self.change(
-            lambda header: {"flags": (*(old for old in header.flags if old.kind != kind), *added)}
-        )
-
-    def add_counts(self, counts: Mapping[str, int]) -> None:
-        """Count passes through the model that belong to no unit."""
-        self.change(
-            lambda old: {
-                "counts": old.counts | {k: old.counts.get(k, 0) + n for k, n in counts.items()}
-            }
-        )
-
     # Certified radii
 
     def read_certified(self) -> NDArray[np.float64] | None:
-        """Per sample the radius that provably holds no misclassified point; None if nobody has computed it."""
-        found = self.read_file(_CERTIFIED, self._mark("certified"))
-        radii = None if found is None else found[0].get("radii")
-        return (
-            None
-            if radii is None or radii.shape != self.clean.labels.shape
-            else radii.double().numpy()
-        )
+        """Return per sample the radius that provably holds no misclassified point.
+
+        None if nobody has computed radii, or their file is damaged.
+        """
+        content = self.read_file(_CERTIFIED, self._mark("certified"))
+        if content is None:
+            return None
+        shape = (len(self.clean.labels),)
+        try:
+            radii = require(
+                content[0], "radii", shape, torch.float64, low=0, high=torch.finfo().max
+            )
+        except Damaged as error:
+            self.damaged[_CERTIFIED] = f"{_CERTIFIED}: {error}"
+            return None
+        return radii.numpy()
 
     def write_certified(self, radii: NDArray[np.float64]) -> None:
         """Store certified radii, one per sample."""
         self.write_file(_CERTIFIED, {"radii": torch.from_numpy(radii)}, {}, self._mark("certified"))
 
     def _mark(self, what: str) -> str:
-        """Of a file that tells of all samples."""
+        """Return the mark of a file about all samples."""
         return mark(self.header, what, self.header.data.digest)
 
+    # Images
+
     def samples(self) -> Samples:
-        """The samples, read from the images beside the record."""
+        """Return the samples, read from the images beside the record and verified."""
         terms, data = self.header.terms, self.header.data
-        read = partial(read_stored, self.place, terms.shard, len(self.clean.labels))
+        count = len(self.clean.labels)
+        read = partial(read_stored, self.place, data.shape, terms.shard, count)
         images = VerifiedImages(read, self.clean.ids, terms.shard, f"{self.place}/{IMAGES}")
         return Samples(data.name, self.clean.labels, images, data.class_names or None)
 
     def images(self, samples: Samples) -> VerifiedImages:
-        """Reads the images of samples, and refuses others than those of the record."""
-        return VerifiedImages(samples.read, self.clean.ids, self.header.terms.shard, samples.name)
+        """Return a reader of samples' images that refuses others than those of the record."""
+        read = samples.read
+        if isinstance(read, VerifiedImages):
+            if np.array_equal(read.ids, self.clean.ids):
+                return read
+            read = read.read
+        return VerifiedImages(read, self.clean.ids, self.header.terms.shard, samples.name)
 
     # Units
 
@@ -210,114 +295,149 @@ class Record:
         """First row and number of rows of each shard."""
         return shards_of(len(self.clean.labels), self.header.terms.shard)
 
-    def layout(self, runs: Iterable[str]) -> Iterator[tuple[UnitName, Tensor]]:
-        """The units of these runs that have anything to attack, and the rows they attack."""
-        for run in runs:
+    def layout(self, names: Iterable[str]) -> Iterator[tuple[UnitName, Tensor]]:
+        """Yield the units of these names that have anything to attack, and the rows they attack.
+
+        Args:
+            names: Runs of a trace, or `ensemble`.
+        """
+        for name in names:
             for shard in self.shards:
-                if len(rows := self.clean.attacked(*shard)):
-                    yield UnitName(run, *shard), rows
+                rows = self.clean.attacked(*shard)
+                if len(rows):
+                    yield UnitName(name, *shard), rows
 
     def unit_files(self) -> list[tuple[UnitName, int]]:
-        """All of them: also the shorter of two that a kill has left of one unit."""
-        return [
-            found
-            for name in self.folder.names(UNITS)
-            if (found := UnitName.of_file(name)) is not None
-        ]
+        """Return all units with their queries, also the shorter of two that a kill has left."""
+        files = []
+        for name in self.folder.names(UNITS):
+            file = UnitName.of_file(name)
+            if file is not None:
+                files.append(file)
+        return files
 
     def units(self) -> dict[UnitName, int]:
-        """How far every unit has come, from the names of the files alone."""
+        """Return unit to the queries it has reached, from the names of the files alone."""
         return dict(sorted(self.unit_files()))  # the longest of a unit comes last
 
     def finished(self, wanted: Mapping[str, int]) -> tuple[int, int]:
-        """How many units of these queries per run are done, and how many there are."""
-        done = self.units()
-        found = [done.get(unit, 0) >= wanted[unit.run] for unit, _ in self.layout(wanted)]
-        return sum(found), len(found)
+        """Return how many units are done, and how many there are.
 
-    def unit_mark(self, unit: UnitName, solver: str) -> str:
-        """The mark of a unit of this record: the samples of its shard, and its solver in words, decide it too."""
+        Args:
+            wanted: Run, or `ensemble`, to the queries at which its units are done.
+        """
+        done = self.units()
+        reached = [done.get(unit, 0) >= wanted[unit.name] for unit, _ in self.layout(wanted)]
+        return sum(reached), len(reached)
+
+    def unit_mark(self, unit: UnitName, queries: int) -> str:
+        """Return the mark of a unit's file: samples, steps and solvers up to there decide it."""
         rows = slice(unit.first, unit.first + unit.count)
-        return mark(
-            self.header,
-            unit.run,
-            solver,
-            data_digest(self.clean.ids[rows], self.clean.labels[rows]),
-        )
+        ensemble = None if self.header.kind == "trace" else self.header.ensemble
+        if ensemble is None:
+            prefix: tuple[tuple[object, ...], ...] = ((unit.name, queries),)
+            attacks = {attack_of(unit.name)}
+        else:
+            prefix = ensemble.prefix(queries)
+            attacks = _attacks(ensemble, queries)
+        solvers = {attack: self.header.solvers.get(attack, {}) for attack in attacks}
+        data = data_digest(self.clean.ids[rows], self.clean.labels[rows])
+        return mark(self.header, json.dumps([prefix, solvers], sort_keys=True), data)
 
     def read_unit(
         self, unit: UnitName, queries: int, names: Collection[str] | None = None
     ) -> StoredUnit | None:
-        """A unit at exactly these queries, or some of its tensors; None if it is missing, damaged or foreign.
+        """Return a unit at exactly these queries; None if it is missing, damaged or foreign.
 
-        Points and states are large and the rest is small: who needs only some tensors should name them.
+        Args:
+            unit: Which unit.
+            queries: How far it has come.
+            names: The large parts to read: some of `best_point` and `state`. None for both.
         """
-        solver = self.header.solvers.get(Run.parse(unit.run).attack, "")
-        found = self.read_file(unit.file(queries), self.unit_mark(unit, solver), names)
-        return None if found is None else StoredUnit(queries, *found)
+        file = unit.file(queries)
+        content = self.read_file(file, self.unit_mark(unit, queries), parts_to_read(names))
+        if content is None:
+            return None
+        try:
+            stored = StoredUnit.unpacked(
+                *content,
+                rows=len(self.clean.attacked(*unit.shard)),
+                classes=self.clean.classes,
+                features=self.header.data.features,
+            )
+        except Damaged as error:
+            self.damaged[file] = f"{file}: {error}"
+            return None
+        if stored.queries != queries:
+            self.damaged[file] = f"{file}: it holds {stored.queries} queries"
+            return None
+        return stored
 
-    def read_units(
-        self,
-        wanted: Mapping[str, int],
-        names: Collection[str],
-        *,
-        heal: Callable[[UnitName, int], None] | None = None,
-        only: Callable[[UnitName, Tensor], bool] | None = None,
-    ) -> Iterator[tuple[UnitName, Tensor, StoredUnit]]:
-        """Every unit of these runs, or only some, with the rows it attacked and the tensors named.
+    def write_unit(self, unit: UnitName, stored: StoredUnit) -> None:
+        """Store a unit. Raises Damaged if its tensors are not of the form they must have."""
+        stored.check(
+            len(self.clean.attacked(*unit.shard)),
+            classes=self.clean.classes,
+            features=self.header.data.features,
+        )
+        content = stored.to_bytes({"belongs": self.unit_mark(unit, stored.queries)})
+        self.folder.write(unit.file(stored.queries), content)
 
-        One that is missing, damaged or of another record is computed again where `heal` can.
-        """
-        done = self.units()
-        for unit, rows in self.layout(wanted):
-            if only is not None and not only(unit, rows):
-                continue
-            queries = max(wanted[unit.run], done.get(unit, 0))
-            stored = self.read_unit(unit, queries, names)
-            if (
-                stored is None and (further := self.units().get(unit, 0)) > queries
-            ):  # extended at this moment
-                queries = further
-                stored = self.read_unit(unit, queries, names)
-            if stored is None and heal is not None:
-                heal(unit, queries)
-                stored = self.read_unit(unit, queries, names)
-            if stored is None:
-                why = self.why(unit.file(queries))
-                cure = (
-                    "; remove that file" if why else ""
-                )  # by its name it is done, and not all of it is always read
-                raise FrontierError(
-                    f"{self.place} lacks {unit}{why}{cure}; {self.header.how_to_go_on}"
-                )
-            yield unit, rows, stored
+    def remove_unit(self, unit: UnitName, queries: int) -> None:
+        """Delete the file of a unit after so many queries, if there is one."""
+        self.folder.remove(unit.file(queries))
+
+    def lacks(self, unit: UnitName, queries: int) -> FrontierError:
+        """Return the error for a unit that is needed and cannot be read."""
+        why = self.why(unit.file(queries))
+        # By its name it is done, and not all of it is always read.
+        cure = "; remove that file" if why else ""
+        return FrontierError(f"{self.place} lacks {unit}{why}{cure}; {self.header.how_to_resume}")
 
     def spent(self) -> Counter[str]:
-        """Passes through the model that no unit counts: setting the record up, and shards that grew since."""
-        return sum(
-            (Counter(counts) for counts in self.header.replaced.values()),
-            Counter(self.header.counts),
-        )
+        """Return the passes through the model that no unit counts, by purpose.
+
+        They were spent on setting the record up, and on shards that have grown since.
+        """
+        spent = Counter(self.header.counts)
+        for counts in self.header.replaced.values():
+            spent.update(counts)
+        return spent
 
     # Files
 
     def copy(self, place: str | PathLike[str]) -> None:
-        """Copy the record into `place/NORM`, new or empty; the header last: without it nothing counts."""
+        """Copy the record into `place/NORM`, new or empty; the header last, without it nothing counts.
+
+        Args:
+            place: The folder.
+        """
         place = norm_folder(place, self.header.terms.norm)
         if Record.find(place) is not None:
             raise FrontierError(f"{place} holds a record already: expected a new or empty folder")
         if self.folder.read(FILE) is None:
             raise FrontierError(f"{self.place} is gone: there is nothing to copy")
+        self.reload()
         target = check_empty(place)
-        several = (name for under in (UNITS, IMAGES, "radii") for name in self.folder.names(under))
-        for name in (*several, _CLEAN, _CERTIFIED, FILE):
-            if (content := self.folder.read(name)) is not None:
+        names = [_CLEAN, _CERTIFIED]
+        for under in (UNITS, IMAGES, "radii"):
+            names += self.folder.names(under)
+        for name in names:
+            content = self.folder.read(name)
+            if content is not None:
                 target.write(name, content)
+        target.write(FILE, self.header.to_bytes())
 
     def read_file(
         self, name: str, belongs: str, names: Collection[str] | None = None
     ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-        """A tensor file that carries this mark, or some of its tensors; None if it is missing, damaged or foreign."""
+        """Return the tensors and words of a file; None if it is missing, damaged or foreign.
+
+        Args:
+            name: The file.
+            belongs: The mark that it must carry.
+            names: Which tensors to read, as for `tensors.unpack`.
+        """
         self.damaged.pop(name, None)
         file = self.folder.open(name)
         if file is None:
@@ -336,7 +456,7 @@ class Record:
         return tensors, words
 
     def why(self, name: str) -> str:
-        """In brackets, why a file that is there was not read."""
+        """Return in brackets why a file that is there was not read."""
         return f" ({self.damaged[name]})" if name in self.damaged else ""
 
     def write_file(
@@ -347,33 +467,112 @@ class Record:
 
 
 def find_records(path: str, *, kind: RecordKind, needed: bool = True) -> list[Record]:
-    """The records of a kind at or below a folder, sorted, norms in their usual order. Raises if some are needed."""
+    """Return the records at or below a folder, sorted, norms in their usual order.
+
+    Args:
+        path: The folder; three levels below it are searched.
+        kind: What the records are for; others are left out.
+        needed: Raise if there is none.
+    """
     folder = open_folder(path)
-    names = folder.names(depth=_DEPTH)
-    inside = (
-        tuple(name.split("/")[:-1]) for name in names if name == FILE or name.endswith(f"/{FILE}")
-    )
-    ours = [parts for parts in inside if _is_ours(folder.read("/".join((*parts, FILE))))]
-    ours.sort(
-        key=lambda parts: (
-            (parts[:-1], NORMS.index(parts[-1])) if {*parts[-1:]} & {*NORMS} else (parts, -1)
-        )
-    )
-    records = [record for parts in ours if (record := Record.find(below(path, *parts))) is not None]
-    found = [record for record in records if record.header.kind == kind]
-    if not found and needed:
-        lacks = (
-            f"{path} holds no record of the kind {kind}"
-            if names
-            else f"no folder {path}, or nothing in it"
-        )
+    names = folder.names(depth=_DEPTH, skip_unreadable=True)
+    inside = []
+    for name in names:
+        *parts, last = name.split("/")
+        if last == FILE and _is_ours(folder.read(name)):
+            inside.append(tuple(parts))
+    records = []
+    for place in sorted(inside, key=_order):
+        record = Record.find(below(path, *place))
+        if record is not None and record.header.kind == kind:
+            records.append(record)
+    if not records and needed:
+        lacks = f"no folder {path}, or nothing in it"
+        if names:
+            lacks = f"{path} holds no record of the kind {kind}"
         raise FrontierError(f"{lacks}: type `advfrontier {_COMMANDS[kind]} … --out {path}`")
-    return found
+    return records
+
+
+def _order(parts: tuple[str, ...]) -> tuple[tuple[str, ...], int, str]:
+    """Return what folders are sorted by: those of norms by norm, within the folder they are in."""
+    last = parts[-1] if parts else ""
+    if last in NORMS:
+        return parts[:-1], NORMS.index(last), last
+    if parts and _is_norm(last):
+        return parts[:-1], len(NORMS), last
+    return parts, -1, ""
+
+
+def _is_norm(name: str) -> bool:
+    try:
+        return norm_name(name) == name
+    except FrontierError:
+        return False
 
 
 def _is_ours(content: bytes | None) -> bool:
-    """Whether a file of this name is a record's: a damaged one counts, so that its reader says what is wrong."""
+    """Tell whether a file of this name is a record's; a damaged one is, so that it is named."""
     try:
         return "schema" in json.loads(content or b"{}")
     except (ValueError, TypeError, RecursionError):
         return True
+
+
+def _records_of_norms(place: str | PathLike[str]) -> list[Record]:
+    """Return the records in folders of the names of norms."""
+    folders = []
+    for name in open_folder(place).names(depth=1, skip_unreadable=True):
+        *parts, last = name.split("/")
+        if last == FILE and len(parts) == 1 and _is_norm(parts[0]):
+            folders.append(tuple(parts))
+    records = []
+    for names in sorted(folders, key=_order):
+        record = Record.find(below(place, *names))
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def _attacks(ensemble: Ensemble, queries: int) -> set[str]:
+    """Return the attacks that the first queries of an ensemble are spent on."""
+    attacks = set()
+    for span in ensemble.between(0, queries):
+        if isinstance(span.step, Raise):
+            attacks.add(attack_of(span.step.run))
+            continue
+        for gained in (True, False):
+            for step in refinements(span.step, gained=gained):
+                attacks.add(attack_of(step.run))
+    return attacks
+
+
+def _clean_pass(tensors: Mapping[str, Tensor], header: Header) -> CleanPass:
+    """Return the clean pass that tensors of a file make; raise Damaged if they are none."""
+    rows = header.data.samples
+    floats = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+    finite = torch.finfo(torch.float64).max
+    logits = require(tensors, "logits", (rows, None), *floats, low=-finite, high=finite)
+    classes = logits.shape[1]
+    if classes < 2:
+        raise Damaged(f"its logits are of {classes} classes: expected two or more")
+    columns = {
+        "logits": logits,
+        "labels": require(tensors, "labels", (rows,), torch.int64, low=0, high=classes - 1),
+        "correct": require(tensors, "correct", (rows,), torch.bool),
+        "targets": require(
+            tensors,
+            "targets",
+            (rows, min(TARGETS, classes - 1)),
+            torch.int64,
+            low=0,
+            high=classes - 1,
+        ),
+        "boundary": require(tensors, "boundary", (rows,), *floats, low=0, high=finite),
+    }
+    ids = require(tensors, "ids", (rows,), torch.int64).numpy().view("uint64")
+    if bool((columns["targets"] == columns["labels"][:, None]).any()):
+        raise Damaged("its targets hold labels: expected wrong classes")
+    if data_digest(ids, columns["labels"]) != header.data.digest:
+        raise Damaged("it is of other samples")
+    return CleanPass(ids=ids, **columns)

@@ -1,28 +1,39 @@
-"""Units as files: named by run, shard and queries, so that what is done can be read off the names alone.
+"""Units of work as files: named by run, shard and queries, so that names alone tell what is done.
 
-`units/fmn.target1/00200+100-0270.safetensors` holds rows 200 to 299, the first 270 queries. Extending a unit writes the
-longer file and then removes the shorter; whoever reads takes the longest one.
+A unit is an ensemble on a shard; in a trace, the ensemble of one run. The file
+`units/fmn.target1/00200+100-0270.safetensors` holds rows 200 to 299 after 270 queries. Extending a
+unit writes the longer file and then removes the shorter one; readers take the longest.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, BinaryIO, Self
+from urllib.parse import unquote_to_bytes
 
+import torch
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 from torch import Tensor
 
 from advfrontier.flags import Flag, Kind
-from advfrontier.pool import RACE, Run, facts_of
+from advfrontier.pool import CHECKPOINT, Run, attack_of, facts_of
+from advfrontier.record.header import first_mistake
+from advfrontier.record.tensors import Damaged, pack, require, unpack
 
 UNITS = "units"
-SPENT = ("checks", "attack", "verification")  # passes through the model that a unit's file counts
-DOUBTS = ("held", "zero_gradients", "bad_gradients")  # tensors of a unit that `doubtful` looks at
+ENSEMBLE = "ensemble"  # name of the units of an evaluation
+STATE = "state."  # what names of tensors begin with that only resuming a unit needs
 _FILE = re.compile(
-    r"units/(?P<run>[^/]+)/(?P<first>\d+)\+(?P<count>\d+)-(?P<queries>\d+)\.safetensors"
+    rf"{UNITS}/(?P<name>[^/]+)/(?P<first>\d{{5,9}})\+(?P<count>\d{{3,7}})"
+    r"-(?P<queries>\d{4,10})\.safetensors"
 )
-_NAMED = 3  # runs that a flag names before it counts them
+_PLAIN = frozenset(
+    "abcdefghijklmnopqrstuvwxyz0123456789_-"
+)  # letters that folders keep as they are
+_NAMED = 3  # names that a flag lists before it counts them
 _REASONS = {
     Kind.FLIPPED: "kept points were classified correctly in another batch",
     Kind.ZERO_GRADIENTS: "samples had no gradient on most steps",
@@ -32,9 +43,15 @@ _REASONS = {
 
 @dataclass(frozen=True, order=True)
 class UnitName:
-    """One run on one shard: `count` rows of the data from `first` on."""
+    """One unit of a record.
 
-    run: str
+    Args:
+        name: The run of a trace, or `ensemble`.
+        first: First row of its shard.
+        count: Number of rows.
+    """
+
+    name: str
     first: int
     count: int
 
@@ -44,68 +61,295 @@ class UnitName:
         return self.first, self.count
 
     def file(self, queries: int) -> str:
-        """The file's name; a colon is no good in file names everywhere."""
-        folder = self.run.replace(":", ".")
-        return f"{UNITS}/{folder}/{self.first:05d}+{self.count:03d}-{queries:04d}.safetensors"
+        """Return the name of the unit's file after so many queries."""
+        letters = []
+        for letter in self.name:  # a colon is no good in file names everywhere
+            if letter in _PLAIN:
+                letters.append(letter)
+            elif letter == ":":
+                letters.append(".")
+            else:
+                letters += [f"%{byte:02x}" for byte in letter.encode(errors="surrogatepass")]
+        rows = f"{self.first:05d}+{self.count:03d}"
+        return f"{UNITS}/{''.join(letters)}/{rows}-{queries:04d}.safetensors"
 
     @classmethod
     def of_file(cls, name: str) -> tuple[UnitName, int] | None:
-        """The unit and the queries that a file's name says; None if it is no unit's."""
+        """Return the unit and the queries that a file's name says; None if it is no unit's."""
         parts = _FILE.fullmatch(name)
         if parts is None:
             return None
-        unit = cls(parts["run"].replace(".", ":"), int(parts["first"]), int(parts["count"]))
-        return unit, int(parts["queries"])
+        try:
+            run = unquote_to_bytes(parts["name"].replace(".", ":")).decode(errors="surrogatepass")
+        except UnicodeDecodeError:
+            return None
+        unit = cls(run, int(parts["first"]), int(parts["count"]))
+        queries = int(parts["queries"])
+        if not unit.count or not queries or unit.file(queries) != name:
+            return None
+        return unit, queries
 
     def __str__(self) -> str:
-        return f"{self.run} on samples {self.first}–{self.first + self.count - 1}"
+        rows = f"samples {self.first}–{self.first + self.count - 1}"
+        return f"the ensemble on {rows}" if self.name == ENSEMBLE else f"{self.name} on {rows}"
 
 
-@dataclass(frozen=True, eq=False)
+class _Facts(BaseModel):
+    """What a unit's file says in words."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    queries: Annotated[int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)]
+    names: Annotated[tuple[str, ...], Field(max_length=2**15 - 1)]
+    spent: dict[str, Annotated[NonNegativeInt, Field(lt=2**63)]]
+    seconds: Annotated[float, Field(ge=0)]
+
+
+SMALL = (
+    "trajectory",
+    "classes",
+    "shares",
+    "origin",
+    "winner",
+    "found",
+    "zero_gradients",
+    "bad_gradients",
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class StoredUnit:
-    """A unit as it was read."""
+    """What a unit's file holds, for the n attacked rows of its shard.
+
+    Args:
+        queries: Queries spent on every sample.
+        names: What spent them: m runs, then refinements such as `fmn:refine`.
+        spent: Passes through the model, by purpose: checks, attack, verification.
+        seconds: Time it took.
+        trajectory: (queries / 10, n) float64, the best distance after 10, 20, … queries.
+        classes: (n,) int64, the class of each point; -1 where there is none.
+        origin: (n,) int16, index into `names` of the run whose point was kept; -1 for none.
+        winner: (n,) int16, index of what found the kept point: the origin or a refinement of it.
+        found: (m, n) float64, the best distance of each name; inf where it found none.
+        zero_gradients: (m, n) int32, steps on which the gradient vanished.
+        bad_gradients: (m, n) int32, steps on which logits or gradient were not finite.
+        best_point: (n, d) in [0, 1], the nearest misclassified points. Traces have none, and it
+            may not have been read.
+        shares: (n,) float32, with EOT the share of passes that misclassifies each point.
+        state: What is needed to resume it, of any form, if it was kept and read.
+    """
 
     queries: int
-    tensors: dict[str, Tensor]
-    words: dict[str, str]
+    names: tuple[str, ...]
+    spent: Counter[str]
+    seconds: float
+    trajectory: Tensor
+    classes: Tensor
+    origin: Tensor
+    winner: Tensor
+    found: Tensor
+    zero_gradients: Tensor
+    bad_gradients: Tensor
+    best_point: Tensor | None = None
+    shares: Tensor | None = None
+    state: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        tensors: Mapping[str, Tensor],
+        *,
+        queries: int,
+        names: Sequence[str],
+        spent: Mapping[str, int],
+        seconds: float,
+    ) -> Self:
+        """Make one from tensors by name, those of its state as `state.…`; others are left out.
+
+        Raises KeyError if one that every unit has is missing.
+        """
+        known: dict[str, Any] = {name: tensors[name] for name in SMALL if name != "shares"}
+        for name in ("best_point", "shares"):
+            known[name] = tensors.get(name)
+        state = {}
+        for name, tensor in tensors.items():
+            if name.startswith(STATE):
+                state[name.removeprefix(STATE)] = tensor
+        return cls(
+            queries=queries,
+            names=tuple(names),
+            spent=Counter(dict(spent)),
+            seconds=seconds,
+            state=state,
+            **known,
+        )
 
     @property
-    def spent(self) -> Counter[str]:
-        """Passes through the model, by purpose."""
-        return Counter({key: int(self.words[key]) for key in SPENT})
+    def distances(self) -> Tensor:
+        """(n,) float64, the best distance of each sample; inf where there is no point."""
+        return self.trajectory[-1]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors by name, those of the state as `state.…`, as `of` takes them."""
+        tensors = {}
+        for name in (*SMALL, "best_point"):
+            tensor = getattr(self, name)
+            if tensor is not None:
+                tensors[name] = tensor
+        for name, tensor in self.state.items():
+            tensors[f"{STATE}{name}"] = tensor
+        return tensors
+
+    def check(self, rows: int, *, classes: int | None = None, features: int | None = None) -> None:
+        """Raise Damaged if a tensor is not of the form that is documented; `state` may be of any.
+
+        Args:
+            rows: Attacked rows of the shard, n.
+            classes: Classes of the model, where they are known.
+            features: Numbers in one image, d, where they are known.
+        """
+        tensors, runs = self.tensors(), len(self.names)
+        checkpoints = self.queries // CHECKPOINT
+        last_class = None if classes is None else classes - 1
+        require(tensors, "trajectory", (checkpoints, rows), torch.float64, low=0)
+        require(tensors, "classes", (rows,), torch.int64, low=-1, high=last_class)
+        for name in ("origin", "winner"):
+            require(tensors, name, (rows,), torch.int16, low=-1, high=runs - 1)
+        require(tensors, "found", (runs, rows), torch.float64, low=0)
+        for name in ("zero_gradients", "bad_gradients"):
+            require(tensors, name, (runs, rows), torch.int32, low=0)
+        if self.shares is not None:
+            require(tensors, "shares", (rows,), torch.float32, low=0, high=1, nan=True)
+        if self.best_point is not None:
+            shape = (rows, features)
+            require(tensors, "best_point", shape, torch.float32, torch.float64, low=0, high=1)
+        if bool((self.trajectory[1:] > self.trajectory[:-1]).any()):
+            raise Damaged("its trajectory rises: expected distances that never rise")
+        if not torch.equal(self.classes < 0, self.distances == torch.inf):
+            raise Damaged("its classes and distances do not agree on which samples have a point")
+
+    def to_bytes(self, words: Mapping[str, str] = {}) -> bytes:
+        """Return the unit's file; `words` are written beside it."""
+        facts = _Facts(
+            queries=self.queries,
+            names=self.names,
+            spent=dict(self.spent),
+            seconds=round(self.seconds, 3),
+        )
+        return pack(self.tensors(), {**words, "unit": facts.model_dump_json()})
+
+    @classmethod
+    def from_bytes(
+        cls,
+        content: bytes | BinaryIO,
+        names: Collection[str] | None = None,
+        *,
+        rows: int,
+        classes: int | None = None,
+        features: int | None = None,
+    ) -> Self:
+        """Read what `to_bytes` wrote; raise Damaged if it is not a unit of this form.
+
+        Args:
+            content: The file.
+            names: The large parts to read: some of `best_point` and `state`. None for both.
+            rows: Attacked rows of the shard.
+            classes: Classes of the model, where they are known.
+            features: Numbers in one image, where they are known.
+        """
+        tensors, words = unpack(content, parts_to_read(names))
+        return cls.unpacked(tensors, words, rows=rows, classes=classes, features=features)
+
+    @classmethod
+    def unpacked(
+        cls,
+        tensors: Mapping[str, Tensor],
+        words: Mapping[str, str],
+        *,
+        rows: int,
+        classes: int | None = None,
+        features: int | None = None,
+    ) -> Self:
+        """Return the unit that the tensors and words of a file make; raise Damaged if none."""
+        try:
+            facts = _Facts.model_validate_json(words["unit"], strict=True)
+            unit = cls.of(
+                tensors,
+                queries=facts.queries,
+                names=facts.names,
+                spent=facts.spent,
+                seconds=facts.seconds,
+            )
+        except KeyError as error:
+            raise Damaged(f"it is no unit: it has no {error.args[0]}") from error
+        except ValidationError as error:
+            raise Damaged(f"it is no unit: {first_mistake(error)}") from error
+        unit.check(rows, classes=classes, features=features)
+        return unit
+
+
+def parts_to_read(names: Collection[str] | None) -> tuple[str, ...] | None:
+    """Return which tensors of a unit's file to read: all small ones, and large ones as named."""
+    if names is None:
+        return None
+    chosen = list(SMALL)
+    if "best_point" in names:
+        chosen.append("best_point")
+    if "state" in names:
+        chosen.append(STATE)
+    return tuple(chosen)
 
 
 def shards_of(samples: int, size: int) -> list[tuple[int, int]]:
-    """First row and number of rows of each shard: fixed ranges, so more samples leave the full ones as they are."""
+    """Return first row and number of rows of each shard.
+
+    They are fixed ranges, so that more samples leave the full ones as they are.
+    """
     return [(first, min(size, samples - first)) for first in range(0, samples, size)]
 
 
-def doubtful(run: str, queries: int, tensors: Mapping[str, Tensor]) -> Counter[tuple[Kind, str]]:
-    """Count the samples of a finished unit whose distance may be wrong, by reason and run."""
-    facts = None if run == RACE else facts_of(Run.parse(run).solver)
-    steps = queries // (
-        facts.step_queries if facts else 2
-    )  # also of a plug-in that is not installed here
-    samples = {
-        Kind.FLIPPED: ~tensors["held"],
-        Kind.ZERO_GRADIENTS: 2 * tensors["zero_gradients"] > steps,
-        Kind.BAD_GRADIENTS: tensors["bad_gradients"] > 0,
-    }
-    return Counter(
-        {(kind, run): count for kind, rows in samples.items() if (count := int(rows.sum()))}
-    )
+def doubtful(
+    unit: StoredUnit, labels: Tensor, queries: Mapping[str, int]
+) -> Counter[tuple[Kind, str]]:
+    """Count the samples of a unit whose distance may be wrong, by reason and run or refinement.
+
+    Args:
+        unit: A unit that is done.
+        labels: (n,), classes of the attacked rows.
+        queries: Run or refinement to the queries that it spent.
+    """
+    counts: Counter[tuple[Kind, str]] = Counter()
+    flipped = unit.classes == labels
+    for index, name in enumerate(unit.names):
+        facts = facts_of(Run.parse(attack_of(name)).solver)
+        # Two also for a plug-in that is not installed here.
+        steps = queries.get(name, 0) // (facts.step_queries if facts else 2)
+        samples = {
+            Kind.FLIPPED: flipped & (unit.winner == index),
+            Kind.ZERO_GRADIENTS: 2 * unit.zero_gradients[index] > steps,
+            Kind.BAD_GRADIENTS: unit.bad_gradients[index] > 0,
+        }
+        for kind, rows in samples.items():
+            count = int(rows.sum())
+            if count:
+                counts[kind, name] = count
+    return counts
 
 
-def unit_flags(doubts: Counter[tuple[Kind, str]]) -> tuple[Flag, ...]:
-    """One flag per reason: which runs it concerns, and on how many samples at most."""
+def unit_flags(doubts: Mapping[tuple[Kind, str], int]) -> tuple[Flag, ...]:
+    """Return one flag per reason: which runs it concerns, and on how many samples at most.
+
+    Args:
+        doubts: Reason and run to samples, as `doubtful` counts them.
+    """
     by_kind: dict[Kind, dict[str, int]] = {}
-    for (kind, run), count in doubts.items():
-        by_kind.setdefault(kind, {})[run] = count
+    for (kind, name), count in doubts.items():
+        by_kind.setdefault(kind, {})[name] = count
     flags = []
-    for kind, runs in by_kind.items():
-        named = ", ".join(list(runs)[:_NAMED]) + (
-            f" and {len(runs) - _NAMED} other runs" if len(runs) > _NAMED else ""
-        )
-        text = f"{named}: {'up to ' if len(runs) > 1 else ''}{max(runs.values())} {_REASONS[kind]}"
-        flags.append(Flag(kind, text))
+    for kind, names in by_kind.items():
+        listed = ", ".join(list(names)[:_NAMED])
+        if len(names) > _NAMED:
+            listed += f" and {len(names) - _NAMED} others"
+        most = f"up to {max(names.values())}" if len(names) > 1 else str(max(names.values()))
+        flags.append(Flag(kind, f"{listed}: {most} {_REASONS[kind]}"))
     return tuple(flags)

@@ -1,204 +1,653 @@
-"""The results of a benchmark: `results.md` in the order of the paper, `results.json`, a leaderboard, and figures."""
+"""The page of a benchmark as Markdown: at a glance, norm by norm, what compares models, warnings.
+
+`update_page` first puts the rows of finished records in the tables beside the page. Rows that are
+missing (a model, a norm, an ensemble) make tables shorter, and the page lists what is missing.
+"""
 
 from __future__ import annotations
 
-import json
+import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
 from os import PathLike
 from pathlib import Path
 
-from advfrontier.bench import model_tables
-from advfrontier.bench.attack_tables import mean_aoi
-from advfrontier.bench.results import NormResults, Results
-from advfrontier.bench.stored import folder_beside, store
-from advfrontier.bench.subject import GREEDY, RACE, by_split, shown_tiers
+from advfrontier.bench import tables
+from advfrontier.bench.benchmark import HELD_OUT, TRAIN
+from advfrontier.bench.collect import collect
+from advfrontier.bench.folder import BASELINE, EVALUATE, Bench
+from advfrontier.bench.frame import (
+    AUTOATTACK,
+    DEFAULT,
+    FAMILIES,
+    GREEDY,
+    PAPER,
+    TABLE,
+    Results,
+    model_key,
+    pd,
+)
+from advfrontier.bench.published import published
 from advfrontier.errors import FrontierError
-from advfrontier.jsonable import read_object
-from advfrontier.record.folder import check_writable, folder_name, open_folder, write_file
-from advfrontier.report.benchmark_figures import draw_results
-from advfrontier.report.figures import FORMATS, drawable
-from advfrontier.report.html import environment, write_leaderboard
-from advfrontier.report.render import as_json, as_markdown
-from advfrontier.table import Column, Table, stacked
-from advfrontier.threat.names import SYMBOLS
+from advfrontier.frontier.comparison import RankStability
+from advfrontier.frontier.confidence import curve_margin
+from advfrontier.pool import tier_label
+from advfrontier.record.folder import check_writable, write_file
+from advfrontier.report.benchmark_figures import draw_figures
+from advfrontier.threat.names import NORMS, norm_symbol
 
-_DPI, _SMALL_DPI = 200, 100  # dots per inch of figures: to look at closely, and for a page
-
-
-def write_results(results: Results, folder: str | PathLike[str]) -> list[Path]:
-    """Write all of it, figures only where matplotlib is installed; returns the files."""
-    target, rankings, boards = Path(folder), results.rankings(), []
-    for data, ranking in rankings.items():
-        board = target / (
-            "leaderboard.html" if len(rankings) == 1 else f"leaderboard-{folder_name(data)}.html"
-        )
-        boards.append(Path(write_leaderboard(board, ranking, title=f"{results.name}: leaderboard")))
-    return [*_write_page(results, target / "results.md", target, FORMATS, _DPI), *boards]
+_MARK = "`advfrontier bench page"  # by which a page is known as written here
+_NONE = "–"
+_SPLITS = {TRAIN: "training", HELD_OUT: "held-out"}
+_LISTED = 3  # models named as the most robust
 
 
-def write_page(results: Results, page: str | PathLike[str]) -> list[Path]:
-    """Write the page for a site, such as `docs/results.md`; what it links to lies in `results/`.
-
-    That is small figures, and one file per norm from which `bench page` makes all of it again.
-    """
-    target, beside = Path(page), folder_beside(page)
-    stored = store(results, beside)
-    return [*_write_page(results, target, beside, ("png",), _SMALL_DPI, stored=stored), *stored]
-
-
-def check_page(page: str, known: Collection[str]) -> None:
-    """Refuse a page that somebody else wrote, or that also shows norms of which nothing is known any more."""
-    check_writable(page, b"`advfrontier bench run`")
-    beside = folder_beside(page)
-    held = open_folder(beside).read("results.json")
-    shown = {} if held is None else read_object(held, f"{beside}/results.json").get("norms", {})
-    if not isinstance(shown, dict):
-        raise FrontierError(
-            f"{beside}/results.json is damaged, or was not written by advfrontier: move it away"
-        )
-    if lost := [norm for norm in shown if norm not in known]:
-        raise FrontierError(
-            f"{page} shows {', '.join(lost)} too, of which nothing is stored beside it, so it would be lost: name "
-            "another page"
-        )
-
-
-def _write_page(
-    results: Results,
-    page: Path,
-    beside: Path,
-    formats: Sequence[str],
-    dpi: int,
-    *,
-    stored: Sequence[Path] = (),
+def update_page(
+    bench: Bench, page: str | PathLike[str], *, norms: Sequence[str] = NORMS
 ) -> list[Path]:
-    """The page, and what it links to in a folder: tables as JSON, what was learned, figures; returns the files."""
-    content = beside / "results.json"
-    learned = {beside / "ensembles" / name: text for name, text in learned_files(results).items()}
-    told = json.dumps(results_json(results), indent=1, ensure_ascii=False) + "\n"
-    for path, text in {content: told, **learned}.items():
-        write_file(path, text.encode())
-    figures = (
-        draw_results(results, beside / "figures", formats=formats, dpi=dpi) if drawable() else None
-    )
+    """Put the rows of finished records in the tables beside a page, and write all of it again.
 
-    def link(path: Path) -> str:
-        return path.relative_to(page.parent).as_posix()
+    Args:
+        bench: The benchmark and its folder of records, which may be empty.
+        page: The page, such as `docs/results.md`; tables and figures are in `docs/results/`.
+        norms: Norms whose records are looked at.
 
-    links = None if figures is None else {name: link(paths[-1]) for name, paths in figures.items()}
-    text = results_markdown(
-        results,
-        figures=links,
-        learned=[link(path) for path in learned],
-        content=link(content),
-        stored=[link(path) for path in stored],
-    )
-    write_file(page, text.encode())
-    return [
-        page,
-        content,
-        *learned,
-        *(path for paths in (figures or {}).values() for path in paths),
-    ]
-
-
-def learned_files(results: Results) -> dict[str, str]:
-    """Name → TOML: the largest greedy ensemble of each norm, which holds the smaller ones, and the race.
-
-    Comments say what its tiers reach on the models of each split.
+    Returns:
+        The files that were written.
     """
-    files = {}
-    for norm, part in results.norms.items():
-        last = part.ensembles[max(part.ensembles)]
-        for family, policy in ((GREEDY, last), (RACE, part.race)):
-            if policy is not None:
-                told = "".join(f"# {line}\n" for line in _reached(part, family))
-                files[f"{norm}-{family}.toml"] = told + policy.to_toml()
-    return files
+    target = Path(page)
+    if not target.suffix:
+        raise FrontierError(f"the page is {page}: expected a file such as results.md")
+    check_writable(target, _MARK.encode())
+    beside = target.with_suffix("")
+    results = Results.load(beside)
+    collect(bench, results, norms=norms)
+    if results.distances.empty:
+        raise FrontierError(
+            f"no distances in {beside / TABLE} and no finished records below {bench.out}: type "
+            f"`advfrontier bench run {bench.name}`"
+        )
+    written = results.save(beside)
+    view = View(bench, results)
+    figures = draw_figures(view, beside / "figures")
+    links = {name: path.relative_to(target.parent).as_posix() for name, path in figures.items()}
+    write_file(target, page_text(view, links, beside.name).encode())
+    return [target, *written, *figures.values()]
 
 
-def _reached(part: NormResults, family: str) -> list[str]:
-    """A line per tier: its AOI on training and held-out models, and its certificate where there is one."""
+@dataclass
+class View:
+    """The tables of a benchmark, each computed once for the page and its figures.
+
+    Args:
+        bench: The benchmark.
+        results: Its tables.
+    """
+
+    bench: Bench
+    results: Results
+
+    @property
+    def budgets(self) -> tuple[int, ...]:
+        """Return the budgets of the benchmark."""
+        return self.bench.benchmark.budgets
+
+    @cached_property
+    def norms(self) -> list[str]:
+        """Return the norms with rows."""
+        found = set(self.results.distances["norm"])
+        return [norm for norm in NORMS if norm in found]
+
+    @cached_property
+    def radii(self) -> dict[str, Mapping[str, float]]:
+        """Return data to norm to reference radius."""
+        return {name: data.radii for name, data in self.bench.benchmark.data.items()}
+
+    @cached_property
+    def family(self) -> str:
+        """Return the ensembles that models are ranked by."""
+        return tables.ranking_family(self.results.distances)
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """Return the AOI of every ensemble at every budget that has rows."""
+        return tables.aoi(self.results.distances, self.results.points)
+
+    @cached_property
+    def accuracies(self) -> pd.DataFrame:
+        """Return robust accuracy at the reference radius."""
+        return tables.robust_accuracy(self.results.distances, self.results.points, self.radii)
+
+    @cached_property
+    def counts(self) -> pd.DataFrame:
+        """Return on how many models the ensembles reach AutoAttack."""
+        return tables.against_autoattack(self.scores, self.accuracies)
+
+    @cached_property
+    def cases(self) -> pd.DataFrame:
+        """Return the best and the worst case against AutoAttack."""
+        return tables.extreme_cases(self.scores, self.family)
+
+    @cached_property
+    def doi(self) -> pd.DataFrame:
+        """Return rank and DOI at the budgets of the benchmark."""
+        table = tables.doi(self.results.distances, self.results.flags, self.family)
+        return table[table["budget"].isin(self.budgets)]
+
+    @cached_property
+    def crossings(self) -> pd.DataFrame:
+        """Return the pairs of models that change places beyond the reference radius."""
+        distances, flags = self.results.distances, self.results.flags
+        return tables.crossings(distances, flags, self.radii, self.family, max(self.budgets))
+
+    @cached_property
+    def ranks(self) -> dict[tuple[str, str, str], RankStability]:
+        """Return the ranks against the radius, by the largest budget and by AutoAttack."""
+        return tables.ranks_by_radius(
+            self.results.distances,
+            self.results.points,
+            self.results.flags,
+            radii=self.radii,
+            family=self.family,
+            budget=max(self.budgets),
+        )
+
+    @cached_property
+    def rejections(self) -> pd.DataFrame:
+        """Return the pairs that the smallest budget decides."""
+        distances, flags = self.results.distances, self.results.flags
+        return tables.rejections(distances, flags, self.family, self.budgets)
+
+    @cached_property
+    def judged(self) -> str:
+        """Return the split that ensembles are judged on: held-out models where there are any."""
+        return HELD_OUT if HELD_OUT in set(self.scores["split"]) else TRAIN
+
+    def label(self, family: str, budget: int) -> str:
+        """Return the name of an ensemble as `--ensemble` takes it: `4k`, `greedy-4k`."""
+        tier = tier_label(budget)
+        return tier if family == DEFAULT else f"{family}-{tier}"
+
+    def ordered(self, names: Iterable[str]) -> list[str]:
+        """Return ids of models in the order of the benchmark."""
+        place = {model.id: k for k, model in enumerate(self.bench.benchmark.models)}
+        return sorted(names, key=lambda name: (place.get(name, len(place)), model_key(name)))
+
+    def title(self, norm: str, data: str) -> str:
+        """Return the symbol of a norm, with the data set where there are several."""
+        several = self.results.distances["data"].nunique() > 1
+        return f"{norm_symbol(norm)}, {data}" if several else norm_symbol(norm)
+
+
+# The page
+
+
+def page_text(view: View, figures: Mapping[str, str], folder: str) -> str:
+    """Return the page.
+
+    Args:
+        view: The tables.
+        figures: Name to link of the figures that could be drawn.
+        folder: Name of the folder beside the page.
+    """
+    blocks = [_introduction(view, folder), _glance(view), _figure(figures, "growth")]
+    for norm in view.norms:
+        blocks += _norm(view, norm)
+    blocks += _models(view, figures)
+    blocks += _autoattack(view, figures)
+    blocks += _order(view, figures)
+    blocks += _pools(view, folder)
+    blocks.append(_warnings(view, drawn=bool(figures)))
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _introduction(view: View, folder: str) -> str:
+    distances = view.results.distances
+    parts = []
+    for data, rows in distances.groupby("data", sort=False):
+        models = rows.drop_duplicates("model")
+        held_out = int((models["split"] == HELD_OUT).sum())
+        parts.append(
+            f"{len(models)} models ({held_out} held out) on {rows['sample'].nunique()} samples of "
+            f"{data}"
+        )
+    labels = "`, `".join(tier_label(budget) for budget in view.budgets)
+    kinds = {
+        DEFAULT: f"`{labels}`: the default ensembles of advfrontier.",
+        GREEDY: "`greedy-…`: allocated on the training models of this page.",
+        PAPER: "`paper-…`: the ensembles of the paper, made on its own models.",
+    }
+    shown = set(distances["ensemble"])
+    listed = "\n".join(f"- {text}" for family, text in kinds.items() if family in shown)
+    return f"""# Results of {view.bench.name}
+
+{_joined(parts)}. Every figure is computed from [one table of distances]({folder}/{TABLE}); {_MARK} \
+{view.bench.name} PAGE` writes this page again in seconds.
+
+**AOI** (attack optimality index): share of the area above the best known distances that an ensemble \
+covers; 100 % is the best known. **DOI** (defence optimality index): area under a model's curve, \
+relative to the most robust model at every radius. *Above*: mean distance above the best known. All \
+of them are in percent.
+
+{listed}"""
+
+
+def _glance(view: View) -> str:
+    """Return the smallest budget of every norm on held-out models."""
+    budget = min(view.budgets)
+    means = tables.aoi_by_split(view.scores)
+    means = means[(means["split"] == view.judged) & (means["budget"] == budget)]
+    means = means.set_index(["norm", "ensemble"])
+    counts = view.counts[(view.counts["split"] == view.judged) & (view.counts["budget"] == budget)]
+    counts = counts.set_index(["norm", "ensemble"])
+    label = view.label(view.family, budget)
+    rows = []
+    for norm in view.norms:
+        key = (norm, view.family)
+        row = {"norm": norm_symbol(norm)}
+        row[f"AOI of {label}"] = _percent(_at(means, key, "aoi"), 2)
+        row["above"] = _percent(_at(means, key, "above"), 2)
+        if PAPER in set(means.index.get_level_values("ensemble")):
+            paper = _at(means, (norm, PAPER), "above")
+            row[f"above, {view.label(PAPER, budget)}"] = _percent(paper, 2)
+        if len(counts):
+            row["as strong as AutoAttack"] = _share(counts, key, "accuracy")
+            row["AutoAttack's queries"] = _count(_at(counts, key, "queries"))
+        rows.append(row)
+    split = _SPLITS[view.judged].capitalize()
+    text = f"## At a glance\n\n{split} models with {tier_label(budget)} queries per sample."
+    if len(counts):
+        text += (
+            " *As strong as AutoAttack*: on how many models the robust accuracy at the reference "
+            "radius is at most AutoAttack's, and the queries per sample that AutoAttack spends."
+        )
+    return f"{text}\n\n{markdown(pd.DataFrame(rows))}"
+
+
+def _norm(view: View, norm: str) -> list[str]:
+    """Return the section of a norm: a summary, then ensembles, AOI and accuracy per model."""
+    scores = view.scores[(view.scores["norm"] == norm) & view.scores["budget"].isin(view.budgets)]
+    own = view.accuracies
+    own = own[(own["norm"] == norm) & own["budget"].isin(view.budgets)]
+    blocks = [f"## {norm_symbol(norm)}", _summary(view, norm, scores)]
+    blocks.append(markdown(_means(view, norm, scores)))
+    blocks.append("AOI of every model.")
+    blocks.append(markdown(_per_model(view, scores, "aoi", digits=2)))
+    if len(own):
+        radii = _joined([f"{radius:.4g}" for radius in own["radius"].drop_duplicates()])
+        text = f"Robust accuracy at ε = {radii}"
+        if own["autoattack"].notna().any():
+            own = own[own["autoattack"].notna()]
+            text += ", on the models that AutoAttack was run on"
+        else:
+            own = own[own["split"] == view.judged]
+            text += f", on {_SPLITS[view.judged]} models"
+        blocks.append(f"{text}.")
+        blocks.append(markdown(_per_model(view, own, "accuracy", digits=1)))
+    return blocks
+
+
+def _summary(view: View, norm: str, scores: pd.DataFrame) -> str:
+    """Return what a norm's tables say, in two or three sentences."""
+    first, last = min(view.budgets), max(view.budgets)
+    means = scores[(scores["ensemble"] == view.family) & (scores["split"] == view.judged)]
+    means = means.groupby("budget")["above"].mean()
+    sentences = []
+    if first in means.index and last in means.index:
+        sentences.append(
+            f"On {_SPLITS[view.judged]} models, distances are {_percent(means[first], 2)} % above the best known "
+            f"with {tier_label(first)} queries and {_percent(means[last], 2)} % with "
+            f"{tier_label(last)}."
+        )
+    ranked = view.doi[(view.doi["norm"] == norm) & (view.doi["budget"] == last)]
+    for data, table in ranked[ranked["sure"]].groupby("data", sort=False):
+        best = [f"{row.model} ({_percent(row.doi)} %)" for row in table.head(_LISTED).itertuples()]
+        sentences.append(f"Most robust by DOI on {data}: {_joined(best)}.")
+    moved = _doi_moves(view, norm)
+    if moved is not None:
+        sentences.append(f"Between budgets a DOI moves by at most {_percent(moved)} points.")
+    return " ".join(sentences)
+
+
+def _doi_moves(view: View, norm: str) -> float | None:
+    """Return the most that a DOI differs between budgets, among models trusted at all of them."""
+    own = view.doi[view.doi["norm"] == norm]
+    steady = own.groupby("model")["sure"].agg(["all", "size"])
+    steady = steady[steady["all"] & (steady["size"] == len(view.budgets))].index
+    distances = view.results.distances
+    kept = distances[(distances["norm"] == norm) & distances["model"].isin(steady)]
+    among = tables.doi(kept, view.results.flags, view.family)
+    among = among[among["budget"].isin(view.budgets)]
+    spans = among.groupby(["data", "model"])["doi"].agg(["min", "max"])
+    return None if spans.empty else float((spans["max"] - spans["min"]).max())
+
+
+def _means(view: View, norm: str, scores: pd.DataFrame) -> pd.DataFrame:
+    """Return mean AOI and distance above the best known of every ensemble, per split."""
+    means = tables.aoi_by_split(scores).set_index(["ensemble", "budget", "split"])
+    splits = [split for split in (TRAIN, HELD_OUT) if split in set(scores["split"])]
+    rows = []
+    for family in FAMILIES:
+        for budget in view.budgets:
+            keys = [(family, budget, split) for split in splits]
+            if any(key in means.index for key in keys):
+                row = {"ensemble": view.label(family, budget)}
+                for figure in ("aoi", "above"):
+                    for key in keys:
+                        heading = f"{'AOI' if figure == 'aoi' else 'above'}, {key[2]}"
+                        row[heading] = _percent(_at(means, key, figure), 2)
+                ensemble = view.results.ensembles.get((norm, budget))
+                bound = ensemble.bound if ensemble is not None and family == GREEDY else None
+                row["bound"] = _percent(bound, 2)
+                rows.append(row)
+    printed = published()
+    printed = printed[(printed["norm"] == norm) & printed["budget"].isin(view.budgets)]
+    for budget, own in printed.groupby("budget"):
+        found = own.set_index("split")["aoi"]
+        row = {"ensemble": f"{view.label(PAPER, budget)}, as published"}
+        for split in splits:
+            row[f"AOI, {split}"] = _percent(found[split], 2)
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    return table if (table["bound"].fillna(_NONE) != _NONE).any() else table.drop(columns="bound")
+
+
+def _per_model(view: View, rows: pd.DataFrame, figure: str, *, digits: int) -> pd.DataFrame:
+    """Return a figure of every model at every budget, beside AutoAttack's; bold: at least as good."""
+    family = view.family if view.family in set(rows["ensemble"]) else GREEDY
+    rows = rows[rows["ensemble"] == family].set_index(["model", "budget"])
+    compared = rows["autoattack"].notna().any()
     lines = []
-    for name, (kind, tier) in shown_tiers(part.subjects).items():
-        if kind == family:
-            means = {
-                split: mean_aoi(group, family, tier)
-                for split, group in by_split(part.subjects).items()
+    for model in view.ordered(rows.index.get_level_values("model").unique()):
+        line = {"model": model}
+        own = rows.loc[model]
+        if figure == "aoi":
+            line["split"] = own["split"].iloc[0]
+        if compared:
+            line["AutoAttack"] = _percent(own["autoattack"].iloc[0], digits)
+        if compared and "queries" in own:
+            line["its queries"] = _count(own["queries"].iloc[0])
+        for budget in view.budgets:
+            value = own[figure].get(budget, math.nan)
+            text = _percent(value, digits)
+            gain = value - own["autoattack"].iloc[0]
+            at_least = gain >= -1e-9 if figure == "aoi" else gain <= 1e-9
+            line[view.label(family, budget)] = f"**{text}**" if at_least else text
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _models(view: View, figures: Mapping[str, str]) -> list[str]:
+    """Return DOI and rank of every model in every norm, and the curves."""
+    last = view.doi[view.doi["budget"] == max(view.budgets)]
+    if last.empty:
+        return []
+    text = (
+        "## Models by DOI\n\nDOI with "
+        f"{view.label(view.family, max(view.budgets))} and the rank in brackets. Without a rank: "
+        "the model is in doubt (see the warnings), and no part of the comparison."
+    )
+    blocks = [text]
+    for data, rows in last.groupby("data", sort=False):
+        lines = []
+        for model in view.ordered(rows["model"].unique()):
+            line = {str(data): model}
+            for norm in view.norms:
+                own = rows[(rows["model"] == model) & (rows["norm"] == norm)]
+                line[norm_symbol(norm)] = _NONE
+                for row in own.itertuples():
+                    rank = f" ({row.rank:.0f})" if row.sure else ""
+                    line[norm_symbol(norm)] = f"{_percent(row.doi)}{rank}"
+            lines.append(line)
+        blocks.append(markdown(pd.DataFrame(lines)))
+    return [*blocks, _figure(figures, "curves")]
+
+
+def _autoattack(view: View, figures: Mapping[str, str]) -> list[str]:
+    """Return on how many models the ensembles reach AutoAttack, and the extreme cases."""
+    counts = view.counts
+    counts = counts[(counts["ensemble"] == view.family) & counts["budget"].isin(view.budgets)]
+    if counts.empty:
+        return []
+    lines = [
+        {
+            "norm": f"{norm_symbol(row.norm)}, {row.split}",
+            "ensemble": view.label(row.ensemble, row.budget),
+            "AOI": f"{row.aoi}/{row.models}",
+            "by lines": f"{row.lines}/{row.models}",
+            "accuracy": f"{row.accuracy:.0f}/{row.models}",
+            "points lower": f"{100 * row.gain:+.1f}",
+        }
+        for row in counts.itertuples()
+    ]
+    text = (
+        "## Against AutoAttack\n\nOn how many models the AOI is at least AutoAttack's; the same with "
+        "the ensemble, too, read off straight lines between AutoAttack's radii; on how many its "
+        "robust accuracy at the reference radius is at most AutoAttack's, and how much lower."
+    )
+    blocks = [text, markdown(pd.DataFrame(lines))]
+    sentences = []
+    for case, row in zip(("best", "worst"), view.cases.itertuples(), strict=False):
+        sentences.append(
+            f"The {case} case is {row.model} in {norm_symbol(row.norm)}: "
+            f"{100 * row.gain:+.2f} points of AOI by lines."
+        )
+    return [*blocks, " ".join(sentences), _figure(figures, "cases")]
+
+
+def _order(view: View, figures: Mapping[str, str]) -> list[str]:
+    """Return how the order of models depends on the radius, and what the smallest budget decides."""
+    blocks = ["## The order of models"]
+    lines = []
+    for (norm, data), pairs in view.crossings.groupby(["norm", "data"], sort=False):
+        widest = pairs.iloc[0]
+        models = int(widest["models"])
+        certain = int((pairs["lead"] > curve_margin(int(widest["samples"]))).sum())
+        lines.append(
+            {
+                "norm": view.title(norm, data),
+                "pairs that cross": f"{len(pairs)}/{math.comb(models, 2)}",
+                "by more than chance": certain,
+                "widest": f"{widest['overtaken_by']} over {widest['leader']}",
+                "from ε": f"{widest['epsilon']:.3g}",
+                "lead": _percent(widest["lead"]),
             }
-            words = [f"{100 * value:.2f} % on {split} models" for split, value in means.items()]
-            made = part.ensembles[tier] if family == GREEDY else None
-            if made is not None and made.aoi is not None and made.bound is not None:
-                words.append(
-                    f"on train models against the traced runs alone {100 * made.aoi:.2f} %"
-                )
-                words.append(f"no allocation passes {100 * made.bound:.2f} %")
-            lines.append(f"{name}: AOI {'; '.join(words)}")
+        )
+    if lines:
+        blocks.append(
+            "Curves that cross beyond the reference radius: pairs of models that change places, and "
+            "how many by more than the choice of samples explains (95 %)."
+        )
+        blocks += [markdown(pd.DataFrame(lines)), _figure(figures, "crossings")]
+    lines = []
+    for (norm, data, by), ranks in view.ranks.items():
+        moved = ranks.moved
+        most = max(moved, key=lambda model: moved[model])
+        lines.append(
+            {
+                "norm": view.title(norm, data),
+                "ranked by": by if by == tables.AUTOATTACK else view.label(by, max(view.budgets)),
+                "models": len(moved),
+                "by 2 or more": sum(ranks >= 2 for ranks in moved.values()),
+                "by 5 or more": sum(ranks >= 5 for ranks in moved.values()),
+                "most": f"{most}, {moved[most]}",
+            }
+        )
+    if lines:
+        blocks.append("Models whose rank by robust accuracy moves between ten radii.")
+        blocks += [markdown(pd.DataFrame(lines)), _figure(figures, "ranks")]
+    lines = []
+    for (norm, data), pairs in view.rejections.groupby(["norm", "data"], sort=False):
+        first = pairs.assign(gap=pairs["other"] - pairs["aurec"]).sort_values("gap").iloc[-1]
+        lines.append(
+            {
+                "norm": view.title(norm, data),
+                "pairs": len(pairs),
+                "models": pairs["rejected"].nunique(),
+                "widest": f"{first['rejected']} below {first['against']}",
+                "AUREC": f"{first['aurec']:.3g} and {first['other']:.3g}",
+            }
+        )
+    if lines:
+        first, last = tier_label(min(view.budgets)), tier_label(max(view.budgets))
+        blocks.append(
+            f"Rejected early: pairs in which one curve after {first} queries lies below the other "
+            f"after {last} everywhere. More queries only lower it."
+        )
+        blocks += [markdown(pd.DataFrame(lines)), _figure(figures, "rejection")]
+    return blocks if len(blocks) > 1 else []
+
+
+def _pools(view: View, folder: str) -> list[str]:
+    """Return the pools of models and attacks, and the greedy ensembles."""
+    listed = tables.models(view.bench.benchmark, view.results.distances)
+    shown = listed.assign(accuracy=[_percent(value) for value in listed["accuracy"]])
+    shown["source"] = [f"`{source}`" if source else _NONE for source in listed["source"]]
+    blocks = ["## Models and attacks", markdown(shown.drop(columns="batch"))]
+    attacks = tables.attacks(view.results.distances)
+    if len(attacks):
+        norms = [norm for norm in view.norms if norm in attacks]
+        attacks = attacks.rename(columns={norm: norm_symbol(norm) for norm in norms})
+        attacks["in the paper"] = ["yes" if known else "no" for known in attacks["in the paper"]]
+        runs = "Traced runs per solver: base runs, restarts and targets."
+        blocks += [runs, markdown(attacks[["solver", "in the paper", *map(norm_symbol, norms)]])]
+    queries = tables.ensemble_queries(view.results.ensembles)
+    if len(queries):
+        queries = queries.rename(columns={b: tier_label(b) for b in view.budgets})
+        queries["norm"] = [norm_symbol(norm) for norm in queries["norm"]]
+        files = []
+        for norm, budget in view.results.ensembles:
+            if budget == max(view.budgets):
+                file = f"{folder}/ensembles/{norm}-{tier_label(budget)}.toml"
+                files.append(f"[{norm_symbol(norm)}]({file})")
+        table = html_table(queries)
+        blocks.append(
+            f"Greedy ensembles as files for `advfrontier evaluate --ensemble`: {_joined(files)}."
+        )
+        blocks.append(_folded("Queries of the greedy ensembles, per attack", table))
+    return blocks
+
+
+def _warnings(view: View, *, drawn: bool) -> str:
+    """Return missing rows and all warnings, folded."""
+    items = missing(view)
+    if not drawn:
+        items.append("No figures: type pip install 'advfrontier[figures]'.")
+    items += warnings(view)
+    if not items:
+        return ""
+    listed = "\n".join(f"<li>{escape(item)}</li>" for item in items)
+    return "## Warnings\n\n" + _folded(f"{len(items)} warnings", f"<ul>\n{listed}\n</ul>")
+
+
+def missing(view: View) -> list[str]:
+    """Return one line for every kind of rows that some models of the benchmark lack."""
+    bench, distances, points = view.bench, view.results.distances, view.results.points
+    absent: dict[tuple[str, str], list[str]] = {}  # (what, models) → norms
+    for norm in NORMS:
+        rows = distances[distances["norm"] == norm]
+        for stage in bench.stages:
+            expected = [model.id for model in bench.models_of(stage, norm)]
+            if stage == BASELINE:
+                what, known = tables.AUTOATTACK, points.loc[points["norm"] == norm, "model"]
+            else:
+                family = DEFAULT if stage == EVALUATE else GREEDY
+                what = f"{family} ensembles"
+                known = rows.loc[rows["ensemble"] == family, "model"]
+            lacking = [model for model in expected if model not in set(known)]
+            if lacking:
+                names = "all models" if lacking == expected else ", ".join(lacking)
+                absent.setdefault((what, names), []).append(norm_symbol(norm))
+    return [f"No rows: {what} on {names} in {_joined(n)}." for (what, names), n in absent.items()]
+
+
+def warnings(view: View) -> list[str]:
+    """Return the warnings about models, those that differ in numbers alone as one."""
+    flags = view.results.flags
+    pattern = flags["text"].map(lambda text: re.sub(r"[\d.]+", "#", text))
+    lines = []
+    for (source, model, _), rows in flags.groupby(["source", "model", pattern], sort=False):
+        norms = [norm_symbol(norm) for norm in NORMS if norm in set(rows["norm"])]
+        who = f"{tables.AUTOATTACK} on {model}" if source == AUTOATTACK else model
+        more = f" (and {len(rows) - 1} more like it)" if len(rows) > len(norms) else ""
+        lines.append(f"{who} in {', '.join(norms)}: {rows['text'].iloc[0]}{more}")
     return lines
 
 
-def results_json(results: Results) -> dict[str, object]:
-    """Every table with its rows by column name: over all norms, per norm, and per data set of each norm."""
-
-    def told(tables: Mapping[str, Table], notes: Sequence[str]) -> dict[str, object]:
-        return {
-            "notes": list(notes),
-            "tables": {name: as_json(table) for name, table in tables.items()},
-        }
-
-    norms = {}
-    for norm, part in results.norms.items():
-        groups = {
-            data: told(model_tables.tables(group, title=SYMBOLS[norm]), group.notes)
-            for data, group in part.groups.items()
-        }
-        norms[norm] = {**told(part.tables(), part.notes), "data": groups}
-    return {
-        "name": results.name,
-        "budgets": list(results.budgets),
-        "models": told(results.model_tables(), ())["tables"],
-        "tables": told(results.tables(), ())["tables"],
-        "norms": norms,
-        "failures": list(results.failures),
-    }
+# Markdown
 
 
-def results_markdown(
-    results: Results,
-    *,
-    figures: Mapping[str, str] | None = None,
-    learned: Sequence[str] = (),
-    content: str = "results.json",
-    stored: Sequence[str] = (),
-) -> str:
-    """The page, with links to figures by name (None: they could not be drawn), to what was learned, and to its data."""
-    whole = results.tables()
-    template = environment().overlay(autoescape=False).get_template("results.md.j2")
-    page = template.render(
-        results=results,
-        drawn=figures is not None,
-        models=results.model_tables(),
-        whole=whole,
-        compared="cases" in whole,
-        learned=learned,
-        json=content,
-        stored=stored,
-        norms={SYMBOLS[norm]: part.tables() for norm, part in results.norms.items()},
-        groups={
-            title: model_tables.tables(group, title=title) for title, group in results.groups()
-        },
-        figures=figures or {},
-        stacked=_stacked,
-    )
-    return re.sub("\n{3,}", "\n\n", page).strip() + "\n"
+def markdown(table: pd.DataFrame) -> str:
+    """Return a table as Markdown, columns of numbers on the right; missing cells are dashes."""
+    cells = [[_cell(value) for value in row] for row in table.itertuples(index=False)]
+    headings = [str(column) for column in table.columns]
+    marks = []
+    for column in range(len(headings)):
+        numbers = all(re.match(r"[\d+*(–-]", row[column]) for row in cells)
+        marks.append("--:" if numbers else ":--")
+    lines = [f"| {' | '.join(line)} |" for line in (headings, *cells)]
+    return "\n".join([lines[0], f"|{'|'.join(marks)}|", *lines[1:]])
 
 
-def _stacked(
-    tables_of: Mapping[str, Mapping[str, Table]], name: str, rows: int | None = None
-) -> str:
-    """The tables of one name, one below the other as one; of each only the first rows if a number is given."""
-    tables = {
-        title: tables[name].head(rows) for title, tables in tables_of.items() if name in tables
-    }
-    return as_markdown(stacked(name, Column("norm"), tables)) if tables else ""
+def html_table(table: pd.DataFrame) -> str:
+    """Return a table as HTML, one line per row, for parts of the page that are folded."""
+    head = "".join(f"<th>{escape(str(column))}</th>" for column in table.columns)
+    lines = [f"<tr>{head}</tr>"]
+    for row in table.itertuples(index=False):
+        cells = "".join(f"<td>{escape(_cell(value))}</td>" for value in row)
+        lines.append(f"<tr>{cells}</tr>")
+    return "\n".join(["<table>", *lines, "</table>"])
+
+
+def _cell(value: object) -> str:
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return _NONE
+    if isinstance(value, float):
+        return f"{value:.0f}"
+    return str(value).replace("|", "/")
+
+
+def _folded(title: str, content: str) -> str:
+    return f"<details>\n<summary>{escape(title)}</summary>\n{content}\n</details>"
+
+
+def _figure(figures: Mapping[str, str], name: str) -> str:
+    return f"![{_CAPTIONS[name]}]({figures[name]})" if name in figures else ""
+
+
+_CAPTIONS = {
+    "growth": "Mean AOI against queries per sample, on training and held-out models",
+    "curves": "Robustness curves of all models, coloured by mean DOI, with the defence frontier",
+    "cases": "Best and worst case against AutoAttack",
+    "crossings": "Curves of the pairs that cross most",
+    "ranks": "Ranks against the radius",
+    "rejection": "A model that the smallest budget rejects",
+}
+
+
+def _percent(value: float | None, digits: int = 1) -> str:
+    if value is None or not math.isfinite(value):
+        return _NONE
+    return f"{100 * value:.{digits}f}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if math.isfinite(value) else _NONE
+
+
+def _share(table: pd.DataFrame, key: object, column: str) -> str:
+    return f"{table[column][key]:.0f}/{table['models'][key]}" if key in table.index else _NONE
+
+
+def _at(table: pd.DataFrame, key: object, column: str) -> float:
+    return float(table[column][key]) if key in table.index else math.nan
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Return parts as a list in a sentence."""
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"

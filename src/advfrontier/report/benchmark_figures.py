@@ -1,288 +1,293 @@
-"""The figures of a benchmark, by matplotlib, as PDF and PNG. A model has one colour in all panels of a figure."""
+"""The figures of a benchmark's page, drawn by matplotlib as PNG."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advfrontier.bench.attack_tables import mean_aoi, mean_growth
-from advfrontier.bench.baseline_tables import extreme_cases
-from advfrontier.bench.model_tables import rankings, rejection
-from advfrontier.bench.results import NormResults, Results
-from advfrontier.bench.subject import RACE, ModelGroup, Subject, by_split, shown_tiers
+from advfrontier.bench import tables
+from advfrontier.bench.benchmark import HELD_OUT, TRAIN
+from advfrontier.bench.frame import DEFAULT, FAMILIES
 from advfrontier.frontier.comparison import RankStability
 from advfrontier.frontier.curve import Curve
+from advfrontier.frontier.defence import defence_frontier
 from advfrontier.pool import tier_label
-from advfrontier.report import figures
-from advfrontier.report.numbers import size
-from advfrontier.threat.names import SYMBOLS
+from advfrontier.record.folder import write_file
+from advfrontier.threat.names import norm_symbol
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDE = 2.5  # inches of one panel
-_SPLITS = {"train": "training models", "held-out": "held-out models"}
-_OTHERS, _REFERENCE = "other models", "reference radius"
+    from advfrontier.report.benchmark import View
+
+_WIDE, _HIGH, _DPI = 2.5, 2.4, 100  # inches of a panel; dots per inch
 _MOVING = 6  # models in colour where ranks are drawn
-_NAMED = 12  # models that a legend names
+_COLOURS = ("#0b5cad", "#a8480f", "#2d6e4e", "#6d3fa0", "#7a5c00", "#0f7c8a", "#b02a6b", "#4b6a00")
+_GREY, _INK, _RED = "#b4bbc2", "#1b1f24", "#b3261e"
+_DASHES = {DEFAULT: "-", "greedy": "--", "paper": ":"}
+_FAR = 1e9  # where a curve that has no further step ends, beyond every axis
+
+Panel = tuple[str, Callable[["Axes"], None]]  # title, and what draws it
 
 
-def draw_results(
-    results: Results, folder: Path, *, formats: Sequence[str], dpi: int
-) -> dict[str, list[Path]]:
-    """Draw every figure that has something to show; returns the files by name, the PNG last."""
+def draw_figures(view: View, folder: Path) -> dict[str, Path]:
+    """Draw every figure that has something to show.
+
+    Args:
+        view: The tables of a benchmark.
+        folder: Where the PNG files go.
+
+    Returns:
+        Name to file; nothing where matplotlib is not installed.
+    """
+    try:
+        from matplotlib import style  # noqa: PLC0415  # an extra
+    except ImportError:
+        return {}
+    figures = {
+        "growth": _growth(view),
+        "curves": _curves(view),
+        "cases": _cases(view),
+        "crossings": _crossings(view),
+        "ranks": _ranks(view),
+        "rejection": _rejections(view),
+    }
+    apart = {"crossings", "rejection"}  # every panel shows other models
     written = {}
-    with figures.styled():
-        for name, figure in _figures(results):
-            figures.common_legend(
-                figure, columns=min(8, 2 * len(figure.axes)), last=(_OTHERS, _REFERENCE)
-            )
-            # The folder is the benchmark's own: whatever is there was drawn before.
-            paths = figures.save(figure, str(folder / name), formats=formats, dpi=dpi, mark=b"")
-            written[name] = list(map(Path, paths))
+    with style.context("advfrontier.report.figures"):
+        for name, drawn in figures.items():
+            if drawn:
+                written[name] = folder / f"{name}.png"
+                write_file(written[name], _png(_figure(drawn, common=name not in apart)))
     return written
 
 
-def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
-    groups = list(results.groups())
-    yield from _drawn(
-        "growth", [(SYMBOLS[norm], part) for norm, part in results.norms.items()], _draw_growth
-    )
-    cases = extreme_cases(results.subjects)
-    yield from _drawn(
-        "cases",
-        [
-            (f"{case}: {s.model} in {SYMBOLS[n]} ({100 * g:+.2f} points)", (n, s))
-            for case, n, s, g in cases
-        ],
-        _draw_case,
-    )
-    yield from _crossings(groups)
-    yield from _instability(groups)
-    yield from _curves(results, groups)
-    yield from _rejections(groups)
+def _figure(drawn: Sequence[Panel], *, common: bool) -> Figure:
+    """Return a figure with panels in rows of two, and one legend below or one in every panel."""
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    across = min(len(drawn), 2)
+    rows = -(-len(drawn) // across)
+    figure = Figure(figsize=(_WIDE * across, _HIGH * rows), layout="constrained")
+    panels = figure.subplots(rows, across, squeeze=False).flatten()
+    named: dict[str, Any] = {}
+    for axes, (title, draw) in zip(panels, drawn, strict=False):
+        axes.set_title(title)
+        draw(axes)
+        for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(name, line)
+        if not common:
+            axes.legend()
+    for axes in panels[len(drawn) :]:
+        axes.remove()
+    if common and named:
+        lines, names = list(named.values()), list(named)
+        figure.legend(lines, names, loc="outside lower center", ncols=min(4, len(named)))
+    return figure
 
 
-def _drawn(
-    name: str, entries: Sequence[tuple[str, Any]], draw: Callable[[Axes, Any], None]
-) -> Iterator[tuple[str, Figure]]:
-    """One figure with a panel for each entry: its title, and what is drawn in it."""
-    if entries:
-        figure = figures.panels(len(entries), wide=_WIDE)
-        for axes, (title, content) in zip(figure.axes, entries, strict=True):
-            axes.set_title(title)
-            draw(axes, content)
-        yield name, figure
+def _png(figure: Figure) -> bytes:
+    """Return a figure as PNG, the same bytes for the same figure."""
+    target = BytesIO()
+    figure.savefig(target, format="png", dpi=_DPI, metadata={"Software": "advfrontier"})
+    return target.getvalue()
 
 
-def _draw_growth(axes: Axes, part: NormResults) -> None:
-    growth = mean_growth(part.subjects)
-    budgets = list(part.subjects[0].tiers)
-    for colour, (split, series) in zip(figures.COLOURS, growth.items(), strict=False):
-        shares = [100 * value for value in series.values()]
-        axes.plot(list(series), shares, color=colour, label=_SPLITS[split])
-        axes.plot(
-            budgets,
-            [100 * series[budget] for budget in budgets],
-            color=colour,
-            linestyle="",
-            marker="o",
-            ms=3,
-        )
-        group = by_split(part.subjects)[split]
-        tiers = [tier for family, tier in shown_tiers(part.subjects).values() if family == RACE]
-        reached = [100 * mean_aoi(group, RACE, tier) for tier in tiers]
-        axes.plot(
-            tiers,
-            reached,
-            color=colour,
-            linestyle="",
-            marker="x",
-            ms=4,
-            label=f"race, {_SPLITS[split]}",
-        )
-    low = 100 * min(series[budgets[0]] for series in growth.values())
-    margin = max(100 - low, 0.2)
-    axes.set_ylim(low - margin, 100 + 0.1 * margin)
-    axes.set_xlim(0, 1.02 * max(budgets))
-    axes.set_xticks(budgets, [tier_label(budget) for budget in budgets])
-    axes.set_xlabel("queries per sample")
-    axes.set_ylabel("mean AOI (%)")
+def _growth(view: View) -> list[Panel]:
+    """Return mean AOI against queries, one panel per norm."""
+    means = tables.aoi_by_split(view.scores)
+    panels: list[Panel] = []
+    for norm in view.norms:
+        own = means[means["norm"] == norm]
+
+        def draw(axes: Axes, own: Any = own) -> None:
+            for family in FAMILIES:
+                for colour, split in zip(_COLOURS, (TRAIN, HELD_OUT), strict=False):
+                    rows = own[(own["ensemble"] == family) & (own["split"] == split)]
+                    rows = rows.sort_values("budget")
+                    if len(rows):
+                        axes.plot(
+                            rows["budget"],
+                            100 * rows["aoi"],
+                            color=colour,
+                            linestyle=_DASHES[family],
+                            marker="o",
+                            ms=2,
+                            label=f"{family}, {split}",
+                        )
+            axes.set_xticks(view.budgets, [tier_label(budget) for budget in view.budgets])
+            axes.set_xlabel("queries per sample")
+            axes.set_ylabel("mean AOI (%)")
+
+        panels.append((norm_symbol(norm), draw))
+    return panels
 
 
-def _draw_case(axes: Axes, content: tuple[str, Subject]) -> None:
-    norm, subject = content
-    curves = {
-        tier_label(budget): Curve.of(distances) for budget, distances in subject.tiers.items()
-    }
-    frontier = Curve.of(subject.frontier)
-    for colour, (label, curve) in zip(figures.COLOURS, curves.items(), strict=False):
-        figures.draw_steps(axes, curve, color=colour, label=label)
-    figures.draw_steps(
-        axes,
-        frontier,
-        color=figures.INK,
-        linewidth=0.7,
-        linestyle="--",
-        label="frontier of the pool",
-    )
-    if subject.known is not None:
-        axes.plot(
-            subject.known.radii,
-            subject.known.accuracies,
-            "x",
-            color=figures.RED,
-            ms=4,
-            label="AutoAttack",
-            zorder=5,
-        )
-    figures.curve_axes(axes, norm, [frontier, *curves.values()])
+def _curves(view: View) -> list[Panel]:
+    """Return all curves in every norm, coloured by mean DOI, with the defence frontier."""
+    last = max(view.budgets)
+    scores = view.doi[(view.doi["budget"] == last) & view.doi["sure"]]
+    means = scores.groupby("model")["doi"].mean()
+    panels: list[Panel] = []
+    for norm, data, found in tables.groups(view.results.distances, view.family, [last]):
+        sure = tables.trusted(found[last], tables.in_doubt(view.results.flags, norm))
+
+        def draw(axes: Axes, norm: str = norm, found: Any = found[last], sure: Any = sure) -> None:
+            from matplotlib import colormaps  # noqa: PLC0415
+
+            for model, distances in found.items():
+                if model in sure:
+                    place = (means[model] - means.min()) / max(float(np.ptp(means)), 1e-9)
+                    line = {"color": colormaps["viridis"](0.88 * (1 - place))}
+                else:
+                    line = {"color": _GREY, "linestyle": ":", "label": "in doubt"}
+                _steps(axes, Curve.of(distances), linewidth=0.9, **line)
+            drawn = [Curve.of(distances) for distances in found.values()]
+            if sure:
+                frontier = Curve.of(defence_frontier(sure))
+                drawn = [frontier]
+                _steps(axes, frontier, color=_RED, linestyle="--", label="defence frontier")
+            _curve_axes(axes, norm, drawn)
+
+        panels.append((view.title(norm, data), draw))
+    return panels
 
 
-def _crossings(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
-    """The pair that changes places most beyond the reference radius."""
-    crossed = [(title, group) for title, group in groups if group.reversals]
-    widest = [group.reversals[0] for _, group in crossed]
-    lines = figures.lines_of(model for pair in widest for model in (pair.leader, pair.overtaken_by))
+def _cases(view: View) -> list[Panel]:
+    """Return the best and the worst case against AutoAttack."""
+    panels: list[Panel] = []
+    every = tables.with_frontier(view.results.distances)
+    for case, row in zip(("best", "worst"), view.cases.itertuples(), strict=False):
+        rows = every[(every["norm"] == row.norm) & (every["model"] == row.model)]
+        points = view.results.points
+        points = points[(points["norm"] == row.norm) & (points["model"] == row.model)]
 
-    def draw(axes: Axes, group: ModelGroup) -> None:
-        pair, reference = group.reversals[0], group.reference or 0.0
-        curves = {
-            model: Curve.of(group.distances[model]) for model in (pair.leader, pair.overtaken_by)
-        }
-        for model, curve in curves.items():
-            figures.draw_steps(axes, curve, color=lines[model]["color"], label=model)
-        axes.axvline(reference, color=figures.INK, linewidth=0.7, linestyle="--", label=_REFERENCE)
-        figures.curve_axes(axes, group.norm, curves.values(), least=1.3 * reference)
+        def draw(axes: Axes, row: Any = row, rows: Any = rows, points: Any = points) -> None:
+            drawn = []
+            for colour, budget in zip(_COLOURS, view.budgets, strict=False):
+                own = rows[(rows["ensemble"] == view.family) & (rows["budget"] == budget)]
+                if len(own):
+                    drawn.append(Curve.of(own["distance"]))
+                    label = view.label(view.family, budget)
+                    _steps(axes, drawn[-1], color=colour, label=label)
+            nearest = rows.drop_duplicates("sample")["frontier"]
+            line = {"color": _INK, "linewidth": 0.7, "linestyle": "--", "label": "best known"}
+            _steps(axes, Curve.of(nearest), **line)
+            label = tables.AUTOATTACK
+            axes.plot(points["radius"], points["accuracy"], "x", color=_RED, ms=4, label=label)
+            _curve_axes(axes, row.norm, drawn)
 
-    yield from _drawn("crossings", crossed, draw)
+        panels.append((f"{case}: {row.model} in {norm_symbol(row.norm)}", draw))
+    return panels
 
 
-def _instability(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
-    """Ranks by the largest tier, then by AutoAttack; those that move most in any panel in colour."""
-    every = [
-        (by, title, group, ranking)
-        for title, group in groups
-        for by, ranking in rankings(group).items()
-    ]
-    drawn = sorted(
-        (entry for entry in every if " where " not in entry[0]),
-        key=lambda entry: entry[0] == "AutoAttack",
-    )
+def _crossings(view: View) -> list[Panel]:
+    """Return the pair that changes places most beyond the reference radius, in every norm."""
+    panels: list[Panel] = []
+    found = _largest(view)
+    for (norm, data), pairs in view.crossings.groupby(["norm", "data"], sort=False):
+        pair = pairs.iloc[0]
+
+        def draw(axes: Axes, pair: Any = pair, found: Any = found[norm, data]) -> None:
+            names = (pair["leader"], pair["overtaken_by"])
+            drawn = [Curve.of(found[name]) for name in names]
+            for curve, name, colour in zip(drawn, names, _COLOURS, strict=False):
+                _steps(axes, curve, color=colour, label=name)
+            _reference(axes, pair["radius"])
+            _curve_axes(axes, pair["norm"], drawn, least=1.3 * pair["radius"])
+
+        panels.append((view.title(norm, data), draw))
+    return panels
+
+
+def _ranks(view: View) -> list[Panel]:
+    """Return ranks against the radius; the models that move most are in colour."""
     most: dict[str, int] = {}
-    for _, _, _, ranking in drawn:
-        most |= {model: max(moved, most.get(model, 0)) for model, moved in ranking.moved.items()}
-    lines = figures.lines_of(sorted(most, key=lambda model: -most[model])[:_MOVING])
+    for ranks in view.ranks.values():
+        for model, moved in ranks.moved.items():
+            most[model] = max(moved, most.get(model, 0))
+    chosen = sorted(most, key=lambda model: -most[model])[:_MOVING]
+    colours = dict(zip(chosen, _COLOURS, strict=False))
+    panels: list[Panel] = []
+    for (norm, data, by), ranks in view.ranks.items():
+        reference = view.radii.get(data, {}).get(norm)
 
-    def draw(axes: Axes, content: tuple[ModelGroup, RankStability]) -> None:
-        group, ranking = content
-        positions = list(range(ranking.epsilons.size))
-        for model, ranks in zip(ranking.models, ranking.ranks.tolist(), strict=True):
-            if model in lines:
-                axes.plot(
-                    positions,
-                    ranks,
-                    color=lines[model]["color"],
-                    marker="o",
-                    ms=2,
-                    label=model,
-                    zorder=3,
-                )
-            else:
-                axes.plot(positions, ranks, color=figures.GREY, linewidth=0.7, label=_OTHERS)
-        if group.reference is not None:
-            for at in np.flatnonzero(
-                np.isclose(ranking.epsilons, group.reference, rtol=1e-9, atol=0)
-            ):
-                axes.axvline(
-                    float(at), color=figures.INK, linewidth=0.7, linestyle="--", label=_REFERENCE
-                )
-        axes.set_xticks(
-            positions,
-            [size(ε) if ε == int(ε) else f"{ε:.3g}" for ε in ranking.epsilons],
-            rotation=60,
-        )
-        axes.set_ylim(len(ranking.models) + 0.5, 0.5)
-        axes.set_yticks(range(1, len(ranking.models) + 1, 1 + len(ranking.models) // 10))
-        axes.set_xlabel(f"ε in {SYMBOLS[group.norm]}")
-        axes.set_ylabel("rank")
+        def draw(
+            axes: Axes, ranks: RankStability = ranks, norm: str = norm, reference: Any = reference
+        ) -> None:
+            positions = np.arange(ranks.epsilons.size)
+            for model, row in zip(ranks.models, ranks.ranks, strict=True):
+                if model in colours:
+                    axes.plot(positions, row, color=colours[model], marker="o", ms=2, label=model)
+                else:
+                    label = "other models"
+                    axes.plot(positions, row, color=_GREY, linewidth=0.7, zorder=1, label=label)
+            if reference is not None:
+                for place in np.flatnonzero(np.isclose(ranks.epsilons, reference, rtol=1e-9)):
+                    _reference(axes, float(place))
+            axes.set_xticks(positions, [f"{radius:.3g}" for radius in ranks.epsilons], rotation=60)
+            last = len(ranks.models)
+            axes.set_yticks(range(1, last + 1, 1 + last // 10))
+            axes.set_ylim(last + 0.5, 0.5)
+            axes.set_xlabel(f"ε in {norm_symbol(norm)}")
+            axes.set_ylabel("rank")
 
-    several = len({by for by, *_ in drawn}) > 1
-    entries = [
-        (f"{title}, {by}" if several else title, (group, ranking))
-        for by, title, group, ranking in drawn
-    ]
-    yield from _drawn("instability", entries, draw)
+        who = by if by == tables.AUTOATTACK else view.label(by, max(view.budgets))
+        panels.append((f"{view.title(norm, data)}, {who}", draw))
+    return panels
 
 
-def _curves(
-    results: Results, groups: Sequence[tuple[str, ModelGroup]]
-) -> Iterator[tuple[str, Figure]]:
-    """All curves, coloured by mean DOI over the norms, with the defence frontier."""
-    from matplotlib import colormaps  # noqa: PLC0415 - an optional extra
-    from matplotlib.cm import ScalarMappable  # noqa: PLC0415
-    from matplotlib.colors import ListedColormap, Normalize  # noqa: PLC0415
+def _rejections(view: View) -> list[Panel]:
+    """Return the pair that the smallest budget decides by the widest gap, in every norm."""
+    first, last = min(view.budgets), max(view.budgets)
+    groups = tables.groups(view.results.distances, view.family, [first, last])
+    found = {(norm, data): own for norm, data, own in groups}
+    panels: list[Panel] = []
+    for (norm, data), pairs in view.rejections.groupby(["norm", "data"], sort=False):
+        pair = pairs.assign(gap=pairs["other"] - pairs["aurec"]).sort_values("gap").iloc[-1]
 
-    scores = {model: 100 * doi for model, doi in results.mean_dois().items()}
-    scale = Normalize(min(scores.values(), default=0.0), max(scores.values(), default=100.0))
-    colours = ListedColormap(
-        colormaps["viridis"](np.linspace(0.88, 0, 256))
-    )  # without yellow, pale on white
-    named = len(scores) <= _NAMED
-
-    def draw(axes: Axes, group: ModelGroup) -> None:
-        trusted = [model for model in scores if model in group.distances]
-        for model in trusted:
-            line = {"color": colours(scale(scores[model])), "label": model if named else None}
-            figures.draw_steps(axes, Curve.of(group.distances[model]), linewidth=0.9, **line)
-        for subject in (each for each in group.subjects if each.model not in trusted):
-            line = {
-                "color": figures.GREY,
-                "label": f"{subject.model} (in doubt)" if named else "in doubt",
-            }
-            figures.draw_steps(axes, Curve.of(subject.last), linewidth=0.9, linestyle=":", **line)
-        frontier = Curve.of(group.frontier)
-        figures.draw_steps(
-            axes, frontier, color=figures.RED, linestyle="--", label="defence frontier"
-        )
-        figures.curve_axes(axes, group.norm, [frontier])
-
-    for name, figure in _drawn("curves", groups, draw):
-        if scores:
-            bar = figure.colorbar(
-                ScalarMappable(scale, colours), ax=figure.axes, shrink=0.8, aspect=25
+        def draw(axes: Axes, pair: Any = pair, own: Any = found[norm, data]) -> None:
+            late, early = (
+                Curve.of(own[last][pair["against"]]),
+                Curve.of(own[first][pair["rejected"]]),
             )
-            bar.set_label("mean DOI (%)")
-        yield name, figure
+            label = f"{pair['against']} at {tier_label(last)}"
+            _steps(axes, late, color=_COLOURS[0], label=label)
+            label = f"{pair['rejected']} at {tier_label(first)}"
+            _steps(axes, early, color=_COLOURS[1], linestyle="--", label=label)
+            _curve_axes(axes, pair["norm"], [late, early])
+
+        panels.append((view.title(norm, data), draw))
+    return panels
 
 
-def _rejections(groups: Sequence[tuple[str, ModelGroup]]) -> Iterator[tuple[str, Figure]]:
-    """A model that the smallest tier rejects, and the one it is rejected against."""
-    decisions = {title: pair for title, group in groups if (pair := rejection(group))}
-    lines = figures.lines_of(
-        model for reference, rejected in decisions.values() for model in (reference, rejected[0])
-    )
+def _largest(view: View) -> dict[tuple[str, str], tables.ByModel]:
+    """Return (norm, data) to the distances at the largest budget."""
+    last = max(view.budgets)
+    groups = tables.groups(view.results.distances, view.family, [last])
+    return {(norm, data): found[last] for norm, data, found in groups}
 
-    def draw(axes: Axes, content: tuple[ModelGroup, str, str]) -> None:
-        group, reference, candidate = content
-        first, last = min(group.tiers), max(group.tiers)
-        curves = Curve.of(group.distances[reference]), Curve.of(group.early[candidate])
-        for curve, model, tier, dash in zip(
-            curves, (reference, candidate), (last, first), ("-", "--"), strict=True
-        ):
-            label = f"{model} at {tier_label(tier)}"
-            figures.draw_steps(
-                axes, curve, color=lines[model]["color"], linestyle=dash, label=label
-            )
-        figures.curve_axes(axes, group.norm, curves)
 
-    entries = [
-        (title, (g, decisions[title][0], decisions[title][1][0]))
-        for title, g in groups
-        if title in decisions
-    ]
-    yield from _drawn("early-rejection", entries, draw)
+def _steps(axes: Axes, curve: Curve, **line: Any) -> None:
+    radii = np.append(curve.epsilons, _FAR)
+    shares = np.append(curve.accuracies, curve.accuracies[-1])
+    axes.plot(radii, shares, drawstyle="steps-post", **line)
+
+
+def _reference(axes: Axes, place: float) -> None:
+    label = "reference radius"
+    axes.axvline(place, color=_INK, linewidth=0.7, linestyle="--", label=label)
+
+
+def _curve_axes(axes: Axes, norm: str, curves: Sequence[Curve], *, least: float = 0.0) -> None:
+    """Set the axes of robust accuracy against ε, up to where all curves have fallen to 1 %."""
+    ends = [curve.falls_to(0.01) for curve in curves]
+    axes.set_xlim(0, max(least, *ends) or 1.0)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(f"ε in {norm_symbol(norm)}")
+    axes.set_ylabel("robust accuracy")

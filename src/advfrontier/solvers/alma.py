@@ -1,38 +1,46 @@
-"""Augmented Lagrangian Method for Adversarial attacks (Rony et al., 2021), ℓ1 and ℓ2.
-
-Minimise the distance plus a penalty on the difference of logits ratio s, whose multiplier μ follows the penalty's slope
-and whose weight ρ grows while s does not fall; RMSprop steps with momentum, decaying from the first success on.
-"""
+"""Augmented Lagrangian Method for Adversarial attacks (ALMA), ℓ1 and ℓ2."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, random_where_lost, unit
+from advfrontier.solvers.protocol import Answer, Problem, random_where_lost
+from advfrontier.threat.thresholds import TINY
 
-_DOUBLINGS, _BISECTIONS = 60, 20
+_DOUBLINGS = 60.0  # what the box may take from the first step is made up for by 2^60 at most
+_BISECTIONS = 26  # of these 60, to a relative precision of 1e-6
 
 
-class Usual(NamedTuple):
-    """What None stands for in a norm."""
+class Defaults(NamedTuple):
+    """What ALMA's parameters are in a norm unless they are given."""
 
     distance: float
     rate_decrease: float
-    keep_momentum: bool
+    releases: bool
 
 
-# In ℓ2 rate and momentum are as published, because the departures of ℓ1 do not help there.
-BY_NORM = {"L1": Usual(0.5, 0.003, keep_momentum=False), "L2": Usual(0.1, 0.01, keep_momentum=True)}
+_BY_NORM = {"L1": Defaults(0.5, 0.003, releases=True)}
+_ELSEWHERE = Defaults(0.1, 0.01, releases=False)
 
 
 @dataclass
-class AlmaState:
-    """The point with RMSprop's averages, its step size, and the multiplier and weight of the penalty."""
+class ALMAState:
+    """The state of ALMA.
+
+    Args:
+        point: (n, d), the point to evaluate.
+        square: (n, d), RMSprop's running mean of the squared gradient.
+        momentum: (n, d), running sum of the scaled gradients.
+        rate: (n,), step size before it decays.
+        μ: (n,), multiplier of the penalty.
+        ρ: (n,), weight of the penalty.
+        checked: (n,), value of the constraint at the last check.
+        first_success: (n,), step at which the constraint held first; beyond the last step before.
+    """
 
     point: Tensor
     square: Tensor
@@ -40,113 +48,142 @@ class AlmaState:
     rate: Tensor
     μ: Tensor
     ρ: Tensor
-    checked: Tensor  # s at the last check
-    first_success: Tensor  # step of the first s < 0, beyond the horizon before it
+    checked: Tensor
+    first_success: Tensor
 
 
 @dataclass(frozen=True)
-class Alma:
-    """`distance` is how far the first step goes, as published; 0 uses the plain `rate` instead, as adv-lib does.
+class ALMA:
+    """Minimise the distance plus a penalty on a constraint, the difference of logits ratio s < 0.
 
-    None stands for the norm's own value, which the table above holds.
+    The multiplier μ of the penalty follows its slope, and its weight ρ grows while s does not fall.
+    The steps are RMSprop's with momentum, and decay from the first success on.
+
+    Rony, Granger, Pedersoli and Ben Ayed, "Augmented Lagrangian Adversarial Attacks", ICCV 2021,
+    arXiv 2011.11857.
+
+    Args:
+        distance: How far the first step moves, in the norm; 0 takes `rate` as it is. By default 0.5
+            in ℓ1 and 0.1 elsewhere.
+        rate: Step size where the first step cannot be measured.
+        rate_decrease: Share of the first step size that is left at the last step. By default 0.003
+            in ℓ1 and 0.01 elsewhere.
+        check_steps: Steps between two checks of s.
+        tau: Factor by which s has to fall between two checks, or ρ grows.
+        gamma: Factor by which ρ grows.
+        alpha: Share that the running means of μ, square and momentum keep in a step.
     """
-
-    facts: ClassVar[SolverFacts] = CATALOGUE["alma"]
 
     distance: float | None = None
     rate: float = 0.1
-    rate_decrease: float | None = None  # published: 0.01
+    rate_decrease: float | None = None
     check_steps: int = 10
     tau: float = 0.95
     gamma: float = 1.2
     alpha: float = 0.9
-    keep_momentum: bool | None = (
-        None  # True is as published: also momentum that pushes against the box
-    )
-    loss_name: str = "dlr_plus"  # plain_dlr_plus: the published tolerance, and no measure of our own for few classes
 
-    def start(self, problem: Problem) -> AlmaState:
-        """Multiplier and weight of one, and a running square of ones."""
+    def start(self, problem: Problem) -> ALMAState:
+        """Start from the input, with μ, ρ and the mean of the squared gradient at one."""
         point = problem.starts.clone()
         one = torch.ones_like(problem.boundary)
-        never = torch.full_like(one, problem.steps + 1)
-        square, momentum = torch.ones_like(point), torch.zeros_like(point)
-        return AlmaState(
-            point, square, momentum, one * self.rate, one, one.clone(), one.clone(), never
+        return ALMAState(
+            point=point,
+            square=torch.ones_like(point),
+            momentum=torch.zeros_like(point),
+            rate=self.rate * one,
+            μ=one,
+            ρ=one.clone(),
+            checked=one.clone(),
+            first_success=torch.full_like(one, problem.steps + 1),
         )
 
     def loss(self, i: int) -> str:  # noqa: ARG002
-        """Always the difference of logits ratio with ALMA's tolerance."""
-        return self.loss_name
+        """Differentiate the difference of logits ratio, plus a small tolerance."""
+        return "dlr_plus"
 
-    def step(self, problem: Problem, state: AlmaState, i: int, answer: Answer) -> None:
-        """Adapt the penalty, then one step on distance plus penalty."""
-        s, g = answer.loss, answer.gradient
-        usual = BY_NORM[problem.norm.name]
-        if i == 0:
-            state.checked = s.clone()
-        elif (i + 1) % self.check_steps == 0:
-            falling = (state.first_success < problem.steps) | (s < self.tau * state.checked)
-            state.ρ = torch.where(falling, state.ρ, self.gamma * state.ρ)
-            state.checked = s.clone()
-        if i > 0:
-            state.μ = torch.lerp(_slope(s, state.ρ, state.μ), state.μ, self.alpha).clamp_(
-                1e-6, 1e12
-            )
+    def step(self, problem: Problem, state: ALMAState, i: int, answer: Answer) -> None:
+        """Adapt the penalty, then step on distance plus penalty."""
+        s = answer.loss
+        self._adapt_penalty(problem, state, i, s)
         succeeded = (s < 0) & (state.first_success > problem.steps)
         state.first_success = torch.where(succeeded, i, state.first_success)
 
-        g.mul_(_slope(s, state.ρ, state.μ)[:, None])
+        gradient = answer.gradient
         if i == 0:
-            random_where_lost(problem, answer, i)
-            self._first_step(
-                problem, state, g, usual.distance if self.distance is None else self.distance
-            )
+            gradient, _ = random_where_lost(problem, answer, i)
+        gradient = gradient.mul_(slope(s, state.ρ, state.μ)[:, None])
+        if i == 0:
+            state.rate = self._first_rate(problem, gradient)
         else:
-            δ = state.point - problem.inputs
-            g.add_(δ.sign_() if problem.norm.name == "L1" else unit(δ))
-        state.square.lerp_(g * g, 1 - self.alpha)
-        state.momentum.mul_(self.alpha).add_(g.div_(state.square.sqrt().add_(1e-8)))
-        waited = (i - state.first_success).clamp_(min=0) / (problem.steps - state.first_success)
-        rate = (
-            state.rate
-            * (usual.rate_decrease if self.rate_decrease is None else self.rate_decrease) ** waited
-        )
+            gradient.add_(problem.norm.subgradient(state.point - problem.inputs))
+
+        state.square.mul_(self.alpha).addcmul_(gradient, gradient, value=1 - self.alpha)
+        scaled = gradient.div_(state.square.sqrt().add_(1e-8))
+        state.momentum.mul_(self.alpha).add_(scaled)
+        rate = self._rate(problem, state, i)
         state.point = torch.addcmul(state.point, state.momentum, -rate[:, None]).clamp_(0, 1)
-        if not (usual.keep_momentum if self.keep_momentum is None else self.keep_momentum):
-            # What pushes against the box would keep the feature there long after its gradient has turned.
-            free = (
-                (state.point - state.momentum.sign()).clamp_(0, 1).sub_(state.point).abs_().sign_()
-            )
-            state.momentum.mul_(free)
+        if self._defaults(problem).releases:
+            self._release(state)
 
-    @staticmethod
-    def _first_step(problem: Problem, state: AlmaState, g: Tensor, wanted: float) -> None:
-        """Choose each sample's step size so that the first plain gradient step moves it by the wanted distance."""
-        if wanted == 0:
+    def _adapt_penalty(self, problem: Problem, state: ALMAState, i: int, s: Tensor) -> None:
+        """Raise ρ where s did not fall since the last check, and let μ follow the slope."""
+        if i == 0:
+            state.checked = s.clone()
             return
+        if (i + 1) % self.check_steps == 0:
+            falling = (state.first_success < problem.steps) | (s < self.tau * state.checked)
+            state.ρ = torch.where(falling, state.ρ, self.gamma * state.ρ)
+            state.checked = s.clone()
+        μ = torch.lerp(slope(s, state.ρ, state.μ), state.μ, self.alpha)
+        state.μ = μ.clamp_(1e-6, 1e12)
 
-        def moved(rate: Tensor) -> Tensor:
-            point = (problem.inputs - rate[:, None] * g).clamp_(0, 1)
-            return problem.norm.distance(point, problem.inputs)
+    def _first_rate(self, problem: Problem, gradient: Tensor) -> Tensor:
+        """Return the step size at which a plain gradient step moves each sample by `distance`.
 
-        # No more than half of what the box allows in that direction, which no rate can pass.
-        most = problem.norm.distance((problem.inputs - g.sign()).clamp_(0, 1), problem.inputs)
+        The distance grows with the step size, so its exponent is bisected: at least the step size
+        without the box. Where the box has no room for that distance, the step goes half as far as
+        the box allows.
+        """
+        x, norm = problem.inputs, problem.norm
+        usual = torch.full_like(problem.boundary, self.rate)
+        wanted = self._defaults(problem).distance if self.distance is None else self.distance
+        if wanted == 0:
+            return usual
+        most = norm.distance((x - gradient.sign()).clamp_(0, 1), x)
         goal = (most / 2).clamp_(max=wanted)
-        high = torch.ones_like(state.rate)
-        for _ in range(_DOUBLINGS):
-            short = moved(high) <= goal
-            if not short.any():
-                break
-            high = torch.where(short, 2 * high, high)
-        low = torch.zeros_like(high)
+        unbounded = goal / norm.size(gradient).clamp(min=TINY)
+        low, high = torch.zeros_like(goal), torch.full_like(goal, _DOUBLINGS)
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            beyond = moved(middle) > goal
+            rate = unbounded * middle.exp2()
+            moved = norm.distance(torch.addcmul(x, gradient, -rate[:, None]).clamp_(0, 1), x)
+            beyond = moved > goal
             low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
-        state.rate = (low + high) / 2
+        return torch.where(goal > 0, unbounded * ((low + high) / 2).exp2(), usual)
+
+    def _rate(self, problem: Problem, state: ALMAState, i: int) -> Tensor:
+        """Return the step size, which decays exponentially from the first success to the end."""
+        decrease = self.rate_decrease
+        if decrease is None:
+            decrease = self._defaults(problem).rate_decrease
+        waited = (i - state.first_success).clamp_(min=0) / (problem.steps - state.first_success)
+        return state.rate * torch.pow(decrease, waited)
+
+    def _release(self, state: ALMAState) -> None:
+        """Drop momentum that pushes against the box.
+
+        It would keep a feature at the end of the box long after its gradient has changed sign.
+        """
+        ahead = (state.point - state.momentum.sign()).clamp_(0, 1)
+        state.momentum.mul_(ahead.sub_(state.point).abs_().sign_())
+
+    @staticmethod
+    def _defaults(problem: Problem) -> Defaults:
+        return _BY_NORM.get(problem.norm.name, _ELSEWHERE)
 
 
-def _slope(s: Tensor, ρ: Tensor, μ: Tensor) -> Tensor:
-    """Derivative of the penalty P2: μs + μρs² + ρ²s³/6 for s ≥ 0, μs/(1 − ρs) below."""
-    return torch.where(s >= 0, μ + 2 * μ * ρ * s + ρ * ρ * s * s / 2, μ / (1 - ρ * s).square())
+def slope(s: Tensor, ρ: Tensor, μ: Tensor) -> Tensor:
+    """Return the slope of the penalty P2: μs + μρs² + ρ²s³/6 for s ≥ 0, μs/(1 − ρs) below."""
+    above = μ + 2 * μ * ρ * s + ρ * ρ * s * s / 2
+    below = μ / (1 - ρ * s.clamp(max=0)).square()
+    return torch.where(s >= 0, above, below)

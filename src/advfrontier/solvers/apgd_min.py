@@ -1,211 +1,261 @@
-"""APGD_min: Auto-PGD (Croce and Hein, 2020; ℓ1: 2021) with a radius that adapts to the sample, ℓ1, ℓ2 and ℓ∞.
-
-APGD's projected steps, momentum and checkpoints, but inside a ball whose radius follows FMN's rule: it starts from a
-first-order estimate, shrinks towards the best distance while the point is misclassified and grows while it is not.
-"""
+"""APGD_min: Auto-PGD with a radius that adapts to the sample, ℓ1, ℓ2 and ℓ∞."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine, keep_rows, unit
-from advfrontier.threat.norms import L1, TINY
-from advfrontier.threat.thresholds import largest
+from advfrontier.solvers.protocol import Answer, Problem, cosine
+from advfrontier.threat.thresholds import TINY
+
+_PASSES = 10  # of the search for the threshold of a sparse step, to 1/1024 of its upper bound
 
 
 @dataclass
-class ApgdMinState:
-    """Everything per sample; `lowest_…` is the point with the lowest loss, used until there is a success."""
+class APGDMinState:
+    """The state of APGD_min.
+
+    The reference point is the nearest misclassified point so far, and before the first success the
+    point with the lowest loss. Checkpoints go back to it.
+
+    Args:
+        point: (n, d), the point to evaluate.
+        previous: (n, d), the point before it.
+        reference: (n, d), the reference point.
+        reference_gradient: (n, d), gradient of the loss there.
+        radius: (n,), radius of the ball.
+        relative_step: (n,), step size over radius.
+        lowest_loss: (n,), lowest loss so far.
+        last_loss: (n,), loss at the step before.
+        falls: (n,), steps since the last checkpoint on which the loss fell.
+        reduced: (n,) bool, whether the last checkpoint halved the step size.
+        checked_loss: (n,), lowest loss at the last checkpoint.
+        checked_distance: (n,), best distance at the last checkpoint.
+        share: (n,), share of the features that a sparse step moves.
+        features: (n,), features that the reference point changed at the last checkpoint.
+    """
 
     point: Tensor
     previous: Tensor
+    reference: Tensor
+    reference_gradient: Tensor
     radius: Tensor
-    relative_step: Tensor  # step size over radius
-    best_gradient: Tensor
-    lowest_point: Tensor
-    lowest_gradient: Tensor
+    relative_step: Tensor
     lowest_loss: Tensor
     last_loss: Tensor
-    falls: Tensor  # steps in this window on which the loss fell
-    reduced: Tensor  # at the last checkpoint
-    checked_loss: Tensor  # lowest loss and best distance at the last checkpoint
+    falls: Tensor
+    reduced: Tensor
+    checked_loss: Tensor
     checked_distance: Tensor
-    sparsity: Tensor  # ℓ1: share of features that the step moves
-    features: Tensor  # ℓ1: features changed at the last checkpoint
+    share: Tensor
+    features: Tensor
 
 
 @dataclass(frozen=True)
-class ApgdMin:
-    """`loss_name` is ce (plain_ce: as published) or dlr; γ is the relative change of the radius, along a cosine."""
+class APGDMin:
+    """Take APGD's steps inside a ball whose radius follows FMN's rule.
 
-    facts: ClassVar[SolverFacts] = CATALOGUE["apgd_min"]
+    The radius starts from a first-order estimate, shrinks towards the best distance while the point
+    is misclassified and grows while it is not. Projected steps, momentum and checkpoints are those
+    of APGD, and in ℓ1 the sparse steps of ℓ1-APGD.
+
+    Croce and Hein, "Reliable Evaluation of Adversarial Robustness with an Ensemble of Diverse
+    Parameter-free Attacks", ICML 2020, arXiv 2003.01690; in ℓ1 "Mind the Box: ℓ1-APGD for Sparse
+    Adversarial Attacks on Image Classifiers", ICML 2021, arXiv 2103.01208.
+
+    Args:
+        loss_name: Loss to descend, a name of `threat.losses`: ce or dlr.
+        gamma: Relative change of the radius at the first step.
+        gamma_final: Relative change of the radius at the last step, along a cosine.
+        step_size: First step size over the radius; by default 1 in ℓ1 and 2 elsewhere.
+        momentum: Share of the new step in the move; the rest repeats the move before.
+    """
 
     loss_name: str = "dlr"
     gamma: float = 0.05
     gamma_final: float = 0.001
-    step_size: float | None = None  # over the radius: 2, or 1 in ℓ1
+    step_size: float | None = None
     momentum: float = 0.75
 
-    def start(self, problem: Problem) -> ApgdMinState:
-        """From the input (or the restart's point), with the largest step."""
+    def start(self, problem: Problem) -> APGDMinState:
+        """Start from the input or the restart's point, with the largest step."""
         point, one = problem.starts.clone(), torch.ones_like(problem.boundary)
-        size = (
-            self.step_size
-            if self.step_size is not None
-            else 1.0
-            if problem.norm.name == "L1"
-            else 2.0
-        )
-        return ApgdMinState(
+        size = _steps_of(problem).first_size if self.step_size is None else self.step_size
+        return APGDMinState(
             point=point,
             previous=point.clone(),
+            reference=point.clone(),
+            reference_gradient=torch.zeros_like(point),
             radius=problem.boundary.clone(),
-            relative_step=one * size,
-            best_gradient=torch.zeros_like(point),
-            lowest_point=point.clone(),
-            lowest_gradient=torch.zeros_like(point),
-            lowest_loss=one * torch.inf,
-            last_loss=one * torch.inf,
+            relative_step=size * one,
+            lowest_loss=torch.inf * one,
+            last_loss=torch.inf * one,
             falls=torch.zeros_like(one),
             reduced=torch.ones_like(one, dtype=torch.bool),
-            checked_loss=one * torch.inf,
-            checked_distance=one * torch.inf,
-            sparsity=one * 0.2,
-            features=one * point.shape[1],
+            checked_loss=torch.inf * one,
+            checked_distance=torch.inf * one,
+            share=0.2 * one,
+            features=point.shape[1] * one,
         )
 
     def loss(self, i: int) -> str:
-        """The margin at step 0, since only its gradient gives a distance to the boundary; then the run's own loss."""
+        """Differentiate the margin at step 0, to estimate the distance; then the run's own loss."""
         return "margin" if i == 0 else self.loss_name
 
-    def step(self, problem: Problem, state: ApgdMinState, i: int, answer: Answer) -> None:
-        """Take in the answer, adapt radius and step size, move."""
-        g = answer.gradient
+    def step(self, problem: Problem, state: APGDMinState, i: int, answer: Answer) -> None:
+        """Take in the answer, adapt the radius and the step size, move."""
         self._record(problem, state, i, answer)
         state.radius = self._radius(problem, state, i, answer)
-        window = _window(i, problem)
+        steps, gradient = _steps_of(problem), answer.gradient
+        window = steps.window(i, problem.steps)
         if window is not None:
-            if problem.norm.name == "L1":
-                g = self._check_sparsity(problem, state, answer, g)
-            else:
-                g = self._check_progress(state, answer, g, window)
-        self._move(problem, state, i, g)
+            back = steps.check(problem, state, answer, window).to(gradient.dtype)[:, None]
+            state.point.lerp_(state.reference, back)
+            state.previous.lerp_(state.reference, back)
+            gradient.lerp_(state.reference_gradient, back)
+        steps.move(problem, state, gradient, 1.0 if i == 0 else self.momentum)
 
-    def _record(self, problem: Problem, state: ApgdMinState, i: int, answer: Answer) -> None:
+    def _record(self, problem: Problem, state: APGDMinState, i: int, answer: Answer) -> None:
+        """Note whether the loss fell, and keep the reference point with its gradient."""
         loss = answer.loss if i > 0 else problem.loss(self.loss_name, answer.logits)
-        keep_rows(answer.improved, (state.best_gradient, answer.gradient))
-        lower = (
-            loss < state.lowest_loss
-        ) & ~answer.found  # after a success the lowest loss is not gone back to
-        keep_rows(
-            lower, (state.lowest_point, state.point), (state.lowest_gradient, answer.gradient)
-        )
+        lower = (loss < state.lowest_loss) & ~answer.found
+        kept = (answer.improved | lower).to(loss.dtype)[:, None]
+        state.reference.lerp_(state.point, kept)
+        state.reference_gradient.lerp_(answer.gradient, kept)
         state.lowest_loss = torch.minimum(loss, state.lowest_loss)
         if i > 0:
             state.falls = state.falls + (loss < state.last_loss)
         state.last_loss = loss
 
-    def _radius(self, problem: Problem, state: ApgdMinState, i: int, answer: Answer) -> Tensor:
+    def _radius(self, problem: Problem, state: APGDMinState, i: int, answer: Answer) -> Tensor:
+        """Return the new radius: the first-order estimate at step 0, then FMN's rule."""
         if i == 0:
-            boundary = answer.loss.abs() / problem.norm.dual_size(answer.gradient).clamp_(min=TINY)
-            further = torch.maximum(
-                answer.distance + boundary, problem.boundary / 2
-            )  # which on a tie is not zero
-            ε = torch.where(answer.misclassified, answer.distance, further)
+            slope = problem.norm.dual_size(answer.gradient).clamp_(min=TINY)
+            estimate = answer.distance + answer.loss.abs() / slope
+            # On a tie the estimate is zero, and the radius must not begin there.
+            further = torch.maximum(estimate, problem.boundary / 2)
+            radius = torch.where(answer.misclassified, answer.distance, further)
         else:
             γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
             shrunk = torch.minimum((1 - γ) * state.radius, answer.best_distance)
-            ε = torch.where(answer.misclassified, shrunk, (1 + γ) * state.radius)
-        return torch.clamp(ε, 1e-8 * problem.largest, problem.largest)
+            radius = torch.where(answer.misclassified, shrunk, (1 + γ) * state.radius)
+        return torch.clamp(radius, 1e-8 * problem.largest, problem.largest)
 
-    def _check_progress(
-        self, state: ApgdMinState, answer: Answer, g: Tensor, window: int
-    ) -> Tensor:
-        """Halve the step and go back to the best point where the loss rarely fell or nothing was gained since."""
+
+class Steps:
+    """APGD's steps: along the steepest direction, with momentum, halved at checkpoints."""
+
+    first_size = 2.0
+
+    def window(self, i: int, steps: int) -> int | None:
+        """Return the length of the window that ends with step i; None at other steps."""
+        window, end = max(int(0.22 * steps), 1), 0
+        while end <= i:
+            end += window
+            if end == i + 1:
+                return window
+            window = max(window - max(int(0.03 * steps), 1), int(0.06 * steps), 1)
+        return None
+
+    def check(self, problem: Problem, state: APGDMinState, answer: Answer, window: int) -> Tensor:  # noqa: ARG002
+        """Halve the step where the loss rarely fell or nothing was gained; return these rows."""
         nearer = answer.best_distance < (1 - 1e-4) * state.checked_distance
         gained = torch.where(answer.found, nearer, state.lowest_loss < state.checked_loss)
-        state.reduced = (state.falls <= 0.75 * window) | (~state.reduced & ~gained)
-        state.relative_step = torch.where(
-            state.reduced, state.relative_step / 2, state.relative_step
-        )
+        state.reduced = (state.falls <= 0.75 * window) | ~(state.reduced | gained)
+        halved = state.relative_step / 2
+        state.relative_step = torch.where(state.reduced, halved, state.relative_step)
         state.falls = torch.zeros_like(state.falls)
         state.checked_loss, state.checked_distance = state.lowest_loss, answer.best_distance
-        g = self._return(state, answer, g, state.reduced)
-        state.previous = torch.where(
-            state.reduced[:, None], state.point, state.previous
-        )  # drop the momentum
-        return g
+        return state.reduced
 
-    def _check_sparsity(
-        self, problem: Problem, state: ApgdMinState, answer: Answer, g: Tensor
-    ) -> Tensor:
-        """Where the best point has become sparser, go back to it with the largest step; else shorten the step."""
-        reference = torch.where(answer.found[:, None], answer.best_point, state.lowest_point)
-        features = (reference != problem.inputs).to(g.dtype).sum(1).clamp_(min=1)
-        sparser = features < 0.95 * state.features
-        state.sparsity = features / (1.5 * g.shape[1])
-        state.relative_step = torch.where(sparser, 1.0, (state.relative_step / 1.5).clamp_(min=0.1))
-        state.features = features
-        return self._return(state, answer, g, sparser)
-
-    @staticmethod
-    def _return(state: ApgdMinState, answer: Answer, g: Tensor, rows: Tensor) -> Tensor:
-        """Set rows back to the smallest misclassified point (before any: to the lowest loss), with its gradient."""
-        found, rows = answer.found[:, None], rows[:, None]
-        state.point = torch.where(
-            rows, torch.where(found, answer.best_point, state.lowest_point), state.point
-        )
-        return torch.where(rows, torch.where(found, state.best_gradient, state.lowest_gradient), g)
-
-    def _move(self, problem: Problem, state: ApgdMinState, i: int, g: Tensor) -> None:
-        norm, x, ε = problem.norm, problem.inputs, state.radius
-        η = (state.relative_step * ε)[:, None]
-        if isinstance(norm, L1):
-            δ = (state.point - x).addcmul_(_sparse_sign(g, state.sparsity), -η)
-            state.point = norm.project_in_box(δ, ε, x).add_(x).clamp_(0, 1)
-            return
+    def move(
+        self, problem: Problem, state: APGDMinState, gradient: Tensor, momentum: float
+    ) -> None:
+        """Step, project, add momentum, project again."""
+        norm, x = problem.norm, problem.inputs
 
         def project(point: Tensor) -> Tensor:
-            return norm.project(point.sub_(x), ε).add_(x).clamp_(0, 1)
+            return norm.project(point.sub_(x), state.radius).add_(x).clamp_(0, 1)
 
-        direction = g.sign_() if norm.name == "Linf" else unit(g)
-        ahead = project(torch.addcmul(state.point, direction, -η))
-        if i > 0:
-            drift = state.point - state.previous
-            ahead = project(
-                torch.lerp(state.point, ahead, self.momentum).add_(drift, alpha=1 - self.momentum)
-            )
+        size = (state.relative_step * state.radius)[:, None]
+        ahead = project(torch.addcmul(state.point, norm.steepest(gradient), -size))
+        if momentum < 1:
+            moved = torch.lerp(state.point, ahead, momentum)
+            drift = (state.point - state.previous).mul_(1 - momentum)
+            ahead = project(moved.add_(drift))
         state.previous, state.point = state.point, ahead
 
 
-def _window(i: int, problem: Problem) -> int | None:
-    """The length of the window that ends with step i, or None: APGD's checkpoints, every 4 % of the steps in ℓ1."""
-    n = problem.steps
-    if problem.norm.name == "L1":
-        k = max(int(0.04 * n), 1)
-        return k if (i + 1) % k == 0 else None
-    k, end = max(int(0.22 * n), 1), 0
-    while end <= i:
-        end += k
-        if end == i + 1:
-            return k
-        k = max(k - max(int(0.03 * n), 1), int(0.06 * n), 1)
-    return None
+class SparseSteps(Steps):
+    """ℓ1-APGD's steps: along the signs of the largest gradient entries, without momentum.
+
+    The share of features that move follows how many the reference point has changed.
+    """
+
+    first_size = 1.0
+
+    def window(self, i: int, steps: int) -> int | None:
+        """Return the length of the window that ends with step i, every 4 % of the steps."""
+        window = max(int(0.04 * steps), 1)
+        return window if (i + 1) % window == 0 else None
+
+    def check(self, problem: Problem, state: APGDMinState, answer: Answer, window: int) -> Tensor:  # noqa: ARG002
+        """Take the largest step where the reference point became sparser; return these rows."""
+        changed = (state.reference - problem.inputs).sign_().abs_().sum(1)
+        features = changed.clamp_(min=1)
+        sparser = features < 0.95 * state.features
+        state.share = features / (1.5 * problem.inputs.shape[1])
+        shorter = (state.relative_step / 1.5).clamp_(min=0.1)
+        state.relative_step = torch.where(sparser, self.first_size, shorter)
+        state.features = features
+        return sparser
+
+    def move(
+        self,
+        problem: Problem,
+        state: APGDMinState,
+        gradient: Tensor,
+        momentum: float,  # noqa: ARG002
+    ) -> None:
+        """Step, then project onto the intersection of ball and box."""
+        norm, x = problem.norm, problem.inputs
+        size = (state.relative_step * state.radius)[:, None]
+        δ = (state.point - x).addcmul_(sparse_sign(gradient, state.share), -size)
+        state.point = norm.project_in_box(δ, state.radius, x).add_(x).clamp_(0, 1)
 
 
-def _sparse_sign(g: Tensor, share: Tensor) -> Tensor:
-    """The signs of each row's largest entries, as many as its share of the features says, over their number."""
-    d = g.shape[1]
-    rank = (share * d).ceil().long().clamp_(1, d)[:, None]
-    magnitude = g.abs()
-    last = largest(magnitude, int(rank.amax()) if len(g) else 1).gather(1, rank - 1)
-    kept = (
-        magnitude.sub_(last).sign_().add_(1).clamp_(max=1)
-    )  # 1 from the last kept entry up, 0 below
-    signs = kept.mul_(g.sign())
+_BY_NORM = {"L1": SparseSteps()}
+_ELSEWHERE = Steps()
+
+
+def _steps_of(problem: Problem) -> Steps:
+    return _BY_NORM.get(problem.norm.name, _ELSEWHERE)
+
+
+def sparse_sign(gradient: Tensor, share: Tensor) -> Tensor:
+    """Return the signs of each row's largest entries, divided by their number: (n, d).
+
+    The threshold is bisected: at least as many entries as asked for are kept, and hardly more.
+
+    Args:
+        gradient: (n, d).
+        share: (n,), share of the features to keep, rounded up to whole features.
+    """
+    features = gradient.shape[1]
+    count = (share * features).ceil_().clamp_(1, features)
+    magnitude = gradient.abs()
+    # k entries of size t or more have the length √k·t at least, which bounds t from above.
+    bound = torch.linalg.vector_norm(magnitude, 2, dim=1) / count.sqrt()
+    threshold, width = bound / 2, 0.5
+    # Entries above minus entries below, for which sign is faster than comparing.
+    wanted = 2 * count - features - 0.5
+    for _ in range(_PASSES):
+        balance = (magnitude - threshold[:, None]).sign_().sum(1)
+        width /= 2
+        threshold.addcmul_(balance.sub_(wanted).sign_(), bound, value=width)
+    low = threshold.sub_(bound, alpha=width).clamp_(min=0)
+    kept = magnitude.sub_(low[:, None]).sign_().add_(1).clamp_(max=1)
+    signs = kept.mul_(gradient.sign())
     return signs.div_(signs.abs().sum(1, keepdim=True).clamp_(min=1))

@@ -1,112 +1,124 @@
-"""Fast Minimum-Norm attack (Pintor et al., 2021), ℓ0, ℓ1, ℓ2 and ℓ∞.
+"""Fast Minimum-Norm attack, in any norm.
 
-Ascend the loss by a step of fixed Euclidean length, then project onto a ball whose radius shrinks while the point is
-misclassified and grows while it is not.
+Descend the margin by a step of fixed Euclidean length, then project onto a ball whose radius
+shrinks while the point is misclassified and grows while it is not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine, length
+from advfrontier.solvers.protocol import Answer, Problem, cosine, length, where_rows
 from advfrontier.threat.norms import TINY
+
+_ALPHA = {"Linf": 10.0}  # where a step of length 1 moves each feature by 1/√d only; 1 elsewhere
 
 
 @dataclass
-class FmnState:
-    """Where the search stands and how far it may go."""
+class FMNState:
+    """Where the search stands (n, d), and how far from the input it may go (n,)."""
 
     point: Tensor
     radius: Tensor
 
 
 @dataclass(frozen=True)
-class Fmn:
-    """α is the step length, γ the relative change of the radius; both fall along a cosine."""
+class FMN:
+    """Fast Minimum-Norm attack.
 
-    facts: ClassVar[SolverFacts] = CATALOGUE["fmn"]
+    Pintor, Roli, Brendel and Biggio: Fast Minimum-norm Adversarial Attacks through Adaptive Norm
+    Constraints, NeurIPS 2021, arXiv:2102.12827. Two rules are ours: a step is what the box leaves
+    of it, at full length; and before the first success the radius grows by γ at least.
 
-    alpha: float | None = None  # 10 in ℓ∞, where a unit step is 1/√d per feature; 1 elsewhere
+    Args:
+        alpha: Euclidean length of the first step, which falls to a hundredth along a cosine.
+            Default: 10 in ℓ∞, 1 elsewhere.
+        gamma: First relative change of the radius.
+        gamma_final: Last relative change of the radius, at the end of a cosine.
+    """
+
+    alpha: float | None = None
     gamma: float = 0.05
     gamma_final: float = 0.001
-    strict: bool = False  # the published radius before the first success, which can stall just inside the boundary
-    plain_step: bool = False  # the published step, of which the box may leave little
 
-    def start(self, problem: Problem) -> FmnState:
-        """Before the first success the radius is unknown, except in ℓ0, where it starts at one feature."""
+    def start(self, problem: Problem) -> FMNState:
+        """Start with an unknown radius; where sizes are counted, with that of the start."""
         point = problem.starts.clone()
-        if problem.norm.name == "L0":
-            return FmnState(point, problem.norm.distance(point, problem.inputs).clamp_(min=1))
-        return FmnState(point, torch.full_like(problem.boundary, torch.inf))
+        if problem.norm.counts:
+            size = problem.norm.distance(point, problem.inputs)
+            return FMNState(point, size.clamp_(min=1))
+        return FMNState(point, torch.full_like(problem.boundary, torch.inf))
 
     def loss(self, i: int) -> str:  # noqa: ARG002
-        """Always the margin."""
+        """Descend the margin."""
         return "margin"
 
-    def step(self, problem: Problem, state: FmnState, i: int, answer: Answer) -> None:
+    def step(self, problem: Problem, state: FMNState, i: int, answer: Answer) -> None:
         """Adapt the radius, take the step, project."""
-        norm = problem.norm
-        alpha = self.alpha if self.alpha is not None else 10.0 if norm.name == "Linf" else 1.0
+        α, γ = self._schedule(problem, i)
+        resize = self._count if problem.norm.counts else self._radius
+        state.radius = torch.minimum(resize(problem, state, answer, γ), problem.largest)
+        step = answer.gradient.mul_((α / answer.length)[:, None])
+        step = self._fit(problem, state, answer, step, α)
+        δ = (state.point - problem.inputs).sub_(step)
+        state.point = problem.norm.project(δ, state.radius).add_(problem.inputs).clamp_(0, 1)
+
+    def _schedule(self, problem: Problem, i: int) -> tuple[float, float]:
+        """Return step length α and relative change γ of the radius at step i."""
+        name = problem.norm.name
+        alpha = _ALPHA.get(name, 1.0) if self.alpha is None else self.alpha
         gamma, gamma_final = self.gamma, self.gamma_final
-        if (
-            problem.polishes and norm.name != "L0"
-        ):  # the boundary is near: finer in the end, and in ℓ∞ all along
+        if problem.refines and not problem.norm.counts:  # the boundary is near
             gamma_final /= 10
-            if norm.name == "Linf":
+            if name == "Linf":
                 alpha, gamma = alpha / 4, gamma / 2.5
         α = cosine(alpha, alpha / 100, i, problem.steps)
-        γ = cosine(gamma, gamma_final, i, problem.steps)
-        rule = self._features if norm.name == "L0" else self._radius
-        state.radius = torch.minimum(rule(problem, state, answer, γ), problem.largest)
-        step = answer.gradient.mul_((α / answer.length)[:, None])
-        if not self.plain_step:
-            step = self._fit(problem, state, answer, step, α)
-        δ = (state.point - problem.inputs).sub_(step)
-        state.point = norm.project(δ, state.radius).add_(problem.inputs).clamp_(0, 1)
+        return α, cosine(gamma, gamma_final, i, problem.steps)
 
-    @staticmethod
-    def _fit(problem: Problem, state: FmnState, answer: Answer, step: Tensor, α: float) -> Tensor:
-        """What the box leaves of the step, at the full length.
+    def _fit(
+        self, problem: Problem, state: FMNState, answer: Answer, step: Tensor, α: float
+    ) -> Tensor:
+        """Clip the step to the box and rescale it to length α.
 
-        Entries at the end of the box take their share of the length and then cannot move, which stalls the search. ℓ0
-        does better with the published step, except where every feature may change already and that was not enough.
+        Features at an end of the box would take their share of the length and not move, which
+        stalls the search. Where sizes are counted, the plain step does better, except on samples
+        that may change every feature and are not broken yet.
         """
-        if problem.norm.name != "L0":
-            return _inside_box(state.point, step, α)
-        if (stuck := ~answer.found & (state.radius >= problem.largest)).any():
-            step[stuck] = _inside_box(state.point[stuck], step[stuck], α)
-        return step
+        inside = state.point - (state.point - step).clamp_(0, 1)
+        inside.mul_((α / length(inside))[:, None])
+        if not problem.norm.counts:
+            return inside
+        return where_rows(~answer.found & (state.radius >= problem.largest), inside, step)
 
-    def _radius(self, problem: Problem, state: FmnState, answer: Answer, γ: float) -> Tensor:
+    def _radius(self, problem: Problem, state: FMNState, answer: Answer, γ: float) -> Tensor:
+        """Return the radius for the next step: (n,)."""
         ε = state.radius
         shrunk = torch.minimum(ε * (1 - γ), answer.best_distance)
-        if answer.found.all():
-            return torch.where(answer.misclassified, shrunk, ε * (1 + γ))
-        estimate = answer.distance + answer.loss.abs() / problem.norm.dual_size(
-            answer.gradient
-        ).clamp_(min=TINY)
-        if not self.strict:
-            # The estimate alone can approach the boundary from inside for ever; let the radius grow as well. On a tie
-            # it is zero, and so it must not begin there.
-            grown = torch.where(ε < torch.inf, ε * (1 + γ), problem.boundary / 2)
-            estimate = torch.maximum(estimate, grown)
-        missed = torch.where(answer.found, ε * (1 + γ), estimate)
-        return torch.where(answer.misclassified, shrunk, missed)
+        grown = torch.where(answer.found, ε * (1 + γ), self._first(problem, state, answer, γ))
+        return torch.where(answer.misclassified, shrunk, grown)
 
-    @staticmethod
-    def _features(problem: Problem, state: FmnState, answer: Answer, γ: float) -> Tensor:  # noqa: ARG004
+    def _first(self, problem: Problem, state: FMNState, answer: Answer, γ: float) -> Tensor:
+        """Return the radius before the first success: the first-order estimate, growing at least.
+
+        The estimate alone can approach the boundary from inside for ever. On a tie it is 0, and so
+        the radius starts at half of the estimate at the input.
+        """
+        ε = state.radius
+        grown = torch.where(ε < torch.inf, ε * (1 + γ), problem.boundary / 2)
+        return torch.maximum(estimated_distance(problem, answer), grown)
+
+    def _count(self, problem: Problem, state: FMNState, answer: Answer, γ: float) -> Tensor:  # noqa: ARG002
+        """Return the radius for the next step where sizes are whole numbers: (n,)."""
         ε = state.radius
         fewer = torch.minimum(torch.minimum(ε - 1, (ε * (1 - γ)).floor()), answer.best_distance)
         more = torch.maximum(ε + 1, (ε * (1 + γ)).floor())
         return torch.where(answer.misclassified, fewer, more).clamp_(min=1)
 
 
-def _inside_box(point: Tensor, step: Tensor, α: float) -> Tensor:
-    """What the box leaves of a step down from the point, stretched to length α."""
-    step = point - (point - step).clamp_(0, 1)
-    return step.mul_((α / length(step))[:, None])
+def estimated_distance(problem: Problem, answer: Answer) -> Tensor:
+    """Return a first-order estimate of the boundary's distance from the input: (n,)."""
+    slope = problem.norm.dual_size(answer.gradient).clamp_(min=TINY)
+    return answer.distance + answer.loss.abs() / slope

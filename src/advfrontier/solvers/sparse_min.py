@@ -1,116 +1,182 @@
-"""Sparse random search with fewer and fewer features, ℓ0, black box: only logits are asked for.
-
-After Sparse-RS (Croce et al., 2022): some features are at an end of the box, a few of them are exchanged for others,
-and the change stays if it lowers the margin. After a success the search goes on with fewer features.
-"""
+"""Sparse random search with fewer and fewer features, ℓ0; black box: it asks for logits only."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from advfrontier.pool import CATALOGUE, SolverFacts
 from advfrontier.solvers.protocol import Answer, Problem, cosine, margin_found
-from advfrontier.threat.random import uniform
-from advfrontier.threat.thresholds import largest
+from advfrontier.threat.thresholds import keep_largest
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass
 class SparseMinState:
-    """How many features may change, the point kept so far with its margin, and the point being tried."""
+    """The state of the sparse search.
+
+    Args:
+        point: (n, d), the point to evaluate.
+        features: (n,), features that may change.
+        kept: (n, d), the point kept so far.
+        margin: (n,), its margin; inf where no point with so few features was tried.
+        ends: (n, d), random signs, from which the ends of the box are taken.
+        draws: (n, steps, 2), random numbers in (0, 1).
+    """
 
     point: Tensor
     features: Tensor
     kept: Tensor
-    margin: Tensor  # inf where no point with so few features has been tried
+    margin: Tensor
+    ends: Tensor
+    draws: Tensor
 
 
 @dataclass(frozen=True)
 class SparseMin:
-    """γ is the relative change of the number of features, `share` how many of them a step exchanges; both shrink."""
+    """Exchange some of the features that are at an end of the box, and keep what lowers the margin.
 
-    facts: ClassVar[SolverFacts] = CATALOGUE["sparse_min"]
+    A success leaves fewer features; before the first success their number grows.
+
+    After Croce, Andriushchenko, Singh, Flammarion and Hein, "Sparse-RS: a Versatile Framework for
+    Query-efficient Sparse Black-box Adversarial Attacks", AAAI 2022, arXiv 2006.12834.
+
+    Args:
+        gamma: Share of the features that the first success takes away; a sixth of it in a
+            refinement.
+        gamma_final: That share at the last step, along a cosine.
+        growth: Share of the features that is added in a step before the first success.
+        share: Share of the features that the first step exchanges.
+        share_final: Share that the last step exchanges, along a cosine.
+    """
 
     gamma: float = 0.3
     gamma_final: float = 0.01
-    growth: float = 0.05  # of the number of features, until there is a success
+    growth: float = 0.05
     share: float = 0.1
     share_final: float = 0.01
 
     def start(self, problem: Problem) -> SparseMinState:
-        """Random features at random ends of the box: as many as first order says, but half of all at most.
+        """Start from random features at random ends of the box, or from a best point.
 
-        A run that polishes begins with the features of its start, and tries to do with fewer.
+        As many features as the first-order estimate says, but half of all at most. A refinement
+        begins with the features of its start, and tries to do with fewer.
         """
         x = problem.inputs
-        if problem.polishes:
-            point, features = (
-                problem.starts.clone(),
-                (problem.norm.distance(problem.starts, x) - 1).clamp_(min=1),
-            )
-            return SparseMinState(
-                point, features, point.clone(), torch.full_like(features, torch.inf)
-            )
-        features = torch.minimum(problem.boundary, problem.largest / 2).ceil()
-        order, ends = _draws(problem, "start")
-        point = torch.where(_lowest(order, features), ends, x)
-        return SparseMinState(point, features, x.clone(), torch.full_like(features, torch.inf))
+        ends = (problem.uniform("ends", x.shape[1]) - 0.5).sign_()
+        if problem.refines:
+            features = (problem.norm.distance(problem.starts, x) - 1).clamp_(min=1)
+            point = problem.starts.clone()
+            kept = point.clone()
+        else:
+            features = torch.minimum(problem.boundary, problem.largest / 2).ceil()
+            chosen = keep_largest(problem.uniform("start", x.shape[1]), features)
+            point = torch.lerp(x, other_end(x, ends), chosen)
+            kept = x.clone()
+        return SparseMinState(
+            point=point,
+            features=features,
+            kept=kept,
+            margin=torch.full_like(features, torch.inf),
+            ends=ends,
+            draws=problem.uniform("exchange", 2 * problem.steps).view(-1, problem.steps, 2),
+        )
 
     def loss(self, i: int) -> None:  # noqa: ARG002
-        """None: this solver needs no gradient."""
+        """Ask for no gradient."""
         return
 
     def step(self, problem: Problem, state: SparseMinState, i: int, answer: Answer) -> None:
-        """Keep what lowered the margin, go on with fewer features after a success, exchange some."""
+        """Keep what lowered the margin, take features away after a success, exchange some."""
         x, success = problem.inputs, answer.misclassified
         margin = margin_found(answer)
-        better = margin < state.margin
-        state.kept = torch.where(better[:, None], state.point, state.kept)
-        state.features = torch.where(
-            success, self._fewer(problem, i, answer), self._more(problem, state, answer)
-        )
+        lower = (margin < state.margin).to(x.dtype)[:, None]
+        state.kept.lerp_(state.point, lower)
         state.margin = torch.where(success, torch.inf, torch.minimum(margin, state.margin))
+        fewer, more = self._fewer(problem, i, answer), self._more(problem, state, answer)
+        state.features = torch.where(success, fewer, more)
 
-        order, ends = _draws(problem, f"swap {i}")
-        changed = state.kept != x
+        changed = (state.kept - x).sign_().abs_()
         surplus = changed.sum(1) - state.features
         share = cosine(self.share, self.share_final, i, problem.steps)
-        swapped = torch.where(success, 0, (share * state.features).ceil())
-        dropped = _lowest(order.masked_fill(~changed, torch.inf), surplus + swapped)
-        added = _lowest(order.masked_fill(changed, torch.inf), swapped.maximum(-surplus))
-        state.point = torch.where(added, ends, torch.where(dropped, x, state.kept))
+        exchanged = torch.where(success, 0, (share * state.features).ceil_())
+        drop, add = (surplus + exchanged).clamp_(min=0), torch.maximum(exchanged, -surplus)
+        chosen = choose(changed, drop, add, state.draws[:, i], i)
+        ends = other_end(x, state.ends.roll(_jump(i, x.shape[1]), 1))
+        point = torch.lerp(state.kept, x, chosen.clamp(max=0).abs_())
+        state.point = point.lerp_(ends, chosen.clamp_(min=0))
 
     def _fewer(self, problem: Problem, i: int, answer: Answer) -> Tensor:
         γ = cosine(
-            self.gamma / 6 if problem.polishes else self.gamma, self.gamma_final, i, problem.steps
+            self.gamma / 6 if problem.refines else self.gamma, self.gamma_final, i, problem.steps
         )
-        return torch.minimum(
-            answer.best_distance - 1, ((1 - γ) * answer.best_distance).floor()
-        ).clamp_(min=1)
+        return ((1 - γ) * answer.best_distance).floor_().clamp_(min=1)
 
     def _more(self, problem: Problem, state: SparseMinState, answer: Answer) -> Tensor:
-        grown = torch.maximum(state.features + 1, ((1 + self.growth) * state.features).floor())
-        return torch.where(answer.found, state.features, torch.minimum(grown, problem.largest))
+        grown = torch.maximum(state.features + 1, ((1 + self.growth) * state.features).floor_())
+        grown = torch.minimum(grown, problem.largest)
+        return torch.where(answer.found, state.features, grown)
 
 
-def _draws(problem: Problem, stream: str) -> tuple[Tensor, Tensor]:
-    """A random order of the features, and a random end of the box for each that is not its present value."""
-    x = problem.inputs
-    drawn = uniform(problem.seeds, problem.ids, stream, x.shape[1])
-    digits = drawn * 2**20  # beyond the point: they say nothing about the order
-    digits -= np.floor(digits)  # several times as fast as % 1
-    ends = torch.from_numpy(digits).to(x).round_()
-    return torch.from_numpy(drawn).to(x), torch.where(ends == x, 1 - ends, ends)
+def other_end(inputs: Tensor, signs: Tensor) -> Tensor:
+    """Return an end of the box for each feature: that of its sign, or the other if it is there.
+
+    Args:
+        inputs: (n, d) in [0, 1].
+        signs: (n, d), −1 for 0 and 1 for 1.
+    """
+    ends = signs.clamp(min=0)
+    taken = (inputs - ends).sign_().abs_()  # 0 where the feature is at this end already
+    return ends.sub_(1).add_(taken).abs_()
 
 
-def _lowest(keys: Tensor, count: Tensor) -> Tensor:
-    """Which entries of each row are its `count` lowest; infinite ones never are."""
-    place = (count.long() - 1).clamp_(max=keys.shape[1] - 1)[:, None]
-    most = max(int(place.amax()), 0) + 1 if len(keys) else 1
-    last = -largest(-keys, most).gather(1, place.clamp(min=0))
-    # One comparison of all entries: nothing is as low as -inf, and infinite entries are above the largest number.
-    return keys <= last.clamp_(max=torch.finfo(keys.dtype).max).masked_fill_(place < 0, -torch.inf)
+def choose(changed: Tensor, drop: Tensor, add: Tensor, draws: Tensor, i: int) -> Tensor:
+    """Choose features at random: return −1 for those to drop, 1 for those to add, else 0: (n, d).
+
+    The features are put in an order that differs from step to step, with neighbours far apart. In
+    it every sample takes successive features of either kind, from a random one of its own on. This
+    needs no sorting, and the numbers are exact.
+
+    Args:
+        changed: (n, d), 1 for features that are changed and 0 for others; it is overwritten.
+        drop: (n,), changed features to drop; all of them if there are no more.
+        add: (n,), unchanged features to add; all of them if there are no more.
+        draws: (n, 2), random numbers in (0, 1).
+        i: Index of the step.
+    """
+    features = changed.shape[1]
+    order, back = _orders(features, i, changed.device)
+    ordered = changed.index_select(1, order)
+    total = ordered.sum(1)
+    # The rank of each feature among the changed ones, and among the unchanged ones.
+    rank = torch.cumsum(ordered, 1, out=changed)
+    other_rank = torch.arange(features, dtype=rank.dtype, device=rank.device) - rank
+    dropped = _arc(rank.sub_(1), drop, total, draws[:, 0])
+    added = _arc(other_rank, add, features - total, draws[:, 1])
+    return added.lerp_(dropped.neg_(), ordered).index_select(1, back)
+
+
+def _arc(rank: Tensor, count: Tensor, total: Tensor, draw: Tensor) -> Tensor:
+    """Turn ranks into 1 for `count` successive ones of `total`, from a random one on, else 0."""
+    first = (draw * (total - count + 1).clamp_(min=1)).floor_()
+    middle = first + (count - 1) / 2
+    distance = rank.sub_(middle[:, None]).abs_()
+    return distance.neg_().add_((count / 2)[:, None]).sign_().clamp_(min=0)
+
+
+def _orders(features: int, i: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the order of the features at step i, and where each feature is in it: (d,) each."""
+    stride = 1 + int(features * ((i + 1) * _GOLDEN % 1))
+    while math.gcd(stride, features) > 1:
+        stride += 1
+    shift, inverse = _jump(i, features), pow(stride, -1, features)
+    place = torch.arange(features, device=device)
+    return (place * stride + shift) % features, (place - shift) * inverse % features
+
+
+def _jump(i: int, features: int) -> int:
+    """Return by how many features an order is shifted at step i."""
+    return 7919 * (i + 1) % features

@@ -1,163 +1,173 @@
-"""Square search with a shrinking radius, ℓ1, ℓ2 and ℓ∞, black box: only logits are asked for.
-
-After the Square Attack (Andriushchenko et al., 2020): the perturbation changes on a random square, and the change stays
-if it lowers the margin. In ℓ∞ it is ± the radius everywhere, and the square gets new signs; `windows` has the moves of
-ℓ1 and ℓ2. A success shrinks the radius, as in FMN; the same perturbation is then tried at the new radius, which either
-succeeds again or gives the margin to improve on.
-"""
+"""Square search with a radius that shrinks, ℓ1, ℓ2 and ℓ∞; black box: it asks for logits only."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from advfrontier.pool import CATALOGUE, SolverFacts
-from advfrontier.solvers.protocol import Answer, Problem, cosine, keep_rows, margin_found
-from advfrontier.solvers.windows import DRAWS, corner, move, pour, tiles
-from advfrontier.threat.norms import TINY
-from advfrontier.threat.random import uniform
+from advfrontier.solvers.protocol import Answer, Problem, cosine, margin_found, where_rows
+from advfrontier.solvers.windows import DRAWS, Canvas, Shape, move, pour, repaint, stripes, tiles
+from advfrontier.threat.thresholds import TINY
 
-# When the square's area halves, in ten-thousandths of the horizon. The Square Attack's own times are those of ten times
-# as many queries: with fewer, larger squares for longer reach smaller distances.
-_HALVINGS: dict[str, tuple[int, ...]] = {
-    "Linf": (50, 200, 500, 1000, 2000, 4000, 6000, 8000),
-    "L2": (100, 500, 2000, 5000),
-    "L1": (100, 500, 2000, 5000),
+
+@dataclass(frozen=True)
+class Rules:
+    """How the search goes in one norm.
+
+    Args:
+        pattern: Makes the first perturbation from the image's shape and random numbers.
+        change: Changes a perturbation inside random windows of a given side.
+        reach: First radius over the first-order estimate of the distance.
+        halvings: Shares of the steps after which the windows' area is halved.
+        refined: Halvings that a refinement begins with.
+        refills: Whether a change gives away what the box has taken from the perturbation.
+    """
+
+    pattern: Callable[[Shape, Tensor], Tensor]
+    change: Callable[[Canvas, int], Tensor]
+    reach: float
+    halvings: tuple[float, ...]
+    refined: int
+    refills: bool
+
+
+# The Square Attack halves the area at these times over ten times as many queries: with fewer
+# queries, larger windows for longer reach smaller distances.
+_LINF = (0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
+_MASS = (0.01, 0.05, 0.2, 0.5)
+_BY_NORM = {
+    "Linf": Rules(stripes, repaint, 2.0, _LINF, 6, refills=False),
+    "L1": Rules(tiles, pour, 1.0, _MASS, 3, refills=True),
 }
-# A run that polishes begins where the area has been halved so often, and halves it three times more.
-_HALVED = {"Linf": 6, "L2": 5, "L1": 3}
+_ELSEWHERE = Rules(tiles, move, 1.0, _MASS, 5, refills=True)
 
 
 @dataclass
 class SquareMinState:
-    """The perturbation kept so far with its margin at this radius, and the one being tried; both over the radius."""
+    """The state of the square search; perturbations are over the radius.
+
+    Args:
+        point: (n, d), the point to evaluate.
+        radius: (n,), radius of the perturbations.
+        kept: (n, d), the perturbation kept so far.
+        margin: (n,), its margin at this radius; inf where it was not tried at this radius.
+        trial: (n, d), the perturbation of `point`.
+        draws: (n, steps, numbers a step takes), random numbers in (0, 1).
+    """
 
     point: Tensor
     radius: Tensor
     kept: Tensor
-    margin: Tensor  # inf where the perturbation has not been tried at this radius
+    margin: Tensor
     trial: Tensor
-    draws: Tensor  # (n, steps, numbers a step takes) in (0, 1)
+    draws: Tensor
 
 
 @dataclass(frozen=True)
 class SquareMin:
-    """γ is the relative shrinking of the radius; `area` the share of the image that the first squares cover."""
+    """Change the perturbation in random windows, and keep changes that lower the margin.
 
-    facts: ClassVar[SolverFacts] = CATALOGUE["square_min"]
+    A success shrinks the radius, as in FMN; the same perturbation is then tried at the new radius,
+    which either succeeds again or gives the margin to improve on. Before the first success the
+    radius grows.
 
-    reach: float | None = (
-        None  # the first radius, over the first-order estimate of the boundary: 2 in ℓ∞, 1 elsewhere
-    )
+    After Andriushchenko, Croce, Flammarion and Hein, "Square Attack: a Query-efficient Black-box
+    Adversarial Attack via Random Search", ECCV 2020, arXiv 1912.00049.
+
+    Args:
+        reach: First radius over the first-order estimate of the distance; by default 2 in ℓ∞ and 1
+            elsewhere.
+        gamma: Relative change of the radius at the first step; a quarter of it in a refinement.
+        gamma_final: Relative change of the radius at the last step, along a cosine.
+        area: Share of the image that the first windows cover.
+    """
+
+    reach: float | None = None
     gamma: float = 0.015
     gamma_final: float = 0.001
     area: float = 0.8
 
     def start(self, problem: Problem) -> SquareMinState:
-        """Stripes (ℓ∞) or tiles of random sign, at most half as far as the box goes; or what is to be improved on."""
-        channels, height, width = shape = _image(problem.shape)
-        numbers = channels + (2 if problem.norm.name == "Linf" else DRAWS)
-        if problem.norm.name == "Linf":
-            stripes = (
-                _draws(problem, "stripes", channels * width)
-                .sub_(0.5)
-                .sign_()
-                .view(-1, channels, 1, width)
-            )
-            kept = stripes.expand(-1, channels, height, width).flatten(1).contiguous()
-            radius = ((self.reach or 2.0) * problem.boundary).clamp_(max=0.5)
-        else:
-            kept = tiles(shape, _draws(problem, "tiles", channels * height * width))
-            kept = kept.div_(problem.norm.size(kept)[:, None])
-            radius = torch.minimum((self.reach or 1.0) * problem.boundary, problem.largest / 2)
-        if problem.polishes:
+        """Start from a random pattern at most half as far as the box goes, or from a best point."""
+        shape, rules = image_shape(problem.shape), _rules_of(problem)
+        kept = rules.pattern(shape, problem.uniform("pattern", math.prod(shape)))
+        kept = kept / problem.norm.size(kept)[:, None]
+        reach = rules.reach if self.reach is None else self.reach
+        radius = torch.minimum(reach * problem.boundary, problem.largest / 2)
+        if problem.refines:
+            # Where nothing was found before there is nothing to refine: the search begins anew.
             size = problem.norm.distance(problem.starts, problem.inputs)
-            found = (
-                size > 0
-            )  # where nothing was found before there is nothing to improve on: the search begins anew
-            own = (problem.starts - problem.inputs).div_(size.clamp(min=TINY)[:, None])
-            kept = torch.where(found[:, None], own, kept)
-            radius = torch.where(found, (1 - self._gamma(problem, 0)) * size, radius)
-        point = torch.addcmul(problem.inputs, kept, radius[:, None]).clamp_(0, 1)
-        draws = _draws(problem, "patches", problem.steps * numbers).view(-1, problem.steps, numbers)
+            perturbation = (problem.starts - problem.inputs) / size.clamp(min=TINY)[:, None]
+            kept = where_rows(size > 0, perturbation, kept)
+            radius = torch.where(size > 0, (1 - self._gamma(problem, 0)) * size, radius)
+        numbers = DRAWS + shape[0]
+        draws = problem.uniform("windows", problem.steps * numbers)
         return SquareMinState(
-            point, radius, kept, torch.full_like(radius, torch.inf), kept.clone(), draws
+            point=torch.addcmul(problem.inputs, kept, radius[:, None]).clamp_(0, 1),
+            radius=radius,
+            kept=kept,
+            margin=torch.full_like(radius, torch.inf),
+            trial=kept.clone(),
+            draws=draws.view(-1, problem.steps, numbers),
         )
 
     def loss(self, i: int) -> None:  # noqa: ARG002
-        """None: this solver needs no gradient."""
+        """Ask for no gradient."""
         return
 
     def step(self, problem: Problem, state: SquareMinState, i: int, answer: Answer) -> None:
-        """Keep what lowered the margin, shrink the radius on success, try the next square."""
-        success = answer.misclassified
+        """Keep a change that lowered the margin, shrink the radius on success, try a change."""
+        x, success = problem.inputs, answer.misclassified
+        self._keep(problem, state, answer)
+        state.radius = self._radius(problem, state, i, answer)
+        shape = image_shape(problem.shape)
+        canvas = Canvas(shape, state.kept, x, state.radius, state.draws[:, i])
+        changed = _rules_of(problem).change(canvas, self._side(problem, i, shape[1] * shape[2]))
+        state.trial = where_rows(success, state.kept, changed)
+        state.point = torch.addcmul(x, state.trial, state.radius[:, None]).clamp_(0, 1)
+
+    def _keep(self, problem: Problem, state: SquareMinState, answer: Answer) -> None:
+        """Keep the perturbation that was tried where it lowered the margin."""
+        success, margin = answer.misclassified, margin_found(answer)
         tried = state.trial
-        if (
-            problem.norm.name != "Linf"
-        ):  # what the box has left of it, of size 1 again where the radius follows
+        if _rules_of(problem).refills:
+            # What the box has left; of size 1 again where the radius follows the distance.
             size = torch.where(success, answer.distance, state.radius).clamp_(min=TINY)
             tried = (state.point - problem.inputs).div_(size[:, None])
-        margin = margin_found(answer)
-        keep_rows(margin < state.margin, (state.kept, tried))
-        γ = self._gamma(problem, i)
-        # Without any success yet the radius grows; after one, failing at this radius only means to go on searching.
-        grown = torch.where(
-            answer.found, state.radius, torch.minimum((1 + γ) * state.radius, problem.largest)
-        )
-        state.radius = torch.where(success, (1 - γ) * answer.best_distance, grown)
+        lower = (margin < state.margin).to(tried.dtype)[:, None]
+        state.kept.lerp_(tried, lower)
         state.margin = torch.where(success, torch.inf, torch.minimum(margin, state.margin))
-        changed = self._changed(problem, state, i)
-        state.trial = torch.where(success[:, None], state.kept, changed)
-        state.point = torch.addcmul(problem.inputs, state.trial, state.radius[:, None]).clamp_(0, 1)
 
-    def _changed(self, problem: Problem, state: SquareMinState, i: int) -> Tensor:
-        """The perturbation kept so far with a random square changed; in ℓ∞ to one new sign per channel."""
-        _channels, height, width = shape = _image(problem.shape)
-        side = self._side(problem, i, height * width)
-        draw = state.draws[:, i]
-        if problem.norm.name == "L1":
-            return pour(shape, state.kept, side, draw, inputs=problem.inputs, radius=state.radius)
-        if problem.norm.name == "L2":
-            return move(
-                shape, state.kept, max(side, 3) // 2 * 2 + 1, draw
-            )  # odd, so that there is a middle
-        rows, columns = min(side, height), min(side, width)
-        top, left = (
-            (draw[:, :1] * (height - rows + 1)).long(),
-            (draw[:, 1:2] * (width - columns + 1)).long(),
-        )
-        places = (top * width + left) + corner(shape, rows, columns).to(draw.device)
-        return state.kept.scatter(
-            1, places, (draw[:, 2:] - 0.5).sign().repeat_interleave(rows * columns, dim=1)
-        )
+    def _radius(self, problem: Problem, state: SquareMinState, i: int, answer: Answer) -> Tensor:
+        """Shrink below the best distance on success; grow as long as there was none."""
+        γ = self._gamma(problem, i)
+        grown = torch.minimum((1 + γ) * state.radius, problem.largest)
+        missed = torch.where(answer.found, state.radius, grown)
+        return torch.where(answer.misclassified, (1 - γ) * answer.best_distance, missed)
 
     def _gamma(self, problem: Problem, i: int) -> float:
         γ = cosine(self.gamma, self.gamma_final, i, problem.steps)
-        return γ / 4 if problem.polishes else γ
+        return γ / 4 if problem.refines else γ
 
     def _side(self, problem: Problem, i: int, pixels: int) -> int:
-        if problem.polishes:
-            halvings = _HALVED[problem.norm.name] + 4 * i // problem.steps
-        else:
-            halvings = sum(
-                10_000 * i / problem.steps > limit for limit in _HALVINGS[problem.norm.name]
-            )
-        share = self.area / 2**halvings
-        return max(round(math.sqrt(share * pixels)), 1)
+        """Return the side of the windows at step i; a refinement halves their area three times."""
+        rules, done = _rules_of(problem), i / problem.steps
+        halvings = sum(done > limit for limit in rules.halvings)
+        if problem.refines:
+            halvings = rules.refined + int(4 * done)
+        return max(round(math.sqrt(self.area / 2**halvings * pixels)), 1)
 
 
-def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Channels, height and width; samples that are not images count as one row of one channel."""
+def image_shape(shape: tuple[int, ...]) -> Shape:
+    """Return channels, height and width; other samples than images are one row of one channel."""
     if len(shape) == 3:
         return shape[0], shape[1], shape[2]
     return 1, 1, math.prod(shape)
 
 
-def _draws(problem: Problem, stream: str, count: int) -> Tensor:
-    """Numbers in (0, 1): below 1 also when rounded to float32, or a window would leave the image."""
-    drawn = torch.from_numpy(uniform(problem.seeds, problem.ids, stream, count)).to(problem.inputs)
-    return drawn.clamp_(max=1 - torch.finfo(drawn.dtype).eps)
+def _rules_of(problem: Problem) -> Rules:
+    return _BY_NORM.get(problem.norm.name, _ELSEWHERE)

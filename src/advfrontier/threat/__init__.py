@@ -1,4 +1,4 @@
-"""What an attacker may do: norms, and the losses that say how far a sample is from being misclassified.
+"""The threat model: norms of perturbations, losses on logits, and random numbers of samples.
 
 `names` needs no torch, so this package imports nothing itself.
 """

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from advfrontier.threat.norms import TINY
+from advfrontier.threat.thresholds import TINY
 
 Loss = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
 
@@ -21,21 +21,30 @@ LEAST_MARGIN = 3.0  # to which the cross-entropy stretches the input's margin wh
 DLR_TOLERANCE = 1e-4  # how far beyond the boundary ALMA aims: over the spread, or as published in units of the logits
 
 
-def margin(logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None) -> Tensor:
+def margin(
+    logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
+) -> Tensor:
     """Label's logit minus the best other one; with targets, the best other logit minus the target's."""
     if targets is None:
         return _logit(logits, labels) - _best_other(logits, labels)
     return _best_other(logits, targets) - _logit(logits, targets)
 
 
-def plain_ce(logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None) -> Tensor:
+def plain_ce(
+    logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
+) -> Tensor:
     """Minus the cross-entropy of the label; with targets, the cross-entropy of the target."""
     if targets is None:
         return -cross_entropy(logits, labels, reduction="none")
     return cross_entropy(logits, targets, reduction="none")
 
 
-def ce(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None) -> Tensor:
+def ce(
+    logits: Tensor,
+    labels: Tensor,
+    targets: Tensor | None = None,
+    input_margin: Tensor | None = None,
+) -> Tensor:
     """The cross-entropy as log-odds, of logits stretched for each sample so that the input's margin is LEAST_MARGIN.
 
     Log-odds order points as the cross-entropy does and have its gradient's direction, but never saturate. The gradient
@@ -48,29 +57,53 @@ def ce(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_marg
     return odds if targets is None else -odds
 
 
-def difference(logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None) -> Tensor:
+def difference(
+    logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
+) -> Tensor:
     """The margin; with targets, label's minus target's logit, whatever the others are."""
-    return margin(logits, labels) if targets is None else _logit(logits, labels) - _logit(logits, targets)
+    return (
+        margin(logits, labels)
+        if targets is None
+        else _logit(logits, labels) - _logit(logits, targets)
+    )
 
 
-def dlr(logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None) -> Tensor:
+def dlr(
+    logits: Tensor,
+    labels: Tensor,
+    targets: Tensor | None = None,
+    input_margin: Tensor | None = None,
+) -> Tensor:
     """Difference of logits ratio: the margin (with targets: label minus target), free of the logits' scale."""
-    return difference(logits, labels, targets) / _spread(logits, input_margin, targeted=targets is not None)
+    return difference(logits, labels, targets) / _spread(
+        logits, input_margin, targeted=targets is not None
+    )
 
 
 def dlr_plus(
-    logits: Tensor, labels: Tensor, targets: Tensor | None = None, input_margin: Tensor | None = None
+    logits: Tensor,
+    labels: Tensor,
+    targets: Tensor | None = None,
+    input_margin: Tensor | None = None,
 ) -> Tensor:
     """ALMA's variant: the margin over the same spread, plus a small tolerance."""
-    return margin(logits, labels, targets) / _spread(logits, input_margin, targeted=targets is not None) + DLR_TOLERANCE
+    return (
+        margin(logits, labels, targets)
+        / _spread(logits, input_margin, targeted=targets is not None)
+        + DLR_TOLERANCE
+    )
 
 
-def plain_dlr(logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None) -> Tensor:
+def plain_dlr(
+    logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
+) -> Tensor:
     """The published ratio; with fewer classes than it is defined for, the bare difference of logits."""
     return difference(logits, labels, targets) / _spread(logits, None, targeted=targets is not None)
 
 
-def plain_dlr_plus(logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None) -> Tensor:
+def plain_dlr_plus(
+    logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
+) -> Tensor:
     """ALMA's variant as published: the tolerance is added to the margin, 1e-8 to the spread."""
     spread = _spread(logits, None, targeted=targets is not None, least=1e-8)
     return (margin(logits, labels, targets) + DLR_TOLERANCE) / spread
@@ -84,7 +117,9 @@ def _best_other(logits: Tensor, classes: Tensor) -> Tensor:
     return logits.scatter(1, classes[:, None], -torch.inf).amax(1)
 
 
-def _spread(logits: Tensor, input_margin: Tensor | None, *, targeted: bool, least: float = 1e-12) -> Tensor | float:
+def _spread(
+    logits: Tensor, input_margin: Tensor | None, *, targeted: bool, least: float = 1e-12
+) -> Tensor | float:
     """z₍₁₎ − z₍₃₎, or with targets z₍₁₎ − ½(z₍₃₎ + z₍₄₎).
 
     Two classes have no third logit. With targets and three classes the third may be the target itself, and the ratio a
@@ -98,5 +133,14 @@ def _spread(logits: Tensor, input_margin: Tensor | None, *, targeted: bool, leas
     return ranked[:, 0] - lower + least
 
 
-_ALL: tuple[Loss, ...] = (margin, difference, ce, plain_ce, dlr, plain_dlr, dlr_plus, plain_dlr_plus)
+_ALL: tuple[Loss, ...] = (
+    margin,
+    difference,
+    ce,
+    plain_ce,
+    dlr,
+    plain_dlr,
+    dlr_plus,
+    plain_dlr_plus,
+)
 LOSSES: dict[str, Loss] = {loss.__name__: loss for loss in _ALL}

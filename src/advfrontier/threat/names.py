@@ -1,17 +1,72 @@
-"""The four norms by name, without torch."""
+"""The catalogue of norms, without torch: their names, their symbols, and the class of each."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from advfrontier.errors import FrontierError
 
-NORMS = ("L0", "L1", "L2", "Linf")
-SYMBOLS = {"L0": "ℓ0", "L1": "ℓ1", "L2": "ℓ2", "Linf": "ℓ∞"}
+
+@dataclass(frozen=True)
+class NormFacts:
+    """The catalogue's entry of a norm.
+
+    Args:
+        name: Canonical name, such as `Linf`.
+        symbol: How texts write it, such as `ℓ∞`.
+        norm: Its class as `module:Class`; a norm of a notebook may be the class itself.
+        aliases: Other names that users type, in lower case.
+    """
+
+    name: str
+    symbol: str
+    norm: str | type
+    aliases: tuple[str, ...] = ()
+
+
+_NORMS = "advfrontier.threat.norms"
+_CATALOGUE: dict[str, NormFacts] = {}
+
+
+def register_norm(facts: NormFacts) -> NormFacts:
+    """Add a norm to the catalogue of this process and of the workers it starts."""
+    taken = {
+        alias
+        for other in _CATALOGUE.values()
+        if other.name != facts.name
+        for alias in other.aliases
+    }
+    if clash := sorted({facts.name.lower(), *facts.aliases} & taken):
+        raise FrontierError(f"a norm is called {clash[0]} already: expected another name")
+    _CATALOGUE[facts.name] = facts
+    return facts
+
+
+register_norm(NormFacts("L0", "ℓ0", f"{_NORMS}:L0", ("0", "l0", "ℓ0")))
+register_norm(NormFacts("L1", "ℓ1", f"{_NORMS}:L1", ("1", "l1", "ℓ1")))
+register_norm(NormFacts("L2", "ℓ2", f"{_NORMS}:L2", ("2", "l2", "ℓ2")))
+register_norm(NormFacts("Linf", "ℓ∞", f"{_NORMS}:Linf", ("inf", "linf", "∞", "l∞", "ℓ∞")))
+
+NORMS = tuple(_CATALOGUE)  # the norms that are built in
+
+
+def norm_facts(text: str | float) -> NormFacts:
+    """Return the entry of a norm; `l2`, `2`, `inf` and `Linf` are all understood."""
+    typed = str(text).strip()
+    if typed in _CATALOGUE:
+        return _CATALOGUE[typed]
+    key = typed.lower().removesuffix(".0")
+    for facts in _CATALOGUE.values():
+        if key in (facts.name.lower(), *facts.aliases):
+            return facts
+    raise FrontierError(f"unknown norm {text!r}: expected one of {', '.join(_CATALOGUE)}")
 
 
 def norm_name(text: str | float) -> str:
-    """Return the canonical name of a norm: `l2`, `2`, `inf`, `Linf` and the like are all understood."""
-    key = str(text).strip().lower().removeprefix("ℓ").removeprefix("l").removesuffix(".0")
-    names = {"0": "L0", "1": "L1", "2": "L2", "inf": "Linf", "∞": "Linf"}
-    if key not in names:
-        raise FrontierError(f"unknown norm {text!r}: expected one of {', '.join(NORMS)}")
-    return names[key]
+    """Return the canonical name of a norm."""
+    return norm_facts(text).name
+
+
+def norm_symbol(name: str) -> str:
+    """Return how texts write a norm, such as ℓ∞."""
+    return norm_facts(name).symbol

@@ -1,81 +1,184 @@
-"""The threat norms ℓ0, ℓ1, ℓ2 and ℓ∞ on rows of flattened samples.
+"""The threat norms ℓ0, ℓ1, ℓ2 and ℓ∞ of perturbations, as rows of flattened samples.
 
-Perturbations and gradients are tensors (samples, features); sizes, radii and weights are tensors (samples,). ℓ0 counts
-features: each channel of a pixel separately.
+A norm is made for one shape of samples, and answers everything that solvers and the engine ask
+about it. A further norm is one class in one file, and one entry of the catalogue in `names`.
+
+Perturbations and gradients are tensors (n, d): samples × features. Sizes, radii and weights are
+tensors (n,). ℓ0 counts features: each channel of a pixel separately.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from advfrontier.threat.names import norm_name
-from advfrontier.threat.random import normal, uniform
-from advfrontier.threat.thresholds import boxed_water_level, largest, water_level
+from advfrontier.errors import FrontierError
+from advfrontier.threat.hyperplanes import all_alike, in_proportion, steepest_first
+from advfrontier.threat.names import norm_facts
+from advfrontier.threat.random import Draws
+from advfrontier.threat.thresholds import (
+    TINY,
+    boxed_water_level,
+    keep_largest,
+    room_of,
+    water_level,
+    wide,
+)
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+__all__ = [
+    "L0",
+    "L1",
+    "L2",
+    "TINY",
+    "Linf",
+    "Norm",
+    "clip",
+    "euclidean",
+    "make_norm",
+    "prox_two_thirds",
+    "soft_threshold",
+]
 
-    Radii = NDArray[np.float64]
-    Ids = NDArray[np.uint64]
-
-TINY = 1e-12  # below this a gradient has no direction
 _LONG = 100_000  # features
+_SECULAR = 6  # passes
+_LEAST = 1e-20  # smaller entries of a proximal step are treated as this, so that powers are finite
+_LARGEST_C = 0.39686  # of the quartic y⁴ − y + c for entries that are kept
+_QUINTIC = (-11.69709, 7.73988, -2.38711, 0.012458, -0.3423176, 1.00005419)  # its root, to 1.2e-4
 
 
 def euclidean(v: Tensor) -> Tensor:
-    """Euclidean length of each row; of very long rows summed in float64, as float32 sums are off by many roundings."""
+    """Return the Euclidean length of each row.
+
+    Very long rows are summed in float64, because float32 sums are off by many roundings.
+    """
     exact = v.shape[1] >= _LONG and v.device.type != "mps"  # which has no float64
     size: Tensor = torch.linalg.vector_norm(v, 2, dim=1, dtype=torch.float64 if exact else v.dtype)
     return size.to(v.dtype)
 
 
 class Norm(ABC):
-    """One ℓp norm: sizes, projections, proximal step and random points."""
+    """A norm, or another measure of perturbations, for samples of one shape.
 
-    name: str
+    A subclass must define `name`, `size`, `dual_size`, `project` and `prox`. The other methods have
+    defaults that are right for every norm, if not always the best.
+
+    Args:
+        shape: Shape of one sample before flattening, such as (3, 32, 32).
+    """
+
+    name: ClassVar[str]
+    counts: ClassVar[bool] = False  # whether sizes are whole numbers, as in ℓ0
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = tuple(shape)
+        self.features = math.prod(self.shape)
 
     @abstractmethod
     def size(self, v: Tensor) -> Tensor:
-        """‖v‖ of each row."""
+        """Return ‖v‖ of each row."""
 
     @abstractmethod
     def dual_size(self, g: Tensor) -> Tensor:
-        """The dual norm of each row: how much one unit of perturbation can gain along g."""
+        """Return the dual norm: the most that a perturbation of size 1 can gain along g."""
 
     @abstractmethod
     def project(self, v: Tensor, radius: Tensor) -> Tensor:
-        """The nearest point of the ball ‖·‖ ≤ radius."""
+        """Return the nearest point of the ball ‖·‖ ≤ radius."""
 
     @abstractmethod
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
-        """argmin ½‖u − v‖² + weight·‖u‖ over u."""
-
-    @abstractmethod
-    def random_in_ball(self, radius: Radii, *, features: int, seed: int, ids: Ids) -> Tensor:
-        """A point drawn uniformly from the ball, one row per sample id, in float64 on the CPU."""
+        """Return argmin ½‖u − v‖₂² + weight·‖u‖ over u; every entry only shrinks towards 0."""
 
     def distance(self, points: Tensor, inputs: Tensor) -> Tensor:
-        """‖points − inputs‖ in the precision of `inputs`: pass them in float64 to measure stored points."""
+        """Return ‖points − inputs‖ in the precision of `inputs`; use float64 for stored points."""
         return self.size(points - inputs)
 
     def largest(self, inputs: Tensor) -> Tensor:
-        """The largest distance that the box [0, 1] allows from each input."""
+        """Return the largest distance that the box [0, 1] allows from each input."""
         return self.size(torch.maximum(inputs, 1 - inputs))
 
     def boundary(self, margin: Tensor, gradient: Tensor, inputs: Tensor) -> Tensor:
-        """First-order estimate of the distance at which the margin vanishes, never more than the box allows."""
-        return torch.minimum(margin.abs() / self.dual_size(gradient).clamp(min=TINY), self.largest(inputs))
+        """Return a first-order estimate of the distance at which the margin vanishes.
 
-    def random_start(self, inputs: Tensor, radius: Tensor, *, seed: int, ids: Ids) -> Tensor:
-        """A random point of the ball around each input, clipped to the box."""
-        reach = radius.cpu().double().numpy()
-        noise = self.random_in_ball(reach, features=inputs.shape[1], seed=seed, ids=ids)
-        return (inputs + noise.to(inputs)).clamp_(0, 1)
+        Args:
+            margin: (n,), at the inputs.
+            gradient: (n, d), of the margin.
+            inputs: (n, d), in the box, which limits the estimate.
+        """
+        estimate = margin.abs() / self.dual_size(gradient).clamp(min=TINY)
+        return torch.minimum(estimate, self.largest(inputs))
+
+    def project_in_box(self, v: Tensor, radius: Tensor, inputs: Tensor) -> Tensor:
+        """Return a point u near v with ‖u‖ ≤ radius and inputs + u in [0, 1].
+
+        The default projects onto the ball and then clips, which is exact in ℓ0, ℓ2's interior and
+        ℓ∞. Clipping never makes a perturbation larger.
+        """
+        return self.project(v, radius).add_(inputs).clamp_(0, 1).sub_(inputs)
+
+    def prox_in_metric(
+        self, anchor: Tensor, weight: Tensor, metric: Tensor, *, steps: int
+    ) -> Tensor:
+        """Return a z that lowers weight·‖z‖ + ½·Σ metric·(z − anchor)².
+
+        The default takes proximal gradient steps from the anchor.
+
+        Args:
+            anchor: (n, d).
+            weight: (n,), at least 0.
+            metric: (n, d), from 0 to 1.
+            steps: Number of proximal gradient steps.
+        """
+        z = self.prox(anchor, weight)
+        for _ in range(steps - 1):
+            z = self.prox(torch.lerp(z, anchor, metric), weight)
+        return z
+
+    def subgradient(self, v: Tensor) -> Tensor:
+        """Return a subgradient of ‖v‖, and 0 where v is 0; the default is that of ℓ2."""
+        return v / euclidean(v).clamp_(min=TINY)[:, None]
+
+    def steepest(self, g: Tensor) -> Tensor:
+        """Return the direction along which a step gains most; the default is that of ℓ2."""
+        return g / euclidean(g).clamp_(min=TINY)[:, None]
+
+    def move_onto_hyperplane(self, points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
+        """Return the smallest move inside the box that lowers ⟨slope, points⟩ by `gap`.
+
+        Where the box is too small for it, the move goes to the corner that comes nearest. The
+        default is the smallest move in ℓ2.
+
+        Args:
+            points: (n, d), inside the box.
+            slope: (n, d), of Euclidean length about 1.
+            gap: (n,); negative to rise.
+        """
+        return in_proportion(points, slope, gap)
+
+    def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
+        """Return a random point of the ball of each row, in float64 where the device has it.
+
+        The default projects normal numbers onto a ball of random radius.
+        """
+        noise = draws.normal("direction", self.features)
+        length = wide(draws.uniform("length", 1))[:, 0] * wide(radius)
+        return self.project(noise, length)
+
+    def random_start(self, inputs: Tensor, radius: Tensor, draws: Draws) -> Tensor:
+        """Return a random point of the ball around each input, clipped to the box.
+
+        Args:
+            inputs: (n, d), in [0, 1].
+            radius: (n,).
+            draws: Random numbers of the samples.
+        """
+        noise = self.random_in_ball(radius, draws)
+        return (inputs + noise.to(inputs.dtype)).clamp_(0, 1)
 
     def __repr__(self) -> str:
         return self.name
@@ -85,51 +188,47 @@ class L0(Norm):
     """The number of changed features."""
 
     name = "L0"
+    counts = True
 
     def size(self, v: Tensor) -> Tensor:
-        """Number of non-zero entries."""
+        """Return the number of non-zero entries."""
         return v.sign().abs_().sum(1)
 
     def dual_size(self, g: Tensor) -> Tensor:
-        """The steepest entry: ℓ1 is the convex hull of ℓ0 on the unit box, and ℓ∞ its dual."""
+        """Return max|g|: ℓ1 is the convex hull of ℓ0 on the unit box, and ℓ∞ its dual."""
         return g.abs().amax(1)
 
     def project(self, v: Tensor, radius: Tensor) -> Tensor:
         """Keep the ⌊radius⌋ largest entries; of equal ones, those that come first."""
-        count = radius.floor().clamp(0, v.shape[1]).long()[:, None]
-        magnitude = v.abs()
-        order = largest(magnitude, int(count.amax()) + 1 if len(v) else 1)
-        last = order.gather(1, (count - 1).clamp_(min=0))
-        after = order.gather(1, count.clamp(max=v.shape[1] - 1))
-        # 1 from the last kept entry up, 0 below: sign and clamp are faster than a comparison.
-        kept = (magnitude - last).sign_().add_(1).clamp_(max=1).mul_(count > 0)
-        if ((last == after) & (last > 0) & (count < v.shape[1])).any():
-            tied = magnitude == last
-            first = tied.long().cumsum(1) <= count - (magnitude > last).sum(1, keepdim=True)
-            kept.mul_(~tied | first)
-        return kept.mul_(v)
+        return keep_largest(v.abs(), radius.floor().clamp_(min=0)).mul_(v)
 
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
-        """The proximal step of the surrogate that the paper uses in ℓ0: argmin ½‖u − v‖² + weight·Σ|u|^{2/3}."""
+        """Return the proximal step of the surrogate Σ|u|^{2/3}, which PDPGD's paper uses."""
         return prox_two_thirds(v, weight)
 
     def boundary(self, margin: Tensor, gradient: Tensor, inputs: Tensor) -> Tensor:
-        """The fewest features whose summed gains reach the margin, each moved to the end of the box."""
-        room = torch.where(gradient > 0, inputs, 1 - inputs)
-        gains = (gradient.abs() * room).sort(dim=1, descending=True).values.cumsum(1)
-        short = (gains < margin.abs()[:, None]).to(gains.dtype).sum(1)
+        """Return the fewest features whose gains reach the margin, each at its end of the box."""
+        gains = room_of(inputs, -gradient).mul_(gradient.abs())
+        ranked = gains.sort(dim=1, descending=True).values
+        short = (ranked.cumsum(1) < margin.abs()[:, None]).to(gains.dtype).sum(1)
         return torch.minimum(short + 1, self.largest(inputs).clamp(min=1))
 
-    def random_in_ball(self, radius: Radii, *, features: int, seed: int, ids: Ids) -> Tensor:
-        """⌈radius⌉ distinct features, uniformly chosen, each with a displacement uniform in (−1, 1)."""
-        rank = uniform(seed, ids, "features", features).argsort(axis=1).argsort(axis=1)
-        chosen = rank < np.ceil(radius)[:, None]
-        return torch.from_numpy(chosen * (2 * uniform(seed, ids, "values", features) - 1))
+    def subgradient(self, v: Tensor) -> Tensor:
+        """Return that of ℓ1, the convex hull of ℓ0."""
+        return v.sign()
 
-    def random_start(self, inputs: Tensor, radius: Tensor, *, seed: int, ids: Ids) -> Tensor:
-        """⌈radius⌉ distinct features, uniformly chosen, each set to a value uniform in (0, 1)."""
-        reach = radius.cpu().double().numpy()
-        noise = self.random_in_ball(reach, features=inputs.shape[1], seed=seed, ids=ids).to(inputs)
+    def steepest(self, g: Tensor) -> Tensor:
+        """Return the sign of the largest entry alone."""
+        return _sign_of_largest(g)
+
+    def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
+        """Choose ⌈radius⌉ features, and move each by a number uniform in (−1, 1)."""
+        chosen = keep_largest(draws.uniform("features", self.features), radius.float().ceil())
+        return wide(draws.uniform("values", self.features)).mul_(2).sub_(1).mul_(chosen)
+
+    def random_start(self, inputs: Tensor, radius: Tensor, draws: Draws) -> Tensor:
+        """Choose ⌈radius⌉ features, and set each to a value uniform in (0, 1)."""
+        noise = self.random_in_ball(radius, draws).to(inputs.dtype)
         return torch.where(noise != 0, (1 + noise) / 2, inputs)
 
 
@@ -139,31 +238,47 @@ class L1(Norm):
     name = "L1"
 
     def size(self, v: Tensor) -> Tensor:
-        """Σ|v|."""
+        """Return Σ|v|."""
         return v.abs().sum(1)
 
     def dual_size(self, g: Tensor) -> Tensor:
-        """max|g|."""
+        """Return max|g|."""
         return g.abs().amax(1)
 
     def project(self, v: Tensor, radius: Tensor) -> Tensor:
-        """Soft thresholding at the level that leaves exactly `radius`; rows inside stay as they are."""
+        """Shrink all entries by the amount that leaves exactly `radius`; rows inside stay."""
         return soft_threshold(v, water_level(v.abs(), radius))
 
     def project_in_box(self, v: Tensor, radius: Tensor, inputs: Tensor) -> Tensor:
-        """The nearest u with ‖u‖₁ ≤ radius and inputs + u in [0, 1], exactly: not one projection after the other."""
-        u = soft_threshold(v, boxed_water_level(v, inputs, radius))
-        return u.add_(inputs).clamp_(0, 1).sub_(inputs)
+        """Return the nearest u with ‖u‖₁ ≤ radius and inputs + u in [0, 1].
+
+        This is not one projection after the other (Croce and Hein, 2021).
+        """
+        level = boxed_water_level(v.abs(), room_of(inputs, v), radius)
+        return soft_threshold(v, level).add_(inputs).clamp_(0, 1).sub_(inputs)
 
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
-        """Soft thresholding."""
+        """Shrink all entries by the weight."""
         return soft_threshold(v, weight)
 
-    def random_in_ball(self, radius: Radii, *, features: int, seed: int, ids: Ids) -> Tensor:
-        """Signed exponential spacings over one more than there are features."""
-        spacings = -np.log(uniform(seed, ids, "spacings", features + 1))
-        signs = np.sign(uniform(seed, ids, "signs", features) - 0.5)
-        return torch.from_numpy(radius[:, None] * signs * spacings[:, :-1] / spacings.sum(1, keepdims=True))
+    def subgradient(self, v: Tensor) -> Tensor:
+        """Return the signs."""
+        return v.sign()
+
+    def steepest(self, g: Tensor) -> Tensor:
+        """Return the sign of the largest entry alone."""
+        return _sign_of_largest(g)
+
+    def move_onto_hyperplane(self, points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
+        """Move the steepest features first, each as far as the box allows."""
+        return steepest_first(points, slope, gap)
+
+    def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
+        """Return signed exponential spacings, of which there is one more than features."""
+        spacings = wide(draws.uniform("spacings", self.features + 1)).log_().neg_()
+        signs = wide(draws.uniform("signs", self.features)).sub_(0.5).sign_()
+        scale = wide(radius) / spacings.sum(1)
+        return signs.mul_(spacings[:, :-1]).mul_(scale[:, None])
 
 
 class L2(Norm):
@@ -172,26 +287,48 @@ class L2(Norm):
     name = "L2"
 
     def size(self, v: Tensor) -> Tensor:
-        """√Σv²."""
+        """Return √Σv²."""
         return euclidean(v)
 
     def dual_size(self, g: Tensor) -> Tensor:
-        """√Σg²: its own dual."""
+        """Return √Σg²: ℓ2 is its own dual."""
         return euclidean(g)
 
     def project(self, v: Tensor, radius: Tensor) -> Tensor:
-        """Scale down rows that are too long; rows inside stay as they are."""
+        """Scale down the rows that are too long; rows inside stay."""
         return v * (radius / self.size(v).clamp_(min=TINY)).clamp_(max=1)[:, None]
 
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
         """Shorten every row by the weight."""
         return v * (1 - weight / self.size(v).clamp_(min=TINY)).clamp_(min=0)[:, None]
 
-    def random_in_ball(self, radius: Radii, *, features: int, seed: int, ids: Ids) -> Tensor:
-        """A normal direction, and a length with the density of the ball's shells."""
-        direction = normal(seed, ids, "direction", features)
-        length = radius * uniform(seed, ids, "length", 1)[:, 0] ** (1 / features)
-        return torch.from_numpy(direction * (length / np.linalg.norm(direction, axis=1))[:, None])
+    def prox_in_metric(
+        self, anchor: Tensor, weight: Tensor, metric: Tensor, *, steps: int
+    ) -> Tensor:
+        """Return the minimum itself, which is anchor/(1 + 1/(ν·metric)) for one ν per row.
+
+        It is 0 unless ‖metric·anchor‖ > weight, and else ν solves ‖metric·anchor/(1 + ν·metric)‖ =
+        weight. Newton's method on the reciprocal of that, as for trust regions (Moré and Sorensen,
+        1983), never overshoots.
+        """
+        del steps
+        pull = metric * anchor
+        ν = torch.zeros_like(weight)
+        for _ in range(_SECULAR):
+            width = (metric * ν[:, None]).add_(1)
+            force = pull / width
+            square = torch.linalg.vecdot(force, force)
+            falling = torch.linalg.vecdot(force.mul_(force), metric / width)
+            ahead = square.sqrt() / weight.clamp(min=TINY) - 1
+            ν = (ν + ahead * square / falling.clamp_(min=TINY)).clamp_(0, 1 / TINY)
+        scaled = metric.mul(ν[:, None])
+        return scaled.div_(scaled + 1).mul_(anchor)
+
+    def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
+        """Return a normal direction with a length of the density of the ball's shells."""
+        direction = draws.normal("direction", self.features)
+        length = wide(draws.uniform("length", 1))[:, 0] ** (1 / self.features) * wide(radius)
+        return direction * (length / euclidean(direction))[:, None]
 
 
 class Linf(Norm):
@@ -200,11 +337,11 @@ class Linf(Norm):
     name = "Linf"
 
     def size(self, v: Tensor) -> Tensor:
-        """max|v|."""
+        """Return max|v|."""
         return v.abs().amax(1)
 
     def dual_size(self, g: Tensor) -> Tensor:
-        """Σ|g|."""
+        """Return Σ|g|."""
         return g.abs().sum(1)
 
     def project(self, v: Tensor, radius: Tensor) -> Tensor:
@@ -212,53 +349,104 @@ class Linf(Norm):
         return clip(v, radius)
 
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
-        """Clip at the level above which exactly `weight` lies (Moreau: v minus the projection onto the ℓ1 ball)."""
-        return self.project(v, water_level(v.abs(), weight))
+        """Clip at the level above which exactly `weight` lies.
 
-    def random_in_ball(self, radius: Radii, *, features: int, seed: int, ids: Ids) -> Tensor:
-        """Independent uniform entries."""
-        return torch.from_numpy(radius[:, None] * (2 * uniform(seed, ids, "box", features) - 1))
+        By Moreau's identity this is v minus its projection onto the ℓ1 ball of radius `weight`.
+        """
+        return clip(v, water_level(v.abs(), weight))
+
+    def prox_in_metric(
+        self, anchor: Tensor, weight: Tensor, metric: Tensor, *, steps: int
+    ) -> Tensor:
+        """Clip at the level above which exactly `weight` lies, weighed by the metric: exact."""
+        del steps
+        return clip(anchor, water_level(anchor.abs(), weight, metric))
+
+    def subgradient(self, v: Tensor) -> Tensor:
+        """Return the sign of the largest entry alone."""
+        return _sign_of_largest(v)
+
+    def steepest(self, g: Tensor) -> Tensor:
+        """Return the signs."""
+        return g.sign()
+
+    def move_onto_hyperplane(self, points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
+        """Move all features alike, each as far as the box allows."""
+        return all_alike(points, slope, gap)
+
+    def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
+        """Return independent uniform entries."""
+        box = wide(draws.uniform("box", self.features)).mul_(2).sub_(1)
+        return box.mul_(wide(radius)[:, None])
+
+
+def make_norm(norm: str | float | Norm, shape: tuple[int, ...]) -> Norm:
+    """Return a norm for samples of this shape.
+
+    Args:
+        norm: Name of a registered norm, such as `L2`; or a Norm, which is returned as it is.
+        shape: Shape of one sample before flattening, such as (3, 32, 32).
+    """
+    if isinstance(norm, Norm):
+        if norm.shape != tuple(shape):
+            raise FrontierError(
+                f"{norm} is made for samples of shape {norm.shape}, and these have the shape "
+                f"{tuple(shape)}: expected the name of a norm, or a norm of the same shape"
+            )
+        return norm
+    facts = norm_facts(norm)
+    kind = facts.norm
+    if isinstance(kind, str):
+        module, _, name = kind.partition(":")
+        kind = getattr(import_module(module), name)
+    if not (isinstance(kind, type) and issubclass(kind, Norm)):
+        raise FrontierError(
+            f"the norm {facts.name} names {facts.norm!r}: expected a subclass of "
+            f"advfrontier.threat.norms.Norm, or module:Class"
+        )
+    return kind(tuple(shape))
 
 
 def clip(v: Tensor, level: Tensor) -> Tensor:
-    """Every entry clipped to ± its row's level; twice as fast as torch.clamp, which does not vectorise over rows."""
+    """Clip every entry to ± its row's level; twice as fast as torch.clamp over rows."""
     level = level[:, None]
     low = torch.maximum(v, -level)
     return torch.minimum(low, level, out=low)
 
 
 def soft_threshold(v: Tensor, level: Tensor) -> Tensor:
-    """sign(v)·max(|v| − level, 0)."""
+    """Return sign(v)·max(|v| − level, 0)."""
     clipped = clip(v, level)
     return torch.sub(v, clipped, out=clipped)
 
 
 def prox_two_thirds(v: Tensor, weight: Tensor) -> Tensor:
-    """argmin ½(u − v)² + weight·|u|^{2/3}, entry by entry.
+    """Return argmin ½(u − v)² + weight·|u|^{2/3}, entry by entry.
 
-    For u = w³ > 0 the stationary points are the roots of w⁴ − |v|·w + ⅔·weight, and the largest root is the minimum.
-    It is found by Newton's method: the closed form takes the difference of nearly equal numbers, which in float32 turns
-    entries into NaN. The minimum beats u = 0 from |v| = ⅔·(24·weight³)^{1/4} on.
+    With u = v·y³, the stationary points are the roots of y⁴ − y + c, c = ⅔·weight/|v|^{4/3}, and
+    the largest root is the minimum. A quintic fit of it and Newton's method find it: the closed
+    form takes the difference of nearly equal numbers, which in float32 turns entries into NaN. The
+    minimum beats u = 0 from |v| = ⅔·(24·weight³)^{1/4} on, which is where c is 0.397.
+
+    Args:
+        v: (n, d).
+        weight: (n,), at least 0.
     """
     magnitude = v.abs()
-    # Only entries above the cut survive, few of them in a sparse perturbation: the rest is spared the arithmetic.
-    place = (magnitude > (2 / 3) * 24**0.25 * weight[:, None] ** 0.75).flatten().nonzero().squeeze(1)
-    a = magnitude.flatten().index_select(0, place)
-    constant = ((2 / 3) * weight).index_select(0, place // v.shape[1])
-    root = a.log().div_(3).exp_()
-    # In units of |v|^{1/3} the quartic is y⁴ − y + c with c ≤ 0.397: a cubic fit of its root, and Newton does the rest.
-    c = constant / (root * root).square_()
-    y = (-1.224 * c).add_(0.093).mul_(c).sub_(0.3585).mul_(c).add_(1)
-    for _ in range(3):
+    kept = (magnitude - (2 / 3 * 24**0.25) * weight[:, None] ** 0.75).sign_().clamp_(min=0)
+    power = magnitude.clamp_(min=_LEAST).log2_().mul_(-4 / 3).exp2_()
+    c = power.mul_((2 / 3) * weight[:, None]).clamp_(max=_LARGEST_C)
+    y = c * _QUINTIC[0]
+    for coefficient in _QUINTIC[1:-1]:
+        y.add_(coefficient).mul_(c)
+    y.add_(_QUINTIC[-1])
+    for _ in range(3 if v.dtype == torch.float64 else 1):
         cube = (y * y).mul_(y)
         y = (cube * y).mul_(3).sub_(c).div_(cube.mul_(4).sub_(1))
-    kept = a.sub_(constant.div_(root.mul_(y))).copysign_(v.flatten().index_select(0, place))
-    return v.new_zeros(v.numel()).index_copy_(0, place, kept).view(v.shape)
+    return kept.mul_(y).mul_(y).mul_(y).mul_(v)
 
 
-NORMS: dict[str, Norm] = {norm.name: norm for norm in (L0(), L1(), L2(), Linf())}
-
-
-def get_norm(name: str | float | Norm) -> Norm:
-    """The norm of that name."""
-    return name if isinstance(name, Norm) else NORMS[norm_name(name)]
+def _sign_of_largest(v: Tensor) -> Tensor:
+    """Return the sign of each row's largest entry, in its place; 0 elsewhere."""
+    place = v.abs().argmax(1, keepdim=True)
+    return torch.zeros_like(v).scatter_(1, place, v.gather(1, place).sign_())

@@ -1,58 +1,93 @@
-"""Random numbers that belong to a sample: drawn from (seed, sample id, stream), whatever batch the sample sits in.
+"""Random numbers that belong to a sample: drawn from (seed, sample, stream), in any batch.
 
-A counter-based generator (the SplitMix64 finaliser over key and counter) needs no state to save and no loop over
-samples. It runs in NumPy on the host, so every device sees the same numbers.
+A counter-based generator in 32-bit integer operations of torch: no state to save, no loop over
+samples, no number drawn on the host. Integer operations are exact, so every device draws the same
+bits.
 """
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from torch import Tensor
+
+from advfrontier.threat.thresholds import wide
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN = -1640531527  # 2^32 divided by the golden ratio, as a signed number
+_FIRST, _SECOND = 0x21F0AAAD, -0x2CA5D269  # multipliers of a mixer with low bias (Wellons, 2018)
 
 
-def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mix the bits of an array of one's own, in place."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z ^= z >> np.uint64(shift)
-        z *= np.uint64(factor)
-    z ^= z >> np.uint64(31)
-    return z
+@dataclass(frozen=True)
+class Draws:
+    """The random numbers of n samples.
+
+    Args:
+        seed: Seed of the run.
+        keys: (n, 2) int32, identifies each sample; see `sample_keys`.
+    """
+
+    seed: int
+    keys: Tensor
+
+    def bits(self, stream: str, count: int) -> Tensor:
+        """Return (n, count) int32 with 32 random bits each; other streams are independent."""
+        digest = hashlib.blake2b(f"{self.seed}/{stream}".encode(), digest_size=8).digest()
+        low, high = (int(word) for word in np.frombuffer(digest, dtype=np.int32))
+        first = _mix(self.keys[:, :1] ^ low)
+        second = _mix(self.keys[:, 1:] ^ high).add_(first)
+        counter = torch.arange(1, count + 1, dtype=torch.int32, device=self.keys.device)
+        return _mix((counter * _GOLDEN) ^ first, second)
+
+    def uniform(self, stream: str, count: int) -> Tensor:
+        """Return (n, count) float32 numbers in the open interval (0, 1)."""
+        return to_unit(self.bits(stream, count))
+
+    def normal(self, stream: str, count: int) -> Tensor:
+        """Return (n, count) standard normal numbers, by the Box-Muller transform.
+
+        They are in float64 where the device has it, so that devices agree once they are rounded.
+        """
+        numbers = wide(self.uniform(stream, 2 * count))
+        radius = numbers[:, :count].log().mul_(-2).sqrt_()
+        return numbers[:, count:].mul(2 * torch.pi).cos_().mul_(radius)
 
 
-def uniform(
-    seed: int | NDArray[np.int64], ids: NDArray[np.uint64], stream: str | int, count: int
-) -> NDArray[np.float64]:
-    """Numbers in the open interval (0, 1), shape (samples, count). One seed for all samples, or one for each."""
-    seeds, places = np.unique(seed, return_inverse=True)
-    tags = b"".join(hashlib.blake2b(f"{each}/{stream}".encode(), digest_size=8).digest() for each in seeds)
-    key = _mix(ids ^ np.frombuffer(tags, np.uint64)[places])
-    counter = np.arange(1, count + 1, dtype=np.uint64) * _STEP
-    bits = _mix(_mix(key[:, None] + counter[None, :]))
-    bits >>= np.uint64(11)
-    numbers = bits.astype(np.float64)
-    numbers += 0.5
-    numbers *= 2.0**-53
-    return numbers
+def to_unit(bits: Tensor) -> Tensor:
+    """Return random bits as float32 numbers in the open interval (0, 1), from their upper 23."""
+    upper = (bits >> 9).bitwise_and_(0x7FFFFF)  # the shift repeats the sign, which is masked away
+    return upper.to(torch.float32).add_(0.5).mul_(2.0**-23)
 
 
-def normal(
-    seed: int | NDArray[np.int64], ids: NDArray[np.uint64], stream: str | int, count: int
-) -> NDArray[np.float64]:
-    """Standard normal numbers, shape (samples, count), by the Box-Muller transform."""
-    u = uniform(seed, ids, stream, 2 * count)
-    radius: NDArray[np.float64] = np.sqrt(-2 * np.log(u[:, :count]))
-    return radius * np.cos(2 * np.pi * u[:, count:])
+def _mix(bits: Tensor, key: Tensor | None = None) -> Tensor:
+    """Mix the bits of every entry, and a key into them."""
+    mixed = (bits ^ _shifted(bits, 16)).mul_(_FIRST)
+    if key is not None:
+        mixed += key
+    mixed ^= _shifted(mixed, 15)
+    mixed *= _SECOND
+    mixed ^= _shifted(mixed, 15)
+    return mixed
+
+
+def _shifted(bits: Tensor, count: int) -> Tensor:
+    """Shift to the right and fill with zeros."""
+    return (bits >> count).bitwise_and_((1 << (32 - count)) - 1)
 
 
 def sample_ids(images: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """A content hash per image, so that a sample keeps its id in any data set, order or batch."""
+    """Return a hash of each image's content, so that a sample keeps its id in any data set or batch."""
     rows = np.ascontiguousarray(images).reshape(len(images), -1)
     digests = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
     return np.frombuffer(digests, dtype=np.uint64)
+
+
+def sample_keys(ids: NDArray[np.uint64]) -> Tensor:
+    """Return the ids as (n, 2) int32, on the CPU."""
+    return torch.from_numpy(np.ascontiguousarray(ids).view(np.int32).reshape(-1, 2).copy())

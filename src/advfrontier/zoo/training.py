@@ -24,7 +24,8 @@ from advfrontier.errors import FrontierError
 from advfrontier.execution.tasks import threads
 from advfrontier.progress import Progress
 from advfrontier.threat.losses import margin, plain_ce
-from advfrontier.threat.norms import L0, L1, L2, TINY, euclidean, get_norm
+from advfrontier.threat.names import norm_name
+from advfrontier.threat.norms import TINY, euclidean, make_norm
 from advfrontier.zoo.architectures import build
 from advfrontier.zoo.cards import Recipe
 
@@ -172,7 +173,7 @@ def pgd(
     visit: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
     """The last of `steps` points of each image's ball; `visit` sees the logits at the start and at every point."""
-    climb = _CLIMBS[get_norm(norm).name](images.flatten(1), radius, generator)
+    climb = _CLIMBS[norm_name(norm)](images.flatten(1), radius, generator)
     point = next(climb)
     for i in range(steps):
         probe = point.detach().requires_grad_()
@@ -242,7 +243,7 @@ def _l2(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
         gradient, size = yield point
         length = euclidean(gradient)[:, None].clamp_(min=TINY)
         change = point + size * radius * gradient / length - inputs
-        point = (inputs + L2().project(change, _radii(inputs, radius))).clamp_(0, 1)
+        point = (inputs + make_norm("L2", inputs.shape[1:]).project(change, _radii(inputs, radius))).clamp_(0, 1)
 
 
 def _l1(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
@@ -261,7 +262,7 @@ def _l1(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
         steepest = (gradient.abs() * (room > 0)).topk(_COORDINATES, dim=1).indices
         signs = gradient.sign().gather(1, steepest)
         moved = torch.zeros_like(point).scatter_(1, steepest, size * radius / _COORDINATES * signs)
-        point = inputs + L1().project_in_box(point + moved - inputs, _radii(inputs, radius), inputs)
+        point = inputs + make_norm("L1", inputs.shape[1:]).project_in_box(point + moved - inputs, _radii(inputs, radius), inputs)
 
 
 def _l0(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
@@ -273,7 +274,7 @@ def _l0(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
     values = torch.rand(inputs.shape, generator=generator)
     scores = _FIRST_SCORE * torch.rand(inputs.shape, generator=generator)
     while True:
-        kept = L0().project(scores.clamp(min=0), _radii(inputs, radius))
+        kept = make_norm("L0", inputs.shape[1:]).project(scores.clamp(min=0), _radii(inputs, radius))
         gradient, size = yield torch.where(kept > 0, values, inputs)
         values.add_(gradient.sign(), alpha=size / 2).clamp_(0, 1)
         gain = gradient * (values - inputs)

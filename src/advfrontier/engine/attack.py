@@ -1,0 +1,118 @@
+"""One solver on tensors: no record, no ensemble, nothing stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from advfrontier.engine.checks import check_data
+from advfrontier.engine.clean import clean_pass
+from advfrontier.engine.loop import Search, Shard, advance_search, step_queries
+from advfrontier.engine.oracle import Oracle
+from advfrontier.errors import FrontierError, whole_number
+from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run, check_run
+from advfrontier.solvers import Solver, solver_of
+from advfrontier.threat.names import norm_name
+from advfrontier.threat.norms import make_norm
+
+
+
+class Attacked(NamedTuple):
+    """What an attack found.
+
+    Args:
+        points: (n, …), the nearest misclassified points; the images themselves where there is none.
+        distances: (n,) float64: 0 where the image itself is misclassified, inf where no point was
+            found.
+    """
+
+    points: Tensor
+    distances: Tensor
+
+
+def attack(
+    model: Callable[[Tensor], Tensor],
+    images: Tensor,
+    labels: Tensor,
+    *,
+    solver: Solver | str = "fmn",
+    norm: str = "L2",
+    queries: int = MAX_QUERIES,
+    seed: int = 42,
+    batch_size: int = 100,
+    device: str | torch.device | None = None,
+) -> Attacked:
+    """Run one minimum-norm attack.
+
+    Args:
+        model: From images in [0, 1] to logits.
+        images: (n, channels, height, width) in [0, 1].
+        labels: (n,), the true classes.
+        solver: A solver, such as `FMN(gamma=0.1)`, or the name of a run, such as `fmn:target1`.
+        norm: Name of the norm, such as `L2`.
+        queries: Queries per sample: forward plus backward passes. A solver's schedule is made for
+            as many.
+        seed: Random seed.
+        batch_size: Samples per batch.
+        device: Where the model runs; by default where it is.
+
+    Returns:
+        Points and distances, as `points, distances = attack(…)`.
+    """
+    name = norm_name(norm)
+    run, made = Run(type(solver).__name__.lower()), solver
+    if isinstance(solver, str):
+        run = Run.parse(solver)
+        check_run(run, name)
+        made = solver_of(run)
+    assert not isinstance(made, str)  # noqa: S101
+    queries = whole_number(queries, "queries", least=CHECKPOINT)
+    if queries % CHECKPOINT:
+        raise FrontierError(
+            f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}"
+        )
+    images = check_data(images, labels)
+    points, distances = [], []
+    with Oracle(model, device=device) as oracle:
+        for first in range(0, len(images), batch_size):
+            rows = slice(first, first + batch_size)
+            found = _attack_batch(oracle, made, run, images[rows], labels[rows], name, queries, seed)
+            points.append(found[0])
+            distances.append(found[1])
+    return Attacked(torch.cat(points).to(images.device), torch.cat(distances))
+
+
+def _attack_batch(
+    oracle: Oracle,
+    solver: Solver,
+    run: Run,
+    images: Tensor,
+    labels: Tensor,
+    norm: str,
+    queries: int,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """Attack the correctly classified samples of a batch; return points and distances of all."""
+    gradients = step_queries(solver) > 1
+    measure = make_norm(norm, tuple(images.shape[1:]))
+    clean = clean_pass(oracle, images, labels, measure, batch_size=len(images), gradients=gradients)
+    attacked = clean.correct.nonzero().squeeze(1)
+    points = oracle.images(images).detach().clone()
+    distances = torch.zeros(len(images), dtype=torch.float64)
+    if not len(attacked):
+        return points.cpu(), distances
+    if run.variant == "target" and run.index > clean.targets.shape[1]:
+        raise FrontierError(
+            f"there is no {run} with {clean.classes} classes: expected at most "
+            f"target{clean.targets.shape[1]}"
+        )
+    shard = Shard.of(oracle, images[attacked], clean.rows(attacked), norm=measure, seed=seed)
+    search = Search.start(shard, solver, run, horizon=queries)
+    measured = advance_search(oracle, search, queries)
+    distances[attacked] = measured[-1]
+    here = attacked.to(points.device)
+    points[here] = search.best_point.view(-1, *images.shape[1:])
+    return points.cpu(), distances
