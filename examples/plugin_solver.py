@@ -1,13 +1,15 @@
-"""A solver of one's own: written to the contract, and run beside those of the pool.
+"""A solver of one's own, run beside those of advfrontier.
 
-To offer it to everyone who installs your package, declare it there instead of calling `register`:
+To offer it to everyone who installs your package, declare its facts there instead of calling
+`register`:
 
     [project.entry-points."advfrontier.solvers"]
-    newton = "your_package:Newton"
+    newton = "your_package:FACTS"
+
+with FACTS = SolverFacts("newton", "your_package:Newton", norms=("L2",), restarts=False).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,38 +18,52 @@ from torch import Tensor, nn
 from advfrontier import register, trace
 from advfrontier.pool import SolverFacts
 from advfrontier.solvers import Answer, Problem
+from advfrontier.solvers.protocol import where_rows
 
 
 @dataclass
 class NewtonState:
-    """All that a run has to remember: tensors, one row per sample."""
+    """All that a run has to remember: tensors with one row per sample.
+
+    Args:
+        point: (n, d), the point to evaluate.
+    """
 
     point: Tensor
 
 
 @dataclass(frozen=True)
 class Newton:
-    """Step to where the linearised margin vanishes, a little beyond; from a success go a tenth of the way back."""
+    """Step a little beyond the hyperplane on which the linearised margin vanishes.
 
-    facts: ClassVar[SolverFacts] = SolverFacts("newton", ("L2",), restarts=False)
+    After a success, go a part of the way back to the input.
+
+    Args:
+        overshoot: How far to go beyond the hyperplane, over the way to it.
+        retreat: Share of the way back to the input after a success.
+    """
 
     overshoot: float = 0.2
     retreat: float = 0.1
 
     def start(self, problem: Problem) -> NewtonState:
-        """From the input."""
+        """Start from the input."""
         return NewtonState(problem.starts.clone())
 
     def loss(self, i: int) -> str:  # noqa: ARG002
-        """The margin, whose gradient the engine hands over; of a targeted run, the targeted one."""
+        """Differentiate the margin; in a targeted run, the margin towards the target."""
         return "margin"
 
     def step(self, problem: Problem, state: NewtonState, i: int, answer: Answer) -> None:  # noqa: ARG002
-        """Move; the engine has counted, judged and kept the point already."""
+        """Move the point. The engine has counted, judged and kept the point before."""
         reach = (1 + self.overshoot) * answer.loss / answer.length.square()
         forward = state.point - reach[:, None] * answer.gradient
         back = torch.lerp(problem.inputs, answer.best_point, 1 - self.retreat)
-        state.point = torch.where(answer.improved[:, None], back, forward).clamp(0, 1)
+        # Conditions are tensors too: an `if` on a tensor would make a GPU wait for Python.
+        state.point = where_rows(answer.improved, back, forward).clamp_(0, 1)
+
+
+FACTS = SolverFacts("newton", Newton, norms=("L2",), restarts=False)
 
 
 if __name__ == "__main__":
@@ -58,7 +74,7 @@ if __name__ == "__main__":
     images = torch.rand(20, 1, 8, 8)
     labels = model(images).argmax(1)
 
-    register(Newton)
+    register(FACTS)
     traces = trace(model, images, labels, norm="L2", runs=["newton", "newton:target1", "ddn"])
     for run, distances in zip(traces.runs, traces.at(1000), strict=True):
         print(f"{run:16s} median distance {np.median(distances):.4f}")

@@ -1,13 +1,12 @@
-"""Time and memory of `allocate` to 4k, 8k and 12k with certificates, at 1×, 2× and 4× the samples, runs and levels.
+"""Measure time and memory of `allocate` at 1×, 2× and 4× the samples, runs and levels.
 
     OMP_NUM_THREADS=1 python scripts/bench_allocation.py
 
-1× is 100 runs × 10 levels × 17 models × 1000 samples. Larger problems hold the same data more often (samples
-repeated, runs under further names, levels that add nothing), so that the search makes the same moves and only the
-size differs. Every time is that of the first call in a process of its own, so that no size profits from memory an
-earlier call left behind; the best of three counts. Times are the processor's, which other work on the machine does
-not stretch; on an idle machine they are what the clock shows, because everything runs in one thread. The system's part
-is told apart: it goes into handing out memory, from nothing to 1.6 s per GB here, by chance.
+It allocates to 4k, 8k and 12k with upper bounds. 1× is 100 runs × 10 levels × 17 models × 1000
+samples. Larger problems repeat the same data (samples again, runs under further names, levels that
+add nothing), so that the search makes the same moves and only the size differs. Each time is the
+best of three first calls, in a process of its own. Times are CPU times, in one thread; the part of
+the operating system, which allocates memory, is printed as well.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ VARIANTS = ("", *(f":restart{k}" for k in range(1, 6)), *(f":target{k}" for k in
 
 
 def run_names(copy: int) -> list[str]:
-    """A hundred run names; further copies stand for other attacks."""
+    """Return a hundred run names; further copies stand for other attacks."""
     attacks = [f"{attack}{copy}" if copy else attack for attack in ATTACKS]
     return [attack + variant for attack in attacks for variant in VARIANTS][:100]
 
@@ -36,7 +35,7 @@ def run_names(copy: int) -> list[str]:
 def trajectories(
     names: list[str], levels: list[int], samples: int, *, seed: int = 0
 ) -> Iterator[Trajectories]:
-    """Models whose runs differ in where they end, how fast they get there and when they first succeed."""
+    """Yield models whose runs differ in their last distance, their speed and their first success."""
     rng = np.random.default_rng(seed)
     spent = np.array(levels)[:, None]
     for _ in range(MODELS):
@@ -59,7 +58,7 @@ def trajectories(
 
 
 def enlarged(traces: Trajectories, *, samples: int, runs: int, levels: int) -> Trajectories:
-    """The same trajectories with so many times the samples, runs or levels."""
+    """Repeat the samples, runs or levels of trajectories."""
     d = np.tile(traces.distances, (runs, 1, samples))
     later = np.repeat(d, levels, axis=1)  # level k again until the level after it ...
     shifted = np.concatenate([np.full_like(d[:, :1], np.inf)] * (levels - 1) + [later], axis=1)[
@@ -76,7 +75,7 @@ def enlarged(traces: Trajectories, *, samples: int, runs: int, levels: int) -> T
 
 
 def measure(axis: str, factor: int) -> dict[str, Any]:
-    """Allocate once and report."""
+    """Allocate once and return what it took."""
     factors = {"samples": 1, "runs": 1, "levels": 1} | {axis: factor}
     traces = [
         enlarged(t, **factors)

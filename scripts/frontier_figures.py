@@ -1,4 +1,4 @@
-"""The measured figures of docs/frontier.md: how good allocations are, and how often intervals hold the truth.
+"""Print the figures of docs/frontier.md: how good allocations are, how often intervals hold the truth.
 
     OMP_NUM_THREADS=1 python scripts/frontier_figures.py
 
@@ -8,6 +8,7 @@ The random instances are those of tests/frontier, which assert the limits these 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from advfrontier.frontier import curve_margin, wilson
 from advfrontier.frontier.confidence import ratio_intervals
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "frontier"))
-from frontier_instances import COLUMNS, simulated, solved
+instances = import_module("frontier_instances")
 
 BUDGET = 4000
 DRAWS = 4000
@@ -25,12 +26,13 @@ OTHER_DRAWS = 1000  # BCa is slow
 
 
 def allocation_figures() -> None:
-    """Greedy, swaps and certificates against the exact optimum."""
+    """Print greedy, swaps and upper bounds against the exact optimum."""
     rows = []
     for seed in range(200):
-        p, first, better, best, loose, tight = solved(seed, BUDGET)
-        rows.append([value / p.aoi(best) for value in (p.aoi(first), p.aoi(better), tight, loose)])
-    names = ("greedy", "greedy with swaps", "certificate", "certificate without steps")
+        p, first, better, best, loose, tight = instances.solved(seed, BUDGET)
+        values = np.array([p.aoi(first), p.aoi(better), tight, loose])
+        rows.append(values / p.aoi(best))
+    names = ("greedy", "greedy with swaps", "upper bound", "upper bound without steps")
     for name, ratios in zip(names, np.array(rows).T, strict=True):
         print(
             f"{name:26} mean {ratios.mean():.4f}  least {ratios.min():.4f}  most {ratios.max():.4f}"
@@ -38,7 +40,10 @@ def allocation_figures() -> None:
 
 
 def wilson_figures() -> None:
-    """Exact coverage over p of Wilson's interval, and of its modification by Brown, Cai and DasGupta (2001)."""
+    """Print the exact coverage over p of Wilson's interval, and of its modification.
+
+    Brown, Cai and DasGupta, "Interval estimation for a binomial proportion" (2001).
+    """
     for n in (100, 1000):
         low, high = np.array(
             [(i.low, i.high) for i in (wilson(count, n) for count in range(n + 1))]
@@ -50,7 +55,7 @@ def wilson_figures() -> None:
 
 
 def exact_coverage(low: np.ndarray, high: np.ndarray) -> str:
-    """How often intervals, one per count, hold p for p from 0.01 to 0.99, and where that leaves 92 to 98 %."""
+    """Return how often intervals, one per count, hold p, and where that is not 92 to 98 %."""
     counts, low, high = np.arange(low.size)[:, None], low[:, None], high[:, None]
     p = np.linspace(0.01, 0.99, 98_001)
     held = [
@@ -70,41 +75,41 @@ def exact_coverage(low: np.ndarray, high: np.ndarray) -> str:
 
 
 def bootstrap_figures() -> None:
-    """Coverage of the studentised intervals, and for n = 100 of the others."""
-    for figure in COLUMNS:
+    """Print the coverage of the studentised intervals, and for n = 100 of the others."""
+    for figure in instances.COLUMNS:
         for n in (100, 1000):
-            truth, u, w = simulated(figure, n, DRAWS)
-            found = [
-                interval.low <= truth <= interval.high
-                for part in range(0, DRAWS, 500)
-                for interval in ratio_intervals(
-                    u[part : part + 500],
-                    w[part : part + 500],
-                    limits=[(-np.inf, np.inf)] * 500,
-                    seed=part,
-                )
-            ]
-            print(f"{figure}, n = {n}: studentised {np.mean(found):.1%}", flush=True)
-        truth, u, w = simulated(figure, 100, OTHER_DRAWS)
+            truth, u, w = instances.simulated(figure, n, DRAWS)
+            held: list[bool] = []
+            for first in range(0, DRAWS, 500):
+                columns = u[first : first + 500], w[first : first + 500]
+                limits = [(-np.inf, np.inf)] * 500
+                for interval in ratio_intervals(*columns, limits=limits, seed=first):
+                    held.append(bool(interval.low <= truth <= interval.high))
+            print(f"{figure}, n = {n}: studentised {np.mean(held):.1%}", flush=True)
+        truth, u, w = instances.simulated(figure, 100, OTHER_DRAWS)
         print(f"{figure}, n = 100: {other_intervals(truth, u, w)}", flush=True)
 
 
 def other_intervals(truth: float, u: np.ndarray, w: np.ndarray) -> str:
-    """Coverage of the normal interval and of scipy's percentile and BCa intervals."""
+    """Return the coverage of the normal interval and of scipy's percentile and BCa intervals."""
     ratio = u.mean(axis=1) / w.mean(axis=1)
     error = np.std(u - ratio[:, None] * w, axis=1, ddof=1) / np.sqrt(u.shape[1]) / w.mean(axis=1)
-    told = [f"normal {np.mean(np.abs(ratio - truth) <= 1.96 * error):.1%}"]
+    parts = [f"normal {np.mean(np.abs(ratio - truth) <= 1.96 * error):.1%}"]
     for method in ("percentile", "BCa"):
-        held = []
-        for part in range(0, len(u), 50):
+        held: list[bool] = []
+        for first in range(0, len(u), 50):
             interval = stats.bootstrap(
-                (u[part : part + 50], w[part : part + 50]),
+                (u[first : first + 50], w[first : first + 50]),
                 lambda u, w, axis: u.mean(axis=axis) / w.mean(axis=axis),
-                paired=True, axis=1, n_resamples=1000, method=method, rng=np.random.default_rng(part),
-            ).confidence_interval  # fmt: skip
+                paired=True,
+                axis=1,
+                n_resamples=1000,
+                method=method,
+                rng=np.random.default_rng(first),
+            ).confidence_interval
             held += ((interval.low <= truth) & (truth <= interval.high)).tolist()
-        told.append(f"{method} {np.mean(held):.1%}")
-    return ", ".join(told)
+        parts.append(f"{method} {np.mean(held):.1%}")
+    return ", ".join(parts)
 
 
 def main() -> None:

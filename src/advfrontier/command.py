@@ -1,4 +1,4 @@
-"""The command that is being done, as it was typed: records note it, so that a reader can type it again."""
+"""The command being run, as it was typed: records store it, so that a reader can type it again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COMMAND: ContextVar[str] = ContextVar("command", default="")
 
 @contextmanager
 def typed(command: str) -> Iterator[None]:
-    """Inside, records that are worked on note this command."""
+    """Store this command in all records that are worked on inside the `with` block."""
     token = _COMMAND.set(command)
     try:
         yield
@@ -20,5 +20,5 @@ def typed(command: str) -> Iterator[None]:
 
 
 def current_command() -> str:
-    """What was typed; empty where the work was begun from Python."""
+    """Return the command that was typed; empty where the work was started from Python."""
     return _COMMAND.get()

@@ -1,7 +1,7 @@
-"""How results show themselves: `summary()` as text, in notebooks as HTML, and evaluations as figures and pages too.
+"""Methods by which results show themselves: as text, in notebooks, as figures and pages.
 
-The methods stand here, beside the rooms, and the drawing in `report.views`, which no earlier room may import: it is
-found by its name when something is to be shown, as the package finds its public names.
+The drawing is in `report.views`, which no earlier room may import: it is found by its name when a
+result is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Text(str):
-    """Text that an interactive session shows as it is, and not as a quoted string."""
+    """Text that an interactive session shows as it is, not as a quoted string."""
 
     __slots__ = ()
 
@@ -29,32 +29,39 @@ class Shown:
     """A result with a table of its own."""
 
     def summary(self) -> str:
-        """Its table as plain text."""
-        return Text(_drawn("text", self))
+        """Return the table of the result as plain text."""
+        return Text(_call("text", self))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return str(_drawn("html", self))
+        """Return what a notebook shows."""
+        return str(_call("html", self))
 
 
 class ShownEvaluation(Shown):
-    """An evaluation as people look at it."""
+    """The methods by which an evaluation shows itself."""
 
     def summary(self, *, radii: str | None = None) -> str:
-        """The table that the command line prints; `radii` such as `4/255,8/255` instead of those usually quoted."""
-        return Text(_drawn("text", self, radii=radii))
+        """Return the table that the command line prints.
+
+        Args:
+            radii: Where robust accuracy is read, such as `4/255,8/255`, instead of the usual radii.
+        """
+        return Text(_call("text", self, radii=radii))
 
     def plot(self, ax: Axes | None = None, *, radii: str | None = None) -> Axes:
-        """Draw the curve with its 95 % band and the radii, into axes or a new figure; returns the axes.
+        """Draw the curve with its 95 % band by matplotlib and return the axes.
 
-        Called again with the same axes, another evaluation is drawn beside it in another colour.
+        Args:
+            ax: Where to draw; by default a new figure. In axes that hold other evaluations, this
+                one gets another colour.
+            radii: Where lines are drawn, such as `4/255,8/255`, instead of the usual radii.
         """
-        axes: Axes = _drawn("plot", self, ax=ax, radii=radii)
+        axes: Axes = _call("plot", self, ax=ax, radii=radii)
         return axes
 
     def to_dataframe(self) -> DataFrame:
-        """One row per sample as a pandas DataFrame: its id, label, distance, the run that found it, and so on."""
-        return _drawn("dataframe", self)
+        """Return a pandas DataFrame with one row per sample: id, label, distance, run, and so on."""
+        return _call("dataframe", self)
 
     def report(
         self,
@@ -63,16 +70,16 @@ class ShownEvaluation(Shown):
         others: Sequence[ShownEvaluation] = (),
         radii: str | None = None,
     ) -> str:
-        """Write the HTML report to a path or an address, and return which.
+        """Write the HTML report and return its path or address.
 
         Args:
-            path: The file, such as `report.html`.
+            path: The file, such as `report.html`, or an address.
             others: Evaluations of other models, or of this one in other norms.
-            radii: Where robust accuracy is read, such as `4/255,8/255`, instead of the radii usually quoted.
+            radii: Where robust accuracy is read, such as `4/255,8/255`, instead of the usual radii.
         """
-        return str(_drawn("report", [self, *others], path, radii=radii))
+        return str(_call("report", [self, *others], path, radii=radii))
 
 
-def _drawn(name: str, *content: Any, **options: Any) -> Any:
-    """What a function of `report.views` makes of it."""
+def _call(name: str, *content: Any, **options: Any) -> Any:
+    """Call a function of `report.views`."""
     return getattr(import_module("advfrontier.report.views"), name)(*content, **options)

@@ -1,46 +1,10 @@
-import re
-
-import numpy as np
 import pytest
-from bench_nets import FILE
+from bench_tiny import NORMS, write_tiny
 
 from advfrontier.bench.folder import Bench
-from advfrontier.bench.frame import Results, make_rows
+from advfrontier.bench.frame import Results
 from advfrontier.bench.run import run_benchmark
 from advfrontier.execution import Machine
-
-TINY = """
-samples = 6
-budgets = [40, 80]
-pool = {pool}
-baseline = "held-out"
-
-[data.fashion-mnist]
-source = "fashion-mnist"
-radii = {{ L0 = 12, L2 = 1.1 }}
-"""
-
-MODEL = """
-[[models]]
-id = "{id}"
-source = "{nets}:{id}"
-data = "fashion-mnist"
-split = "{split}"
-batch = 4
-"""
-
-NORMS = ("L0", "L2")
-
-
-def write_tiny(folder, *, models=("plain", "noisy"), pool=("fmn", "sigma_zero", "ddn"), more=""):
-    """Write a benchmark that takes seconds; the second model is held out."""
-    text = TINY.format(pool=re.sub("'", '"', str(list(pool)))) + more
-    for place, model in enumerate(models):
-        split = "held-out" if place == 1 else "train"
-        text += MODEL.format(id=model, nets=FILE, split=split)
-    path = folder / "tiny.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 @pytest.fixture
@@ -64,16 +28,6 @@ def finished(tmp_path_factory):
     )
     assert failures == []
     return bench, said
-
-
-def rows_of(norm, model, split, found, *, data="d", samples=None):
-    """Return rows of a table of distances: found is (ensemble, budget) to distances."""
-    count = len(next(iter(found.values())))
-    names = samples or [f"s{k}" for k in range(count)]
-    arrays = {key: np.array(values, dtype=float) for key, values in found.items()}
-    return make_rows(
-        norm=norm, model=model, data=data, split=split, samples=names, distances=arrays
-    )
 
 
 @pytest.fixture

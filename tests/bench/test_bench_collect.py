@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import NORMS
+from bench_tiny import NORMS
 
 from advfrontier.bench.collect import collect
 from advfrontier.bench.folder import (
@@ -42,7 +42,7 @@ def test_rows_are_what_the_records_say(collected, norm, model):
     for budget in (40, 80):
         found = distances_of(results, ensemble="default", budget=budget, **where)
         assert np.array_equal(found, evaluation.distances_at(budget))
-        greedy = results.ensembles[norm, budget]
+        greedy = results.ensembles[norm, 80].at(budget)
         found = distances_of(results, ensemble="greedy", budget=budget, **where)
         assert np.array_equal(found, trace.best(greedy.queries))
     rows = results.distances
@@ -59,7 +59,7 @@ def test_larger_budgets_never_find_farther_points(collected):
             for budget in bench.grid:
                 where = {"norm": norm, "model": "noisy", "budget": budget}
                 found = distances_of(results, ensemble=family, **where)
-                assert len(found) == 6
+                assert len(found) == 3
                 assert (found <= before).all()
                 before = found
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import rows_of
+from bench_tiny import rows_of
 
 from advfrontier.bench.frame import COLUMNS, Results, make_rows, model_key
 from advfrontier.errors import FrontierError

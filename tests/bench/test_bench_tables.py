@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import rows_of
+from bench_tiny import rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import EXAMPLES

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from bench_nets import FILE
-from conftest import write_tiny
+from bench_tiny import write_tiny
 
 from advfrontier.cli import main
 
@@ -30,13 +30,13 @@ def refused(capsys, *words):
 
 def test_run_then_status_then_page(here, capsys):
     write_tiny(here, pool=("fmn", "ddn"))
-    words = ("--norm", "L2", "--samples", 3)
+    words = ("--norm", "L2", "--samples", 2)
     said = run(capsys, "bench", "run", "tiny.toml", *words, "--only", "trace", "--workers", 0)
     assert "bench/tiny/results.md" in said.out.splitlines()
     assert "trace plain in L2" in said.err
     assert "evaluate plain in L2" not in said.err
     text = (here / "bench/tiny/results.md").read_text(encoding="utf-8")
-    assert "2 models (1 held out) on 3 samples of fashion-mnist" in text
+    assert "2 models (1 held out) on 2 samples of fashion-mnist" in text
     said = run(capsys, "bench", "status", "tiny.toml", *words, "--json").out
     rows = {row["stage"]: row for row in json.loads(said)}
     assert rows["trace"]["missing"] is None

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a command: the same command finishes what it began, with the same result."""
+"""Ctrl-C in the middle of a command: the same command resumes, with the same result."""
 
 import signal
 import subprocess
@@ -21,7 +21,7 @@ def units():
     return set(Path("a").rglob("units/*/*.safetensors"))  # not what is being written aside
 
 
-def test_an_interrupted_extend_goes_on(folder, run, evaluate, capsys):
+def test_interrupted_extend_resumes(folder, run, evaluate, capsys):
     assert (
         evaluate("nets.py:net", "--norm", "L2", "--batch-size", "2", "-o", "a", "--no-report") == 0
     )
@@ -46,7 +46,7 @@ def test_an_interrupted_extend_goes_on(folder, run, evaluate, capsys):
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "the same command goes on" in errors
+    assert "Interrupted. Progress is saved; run the same command to resume." in errors
     assert "Traceback" not in errors
     kept = {path: path.stat().st_mtime_ns for path in units() - before}
     assert kept

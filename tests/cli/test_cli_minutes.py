@@ -1,4 +1,4 @@
-"""--max-minutes: exit code 75, one sentence, and the same command goes on."""
+"""--max-minutes: exit code 75, one sentence, and the same command resumes."""
 
 import re
 
@@ -7,7 +7,7 @@ from advfrontier import Evaluation
 SOON = ["--max-minutes", "1e-9"]
 
 
-def test_evaluate_and_extend_stop_and_go_on(folder, run, evaluate, capsys):
+def test_evaluate_and_extend_stop_and_resume(folder, run, evaluate, capsys):
     words = ["nets.py:net", "--norm", "L2,Linf", "--queries", "200", "-o", "a", "--no-report"]
     codes, said = [], []
     for _ in range(3):
@@ -16,7 +16,7 @@ def test_evaluate_and_extend_stop_and_go_on(folder, run, evaluate, capsys):
     assert codes == [75, 75, 0]  # half of L2, the other half and half of Linf, the rest
     assert re.match(
         r"advfrontier: time is up: 50% of the queries \(0 of 1 units\) of nets.py:net in L2 are done and stored "
-        r"in \S+/a/L2; to go on, type advfrontier evaluate nets.py:net .* --max-minutes 1e-9 --workers 0\n",
+        r"in \S+/a/L2; to resume, type advfrontier evaluate nets.py:net .* --max-minutes 1e-9 --workers 0\n",
         said[0][said[0].index("advfrontier: ") :],
     )
     before = Evaluation.load("a/L2").distances
@@ -40,7 +40,7 @@ def test_evaluate_and_extend_stop_and_go_on(folder, run, evaluate, capsys):
     assert (Evaluation.load("a/L2").distances == Evaluation.load("b/L2").distances).all()
 
 
-def test_trace_stops_too(folder, run, capsys):
+def test_trace_stops_and_resumes(folder, run, capsys):
     words = [
         "trace",
         "nets.py:net",
@@ -59,6 +59,6 @@ def test_trace_stops_too(folder, run, capsys):
     assert run(*words, *SOON) == 0
 
 
-def test_no_time_at_all_is_a_mistake(folder, evaluate, capsys):
+def test_zero_minutes_are_refused(folder, evaluate, capsys):
     assert evaluate("nets.py:net", "--max-minutes", "0") == 2
     assert "--max-minutes is 0: expected more than 0" in capsys.readouterr().err

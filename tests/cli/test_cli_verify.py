@@ -7,7 +7,7 @@ from pathlib import Path
 from advfrontier import Evaluation
 
 
-def test_records_are_verified_and_ranked(folder, run, evaluate, capsys):
+def test_verified_records_are_ranked(folder, run, evaluate, capsys):
     for model in ("net", "weaker"):
         words = [
             "--norm",
@@ -48,7 +48,7 @@ def test_records_are_verified_and_ranked(folder, run, evaluate, capsys):
     assert run("verify", "runs/net", "--model", "nets.py:weaker", *common) == 1
     out = capsys.readouterr().out
     assert re.search(r"^L2: \d+ false, \d of 8 points proved", out)
-    assert "\nnothing is added to what was verified: proved.json" in out
+    assert "\nno record was added to proved.json" in out
     assert (
         len(json.loads(Path("proved.json").read_text())["verified"]) == 2
     )  # the true ones of before
@@ -58,7 +58,7 @@ def test_records_are_verified_and_ranked(folder, run, evaluate, capsys):
     assert Evaluation.load("runs/weaker/L2").ensemble.total == 150
 
 
-def test_mistakes_of_verify(folder, run, evaluate, capsys):
+def test_verify_mistakes(folder, run, evaluate, capsys):
     assert evaluate("nets.py:net", "--no-report", "-o", "a") == 0
     assert (
         run("verify", "a", "--model", "nets.py:net", "-d", "npz:data.npz", "--rerun", "some") == 2

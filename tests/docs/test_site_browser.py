@@ -1,7 +1,8 @@
-"""The site in a browser: pages fit their window and the paper, follow the system's colours and ask no other host."""
+"""The site in a browser: pages fit window and paper, follow the system, and ask no other host."""
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from functools import partial
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from support.browser import fetched, look_at, open_page
+
+from advfrontier.cli.app import COMMANDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(str(page.relative_to(DOCS).with_suffix(".html")) for page in DOCS.rglob("*.md"))
@@ -22,12 +25,13 @@ VIEWS = [
     (700, "light", "print"),
 ]
 
-# What is wrong with a page as it is shown now: tables scroll in their own box, and on paper, where nobody can scroll,
-# tables and code fit.
+# Faults of a page as it is shown now. Tables scroll in their own box. On paper, where nobody can
+# scroll, tables and code fit.
 FAULTS = """
 const [dark, paper] = arguments;
 const right = (item) => item.getBoundingClientRect().right;
-const scrolls = (box) => box && getComputedStyle(box).overflowX === "auto" && right(box) <= innerWidth + 1;
+const scrolls = (box) =>
+  box && getComputedStyle(box).overflowX === "auto" && right(box) <= innerWidth + 1;
 const cut = (item) => paper
   ? right(item) > innerWidth + 1 || item.scrollWidth > item.clientWidth + 2
   : right(item) > innerWidth + 1 && !scrolls(item.closest(".md-typeset__scrollwrap"));
@@ -38,6 +42,14 @@ if (wide > innerWidth) faults.push(`the page is ${wide} wide, its window ${inner
 const ground = getComputedStyle(document.body).backgroundColor;
 if (Math.max(...ground.match(/[0-9]+/g)) < 64 !== dark) faults.push(`its ground is ${ground}`);
 return faults;
+"""
+
+
+# Addresses of the pages that the search shows, which has a document tree of its own.
+RESULTS = """
+const trees = [...document.querySelectorAll("*")].map((item) => item.shadowRoot).filter(Boolean);
+const links = trees.flatMap((tree) => [...tree.querySelectorAll("a[role=option]")]);
+return links.map((link) => link.href.split("#")[0]);
 """
 
 
@@ -76,12 +88,26 @@ def test_a_page_fits_every_window_and_the_paper(browser, address, page):
     assert browser.get_log("browser") == []
 
 
-def test_the_search_finds_pages(browser, address):
+def search(browser, words):
+    """Search as a reader does; return the addresses of the pages found, once there are any."""
+    browser.find_element("css selector", ".md-search__button").click()
+    inside = "return document.activeElement.shadowRoot !== null"
+    assert within_seconds(lambda: browser.execute_script(inside))
+    browser.switch_to.active_element.send_keys(words)
+    assert within_seconds(lambda: browser.execute_script(RESULTS)), "nothing found"
+    return browser.execute_script(RESULTS)
+
+
+def test_search_finds_pages(browser, address):
     open_page(browser, f"{address}/index.html", width=1280)
-    box = browser.find_element("css selector", ".md-search__input")
-    box.send_keys("soundness")
-    found = "return [...document.querySelectorAll('.md-search-result__link')].map((a) => new URL(a.href).pathname)"
-    assert within_seconds(lambda: "/certified.html" in browser.execute_script(found))
+    assert f"{address}/certified.html" in search(browser, "soundness")
+    assert browser.get_log("browser") == []
+
+
+def test_search_finds_pages_opened_as_files(browser, site):
+    open_page(browser, site / "reference/python.html", width=1280)
+    assert (site / "certified.html").as_uri() in search(browser, "soundness")
+    assert [name for name in fetched(browser) if not name.startswith(site.as_uri())] == []
     assert browser.get_log("browser") == []
 
 
@@ -93,3 +119,21 @@ def test_pages_can_be_opened_as_files(browser, site):
         "document.querySelector('a.md-nav__link[href$=\"tutorial.html\"]').click()"
     )
     assert within_seconds(lambda: browser.title.startswith("Tutorial"))
+
+
+def test_commands_page_has_the_help_of_every_command(site):
+    page = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert f">advfrontier {name}<" in page
+    assert "help of every command --" not in page
+
+
+def test_pages_name_no_script_of_another_host(site):
+    pages = [path.relative_to(site).as_posix() for path in site.rglob("*.html")]
+    assert {*PAGES, "404.html"} == set(pages)
+    for name in pages:
+        page = (site / name).read_text(encoding="utf-8")
+        sources = re.findall(
+            r"""<(?:script|link|img|iframe)[^>]* (?:src|href)=["'](http[^"']*)""", page
+        )
+        assert sources == [], name

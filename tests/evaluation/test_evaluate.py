@@ -1,22 +1,21 @@
-"""Evaluating: what comes back, and what may be asked for."""
+"""`evaluate`: what it returns, and how it treats models without gradients."""
 
 import numpy as np
 import pytest
 import torch
 from small_evaluation import SMALL
+from support.ensembles import BLACK_BOX, small_ensemble
 from support.models import Watch, conv_net, samples
-from support.nesting import contains
 from torch import nn
 
-from advfrontier import FrontierError, compare, evaluate, rank, zoo
-from advfrontier.autoattack_api import VERSIONS, AutoAttack
+from advfrontier import FrontierError, Machine, compare, evaluate, rank, trace, zoo
 from advfrontier.evaluation.compare import reference_pools
-from advfrontier.frontier.trajectories import Trajectories
-from advfrontier.pool import find_ensemble, paper_ensemble
-from advfrontier.threat.norms import get_norm
+from advfrontier.flags import Kind
+from advfrontier.pool import make_ensemble, paper_ensemble
+from advfrontier.threat.norms import make_norm
 
 
-def test_what_comes_back(problem, evaluation):
+def test_evaluate_returns_distances_points_and_counts(problem, evaluation):
     model, images, labels = problem
     assert evaluation.norm == "L2"
     assert evaluation.distances.shape == (11,)
@@ -29,16 +28,15 @@ def test_what_comes_back(problem, evaluation):
         "checks": 11 * 8 + 6,
         "setup": 22,
         "attack": 10 * SMALL.total,
-        "verification": 90,
+        "verification": 10 + 4 * 10,  # every kept point once, and noise on every sample
     }
     assert torch.equal(evaluation.images(), images)
     points = evaluation.adversarials
     assert points.min() >= 0
     assert points.max() <= 1
     assert torch.equal(points[4], images[4])
-    measured = (
-        get_norm("L2").distance(points.double().flatten(1), images.double().flatten(1)).numpy()
-    )
+    norm = make_norm("L2", tuple(images.shape[1:]))
+    measured = norm.distance(points.double().flatten(1), images.double().flatten(1)).numpy()
     assert (measured == evaluation.distances).all()
     with torch.no_grad():
         assert torch.equal(model(points).argmax(1), evaluation.predictions)
@@ -52,81 +50,76 @@ def test_what_comes_back(problem, evaluation):
     assert evaluation.flags == ()
 
 
-def test_the_minimum_over_the_runs_and_who_found_it(evaluation):
-    finals = {run: table[-1] for run, table in evaluation.trajectories.items()}
-    assert (np.min(list(finals.values()), axis=0) == evaluation.distances).all()
+def test_distances_are_the_least_of_all_runs(evaluation):
+    found = evaluation.found_by_run
+    assert (np.min(list(found.values()), axis=0) == evaluation.distances).all()
     for row, winner in enumerate(evaluation.winners):
-        assert winner is None or finals[winner][row] == evaluation.distances[row]
+        assert winner is None or found[winner][row] == evaluation.distances[row]
+    assert set(evaluation.refined_by) == {None}  # the ensemble has no refinement
 
 
-def test_a_prefix_of_the_budget_is_what_a_smaller_budget_finds(problem, evaluation):
+def test_trajectory_falls_to_the_distances(evaluation):
+    assert evaluation.trajectory.shape == (SMALL.total // 10, 11)
+    assert not (evaluation.trajectory[1:] > evaluation.trajectory[:-1]).any()
+    assert np.array_equal(evaluation.trajectory[-1], evaluation.distances)
+    assert (evaluation.trajectory[:, 4] == 0).all()
+    assert evaluation.queries_by_run == SMALL.queries
+
+
+def test_runs_find_what_their_traces_say(problem, evaluation):
+    """Without refinement an evaluation is the least of the traces of its runs."""
+    traces = trace(*problem, norm="L2", runs=list(SMALL.runs), queries=200, batch_size=4)
+    for run, distances in zip(traces.runs, traces.distances, strict=True):
+        spent = SMALL.queries[run]
+        assert np.array_equal(distances[spent // 10 - 1], evaluation.found_by_run[run])
+
+
+@pytest.mark.parametrize("norm", ["L0", "L1", "L2", "Linf"])
+def test_refinement_is_credited_to_the_run_whose_point_it_moved(problem, norm):
+    ensemble = small_ensemble(norm)
+    found = evaluate(*problem, norm=norm, ensemble=ensemble, batch_size=4)
+    raised = {"fmn", "fmn:restart1", "fmn:target1", "pdpgd"}
+    assert set(found.winners) <= {*raised, None}
+    refinements = {name for name in ensemble.names if name.endswith(":refine")}
+    assert set(found.refined_by) <= {*refinements, None}
+    assert any(found.refined_by)
+    assert sum(found.queries_by_run.values()) == ensemble.total
+    for row, refinement in enumerate(found.refined_by):
+        if refinement is not None:
+            assert found.found_by_run[refinement][row] == found.distances[row]
+
+
+def test_distances_at_equals_a_smaller_budget(problem, evaluation):
     for budget in (100, 330):
         smaller = evaluate(*problem, norm="L2", ensemble=SMALL.at(budget), batch_size=4)
         assert smaller.ensemble.total == budget
         assert (smaller.distances == evaluation.distances_at(budget)).all()
 
 
-def test_before_the_first_checkpoint_nothing_was_found(problem, evaluation):
-    race = evaluate(*problem, norm="L2", ensemble=20, batch_size=4)
-    for each in (evaluation, race):
-        assert set(each.distances_at(9)) == {0, np.inf}
-        with pytest.raises(FrontierError, match="budget is '4k': expected a whole number"):
-            each.distances_at("4k")
+def test_distances_at_before_the_first_checkpoint_are_infinite(evaluation):
+    assert set(evaluation.distances_at(9)) == {0, np.inf}
+    with pytest.raises(FrontierError, match="budget is '4k': expected a whole number"):
+        evaluation.distances_at("4k")
 
 
-def test_fewer_classes_have_fewer_targets_and_the_total_says_so(tmp_path):
+def test_ensemble_of_a_model_with_two_classes_has_fewer_targets():
     model = conv_net((1, 4, 4), classes=2, seed=2)
     images, labels = samples(model, 3, (1, 4, 4), seed=2)
     watch = Watch.on(model)
     evaluation = evaluate(model, images, labels, norm="L2", ensemble="paper-8k")
-    expected = paper_ensemble("paper-8k", "L2", classes=2).total
+    expected = paper_ensemble("paper-8k", "L2").for_classes(2).total
     assert evaluation.ensemble.total == expected < 8000
     assert evaluation.counts["attack"] == 3 * expected
     assert watch.total == sum(evaluation.counts.values())
 
 
-def test_any_budget_works(problem):
+def test_evaluate_takes_any_budget(problem):
     evaluation = evaluate(*problem, norm="Linf", ensemble=730)
     assert evaluation.ensemble.total == 730
     assert evaluation.counts["attack"] == 7300
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ("13k", "13000 queries are more than the largest tier: expected at most 12000"),
-        ("many", "many: no such ensemble or run: expected a budget such as 4k or 6500, a kind"),
-        ("4x", "'4x' is not a budget"),
-        (["fmn", "ddn"], "ddn does not run in Linf"),
-        ("square_min@5", "5 queries are too few to run anything"),
-        ("nowhere.toml", "no ensemble file nowhere.toml"),
-        ("paper-13k", "13000 queries are more than the largest tier"),
-        (SMALL, "ensemble small is for L2, the evaluation in Linf"),
-    ],
-)
-def test_ensembles_that_are_refused(asked, message):
-    with pytest.raises(FrontierError, match=message):
-        find_ensemble(asked, "Linf", 10)
-
-
-def test_runs_take_turns_so_that_a_smaller_budget_is_shared_and_contained():
-    whole = find_ensemble(["fmn", "ddn"], "L2", 10)
-    assert (whole.name, whole.queries) == ("runs", {"fmn": 1000, "ddn": 1000})
-    small, larger = find_ensemble("fmn,ddn@300", "L2", 10), find_ensemble("fmn,ddn@500", "L2", 10)
-    assert (small.queries, larger.queries) == ({"fmn": 200, "ddn": 100}, {"fmn": 300, "ddn": 200})
-    assert contains(larger, small)
-    assert set(find_ensemble("black-box", "L0", 10).queries) == {
-        "sparse_min",
-        *(f"sparse_min:restart{k}" for k in range(1, 6)),
-    }
-
-
-def test_an_ensemble_file(tmp_path):
-    SMALL.save(tmp_path / "small.toml")
-    assert find_ensemble(str(tmp_path / "small.toml"), "L2", 10) == SMALL
-
-
-def test_comparing_and_ranking_evaluations(problem, evaluation):
+def test_compare_and_rank_take_evaluations(problem, evaluation):
     _, images, labels = problem
     other = nn.Sequential(problem[0], nn.Identity())
     shorter = evaluate(*problem, norm="L2", ensemble=100, batch_size=4)
@@ -142,7 +135,7 @@ def test_comparing_and_ranking_evaluations(problem, evaluation):
         rank([shorter, shorter])
 
 
-def test_models_with_other_labels_are_not_set_against_each_other(problem, evaluation):
+def test_compare_and_rank_refuse_other_labels(problem, evaluation):
     model, images, labels = problem
     other = labels.clone()
     other[0] = (other[0] + 1) % 4
@@ -159,40 +152,99 @@ def test_models_with_other_labels_are_not_set_against_each_other(problem, evalua
         rank([twos], reference=reference_pools([twos], name="fashion-mnist"))
 
 
-def test_the_door_for_users_of_autoattack(problem, capsys, monkeypatch):
-    monkeypatch.setitem(VERSIONS, "standard", "1000")  # in place of 4k
-    model, images, labels = problem
-    whole = evaluate(model, images, labels, norm="Linf", ensemble=1000, batch_size=250)
-    eps = float(np.median(whole.distances[whole.distances > 0]))
-    adversary = AutoAttack(model, norm="Linf", eps=eps, version="standard")
-    points, classes = adversary.run_standard_evaluation(images, labels, bs=250, return_labels=True)
-    assert ((points - images).abs().flatten(1).amax(1) <= eps * (1 + 1e-6)).all()
-    with torch.no_grad():
-        assert torch.equal(model(points).argmax(1), classes)
-    assert int((classes == labels).sum()) == int((whole.distances > eps).sum())
-    assert f"robust accuracy at Linf {eps:g}" in capsys.readouterr().out
-    assert adversary.clean_accuracy(images, labels) == 10 / 11
-    single = AutoAttack(model, "Linf", eps, verbose=False).run_standard_evaluation_individual(
-        images, labels
-    )
-    paper = evaluate(model, images, labels, norm="Linf", ensemble="paper-1000", batch_size=250)
-    assert set(single) == set(paper.ensemble.runs)
-    best = torch.stack([(model(p).argmax(1) != labels) for p in single.values()]).any(0)
-    assert best.tolist() == (paper.distances <= eps).tolist()
-    with pytest.raises(FrontierError, match="version 'ranked'"):
-        AutoAttack(model, version="ranked")
-
-
-def test_trajectories_of_an_evaluation_obey_the_rules(evaluation):
-    for run, table in evaluation.trajectories.items():
-        Trajectories(
-            (run,), np.arange(10, 10 * len(table) + 1, 10), table[None], evaluation.samples, "L2"
-        )
-
-
-def test_a_budget_that_runs_nothing_is_refused_before_anything_is_written(problem, tmp_path):
+def test_evaluate_writes_nothing_if_the_budget_is_too_small(problem, tmp_path):
     with pytest.raises(
         FrontierError, match="5 queries are too few to run anything: expected at least 10"
     ):
         evaluate(*problem, norm="L2", ensemble=5, out=tmp_path / "r")
     assert not (tmp_path / "r").exists()
+
+
+@pytest.fixture(scope="module")
+def few():
+    model = conv_net(seed=1)
+    images, labels = samples(model, 6, (1, 8, 8), seed=4)
+    labels[2] = (labels[2] + 1) % 4  # misclassified unperturbed
+    return model, images, labels
+
+
+@pytest.mark.parametrize("norm", ["L0", "L1", "L2", "Linf"])
+def test_evaluate_without_gradients_spends_all_queries_on_black_box_runs(few, norm, tmp_path):
+    model, images, labels = few
+
+    def closed(x):
+        with torch.no_grad():
+            return model(x)
+
+    def through_numpy(x):
+        return model(torch.from_numpy(np.round(16 * x.detach().numpy()) / 16))
+
+    for answers in (closed, through_numpy):
+        place = tmp_path / answers.__name__
+        found = evaluate(answers, images, labels, norm=norm, ensemble=100, out=place, name="m")
+        assert set(found.queries_by_run) == {BLACK_BOX[norm]}
+        assert found.counts["attack"] == 100 * (found.distances > 0).sum()
+        assert Kind.NO_GRADIENTS in {flag.kind for flag in found.flags}
+    options = {"norm": norm, "ensemble": 150, "out": tmp_path / "closed", "name": "m"}
+    more = evaluate(closed, images, labels, **options)
+    shorter = evaluate(closed, images, labels, norm=norm, ensemble=100)
+    assert (more.distances <= shorter.distances).all()
+    assert more.counts["attack"] == 150 * (more.distances > 0).sum()
+
+
+SLOW_NORMS = [pytest.param(norm, marks=pytest.mark.slow) for norm in ("L1", "L2", "Linf")]
+
+
+@pytest.mark.parametrize("norm", ["L0", *SLOW_NORMS])
+def test_evaluate_without_gradients_refines_and_can_stop_anywhere(few, norm, tmp_path):
+    model, images, labels = few
+    options = {"norm": norm, "name": "m", "batch_size": 4, "machine": Machine(threads=1)}
+
+    def closed(x):
+        with torch.no_grad():
+            return model(x)
+
+    whole = evaluate(closed, images, labels, ensemble=2600, out=tmp_path / "whole", **options)
+    for queries in (1550, 2600):  # in the middle of the first refinement, and of the second
+        place = tmp_path / "parts"
+        parts = evaluate(closed, images, labels, ensemble=queries, out=place, **options)
+        assert np.array_equal(parts.distances, whole.distances_at(queries))
+    assert torch.equal(parts.adversarials, whole.adversarials)
+    assert set(whole.queries_by_run) == {BLACK_BOX[norm], f"{BLACK_BOX[norm]}:refine"}
+    assert (whole.distances <= whole.distances_at(1000)).all()
+    if norm != "L0":  # where one feature is enough for all of these samples
+        assert (whole.distances < whole.distances_at(1000)).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("norm", "most"), [("L0", 0.98), ("L1", 0.85), ("L2", 0.75), ("Linf", 0.95)]
+)
+def test_evaluate_without_gradients_one_search_ends_nearer_than_restarts(norm, most):
+    images, labels = zoo.images_and_labels()
+    images, labels, model = images[:48], labels[:48], torch.no_grad()(zoo.load("F16"))
+    base = BLACK_BOX[norm]
+    runs = [base, *(f"{base}:restart{k}" for k in (1, 2, 3))]
+    restarts = evaluate(model, images, labels, norm=norm, ensemble=runs)
+    found = evaluate(model, images, labels, norm=norm, ensemble="4k")
+    assert found.counts["attack"] == restarts.counts["attack"]
+    assert found.distances.mean() <= most * restarts.distances.mean()
+
+
+def test_evaluate_refuses_gradient_runs_without_gradients(few):
+    model, images, labels = few
+    with pytest.raises(FrontierError, match="no gradient with respect to the images"):
+        evaluate(torch.no_grad()(model), images, labels, norm="L2", ensemble="paper-4k")
+
+
+def test_evaluate_names_an_ensemble_that_is_for_another_norm(few):
+    ensemble = make_ensemble(name="mine", norm="L1", steps=[{"run": "fmn", "queries": 20}])
+    with pytest.raises(FrontierError, match="ensemble mine is for L1, the evaluation in L2"):
+        evaluate(*few, norm="L2", ensemble=ensemble)
+
+
+def test_evaluate_refuses_an_unknown_ensemble_before_the_model_is_asked(few):
+    watch = Watch.on(few[0])
+    with pytest.raises(FrontierError, match="many: no such ensemble or run"):
+        evaluate(*few, norm="L2", ensemble="many")
+    assert watch.total == 0

@@ -1,4 +1,4 @@
-"""What an evaluation stores: read in another process, by other programs, exported, damaged and unfinished."""
+"""The record of an evaluation: read in another process, by other programs, exported, damaged, unfinished."""
 
 import csv
 import gc
@@ -19,9 +19,7 @@ from advfrontier import Evaluation, FrontierError, evaluate
 from advfrontier.report.export import export, parse_formats
 
 
-def test_a_record_can_be_saved_loaded_and_extended_with_the_model(
-    problem, evaluation, longer, tmp_path
-):
+def test_saved_record_is_loaded_and_extended_with_the_model(problem, evaluation, longer, tmp_path):
     evaluation.save(tmp_path / "copy")
     with pytest.raises(FrontierError, match="copy/L2 holds a record already"):
         evaluation.save(tmp_path / "copy")
@@ -33,7 +31,7 @@ def test_a_record_can_be_saved_loaded_and_extended_with_the_model(
     same(copy, longer)
 
 
-def test_a_temporary_record_lives_as_long_as_an_evaluation_of_it(problem, tmp_path):
+def test_temporary_record_lives_as_long_as_its_evaluation(problem, tmp_path):
     grown = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4).extend(
         LARGER, model=problem[0]
     )
@@ -47,24 +45,25 @@ def test_a_temporary_record_lives_as_long_as_an_evaluation_of_it(problem, tmp_pa
     same(Evaluation.load(tmp_path / "kept"), Evaluation.load(tmp_path / "kept"))
 
 
-def test_what_is_gone_cannot_be_saved(problem, tmp_path):
+def test_removed_record_cannot_be_saved(problem, tmp_path):
     held = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "r")
     shutil.rmtree(tmp_path / "r")
     with pytest.raises(FrontierError, match="r/L2 is gone: there is nothing to copy"):
         held.save(tmp_path / "kept")
 
 
-def test_figures_cannot_be_changed_by_accident(evaluation):
+def test_distances_are_read_only(evaluation):
     with pytest.raises(ValueError, match="read-only"):
         evaluation.distances[0] = 1.0
 
 
-def test_a_damaged_unit_is_named_and_computed_again(problem, evaluation, tmp_path):
+def test_damaged_unit_is_named_and_computed_again(problem, evaluation, tmp_path):
     evaluation.save(tmp_path / "a" / "L2")
-    victim = next((tmp_path / "a" / "L2" / "units" / "ddn").iterdir())
+    victim = next((tmp_path / "a" / "L2" / "units" / "ensemble").iterdir())
     victim.write_bytes(victim.read_bytes()[:-9])
     with pytest.raises(
-        FrontierError, match=rf"lacks ddn on samples.*units/ddn/{victim.name.replace('+', '.')}"
+        FrontierError,
+        match=rf"lacks ensemble on samples.*units/ensemble/{victim.name.replace('+', '.')}",
     ):
         Evaluation.load(tmp_path / "a" / "L2").distances  # noqa: B018
     assert victim.exists()  # who only reads removes nothing
@@ -73,23 +72,21 @@ def test_a_damaged_unit_is_named_and_computed_again(problem, evaluation, tmp_pat
     same(Evaluation.load(tmp_path / "a" / "L2"), evaluation)
 
 
-def test_a_unit_damaged_under_the_hands_of_an_evaluation_is_done_again(
-    problem, evaluation, tmp_path
-):
+def test_unit_that_is_damaged_later_is_computed_again(problem, evaluation, tmp_path):
     held = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "a" / "L2")
-    victim = next((tmp_path / "a" / "L2" / "units" / "fmn").iterdir())
+    victim = next((tmp_path / "a" / "L2" / "units" / "ensemble").iterdir())
     content = bytearray(victim.read_bytes())
     content[-20] ^= 1
     victim.write_bytes(content)
     same(held, evaluation)
 
 
-def test_an_unfinished_record_says_how_far_it_is(problem, tmp_path):
+def test_unfinished_record_says_how_far_it_is(problem, tmp_path):
     options = {"norm": "L2", "ensemble": SMALL, "batch_size": 4, "out": tmp_path / "a" / "L2"}
     with pytest.raises(
-        FrontierError, match=r"1 of 15 units failed.*MemoryError: no room for this one"
+        FrontierError, match=r"1 of 3 units failed.*MemoryError: no room for this one"
     ):
-        evaluate(*problem, machine=failing(lambda k, _: k == 3), **options)
+        evaluate(*problem, machine=failing(lambda k, _: k == 1), **options)
     half = Evaluation.load(tmp_path / "a" / "L2")
     assert not half.finished
     for figure in (
@@ -97,13 +94,15 @@ def test_an_unfinished_record_says_how_far_it_is(problem, tmp_path):
         "winners",
         "adversarials",
         "predictions",
-        "trajectories",
+        "trajectory",
+        "refined_by",
+        "found_by_run",
         "counts",
         "queries",
         "flags",
     ):
         with pytest.raises(
-            FrontierError, match=r"small \(500 queries per sample\) is not finished: 14 of 15 units"
+            FrontierError, match=r"small \(500 queries per sample\) is not finished: 2 of 3 units"
         ):
             getattr(half, figure)
     evaluate(*problem, machine=noting(tasks := []), **options)
@@ -116,7 +115,7 @@ sys.path.insert(0, {tests!r})
 torch.set_num_threads(1)
 from support.models import conv_net
 from advfrontier import Evaluation
-from advfrontier.threat.norms import get_norm
+from advfrontier.threat.norms import make_norm
 found = Evaluation.load({out!r})
 model = conv_net({shape}, classes=10, seed=5)
 points, images = found.adversarials, found.images()
@@ -127,19 +126,20 @@ with torch.no_grad():
         classes = torch.cat([model(part).argmax(1) for part in points.split(size)])
         assert (classes != found.labels).numpy()[broken].all()
 assert points.min() >= 0 and points.max() <= 1
-measured = get_norm(found.norm).distance(points.double().flatten(1), images.double().flatten(1)).numpy()
+norm = make_norm(found.norm, tuple(images.shape[1:]))
+measured = norm.distance(points.double().flatten(1), images.double().flatten(1)).numpy()
 assert (measured == found.distances).all()
 """
 
 
-def test_every_stored_point_is_what_the_record_says_in_a_new_process(evaluation):
+def test_stored_points_hold_in_a_new_process(evaluation):
     code = RELOADED.format(
         tests=str(Path(__file__).parent.parent), shape=SHAPE, out=evaluation.place
     )
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603
 
 
-def test_a_record_can_be_read_with_json_and_safetensors_alone(evaluation):
+def test_record_is_readable_with_json_and_safetensors_alone(evaluation):
     from safetensors.numpy import load_file  # noqa: PLC0415
 
     place = Path(evaluation.place)
@@ -182,7 +182,7 @@ def test_parquet(evaluation, tmp_path):
     assert parquet.read_table(path).column("distance").to_pylist() == evaluation.distances.tolist()
 
 
-def test_exports_that_do_not_exist():
+def test_unknown_exports_are_refused():
     with pytest.raises(
         FrontierError, match=r"cannot export 'xls': expected some of csv, parquet, npz, card"
     ):
@@ -208,21 +208,14 @@ def test_samples_are_chosen_by_their_numbers_or_by_a_mask(evaluation):
 
 
 @pytest.mark.parametrize("rows", [3, [0.5], [True, False], [[0, 1]], slice(3)], ids=str)
-def test_rows_that_are_no_numbers_of_samples_are_refused(rows, evaluation):
+def test_rows_of_another_type_are_refused(rows, evaluation):
     with pytest.raises(
         FrontierError, match=r"expected numbers of samples, such as .*, or a mask of 11"
     ):
         evaluation.points(rows)
 
 
-def test_no_points_are_made_up_for_a_run_that_kept_none(evaluation):
-    with pytest.raises(
-        FrontierError, match="keeps no points of pdgd alone: expected one of fmn, ddn"
-    ):
-        evaluation.of_run("pdgd")
-
-
-def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):
+def test_8_bit_images_are_stored_as_bytes(tmp_path, problem):
     from safetensors.torch import load_file  # noqa: PLC0415
 
     model, images, _ = problem
@@ -235,7 +228,7 @@ def test_images_of_eight_bits_are_stored_as_bytes(tmp_path, problem):
     assert torch.equal(done.images(), images)
 
 
-def test_a_folder_of_norms_says_which_it_holds(problem, tmp_path):
+def test_folder_of_norms_says_which_it_holds(problem, tmp_path):
     done = evaluate(*problem, norm="L2", ensemble=100, out=tmp_path / "L2", name="mine")
     assert (Evaluation.load(tmp_path).distances == done.distances).all()
     evaluate(*problem, norm="Linf", ensemble=100, out=tmp_path, name="mine")

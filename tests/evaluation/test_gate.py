@@ -1,24 +1,60 @@
 """Gates: they fail where the samples show a shortfall, or are too few to show one, and nowhere else."""
 
 import re
+from functools import cache
 
 import numpy as np
 import pytest
-from support.records import record
+import torch
+from torch import nn
 
+from advfrontier import Evaluation, evaluate
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.gate import Demand, _enough, _notices, not_worse, parse_demands
+from advfrontier.evaluation.gate import Demand, not_worse, parse_demands
 from advfrontier.flags import Flag, Kind
-from advfrontier.frontier.confidence import wilson
+from advfrontier.record import HeaderChange
 
 AT = 0.03
 
 
+def plane(weights, threshold):
+    """Return a linear model of four pixels that says 1 where their weighted sum is above a threshold."""
+    layer = nn.Linear(4, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.0] * 4, weights]))
+        layer.bias.copy_(torch.tensor([0.0, -threshold]))
+    return nn.Sequential(nn.Flatten(), layer).eval()
+
+
+EVEN = (0.25, 0.25, 0.25, 0.25)
+
+
+@cache
+def evaluation(weights=EVEN, threshold=0.3, *, n=200, seed=1, ensemble="fmn@100"):
+    """Evaluate a plane on random images above it; the distance in Linf is the margin."""
+    generator = torch.Generator().manual_seed(seed)
+    images = 0.45 + 0.5 * torch.rand(n, 1, 2, 2, generator=generator)
+    labels = torch.ones(n, dtype=torch.long)
+    model = plane(weights, threshold)
+    return evaluate(model, images, labels, norm="Linf", ensemble=ensemble, batch_size=n)
+
+
+@cache
 def share(robust, n):
-    """An evaluation in which so many of n samples are robust at AT."""
-    found = record(n=n)
-    found.full = np.where(np.arange(n) < robust, 2 * AT, AT / 2)
-    found.first = np.zeros(n)
+    """Return an evaluation in which so many of n samples are robust at AT."""
+    distances = torch.where(torch.arange(n) < robust, 2 * AT, AT / 2)
+    jitter = 1e-3 * torch.rand(n, 4, generator=torch.Generator().manual_seed(0))
+    images = 0.5 + distances[:, None] + jitter - jitter.mean(1, keepdim=True)
+    labels = torch.ones(n, dtype=torch.long)
+    found = evaluate(
+        plane(EVEN, 0.5),
+        images.view(n, 1, 2, 2),
+        labels,
+        norm="Linf",
+        ensemble="fmn@100",
+        batch_size=n,
+    )
+    assert (found.distances > AT).sum() == robust
     return found
 
 
@@ -35,7 +71,10 @@ def test_demands_are_read():
         "L2@1>=0",
         "L2@1>=1.2",
     ):
-        with pytest.raises(FrontierError):
+        with pytest.raises(
+            FrontierError,
+            match="is no requirement|is not a radius|unknown norm|demands no accuracy",
+        ):
             parse_demands([wrong])
 
 
@@ -55,64 +94,83 @@ def test_demands_are_read():
         (0, 10, False, "all of the interval lies below"),
     ],
 )
-def test_the_rule(robust, n, holds, words):
+def test_rule_of_a_demand(robust, n, holds, words):
     ruling = parse_demands([f"Linf@{AT}>=0.40"])[0].rule(share(robust, n))
     assert ruling.holds is holds
     assert words in str(ruling)
     assert str(ruling).startswith(f"Linf@{AT}>=0.4 {'holds' if holds else 'fails'}")
 
 
-def test_enough_samples_is_where_a_shortfall_of_ten_points_shows():
-    for least in (0.02, 0.1, 0.4, 0.9, 1.0):
-        enough = _enough(2, least)
-        assert _notices(enough, least)
-        assert not _notices(enough - 1, least)
-        draws = np.random.default_rng(0).binomial(enough, max(least - 0.1, 0), 400)
-        assert np.mean([wilson(int(count), enough).high < least for count in draws]) > 0.4
-    assert [_notices(n, 0.4) for n in (8, 40, 100, 1000)] == [False, False, True, True]
-    assert str(_enough(10, 0.4)) in str(Demand("Linf", "8/255", 8 / 255, 0.4).rule(share(5, 10)))
-
-
-def test_distances_in_doubt_meet_no_demand():
-    found = share(100, 100)
-    found.flags = (Flag(Kind.MISLEADING_GRADIENTS, "the gradients mislead"),)
-    ruling = Demand("Linf", "8/255", 8 / 255, 0.4).rule(found)
-    assert (ruling.holds, "the gradients mislead" in str(ruling)) == (False, True)
-    assert not not_worse(found, share(50, 100)).holds
-
-
-def test_not_worse():
-    before = record(n=200, seed=1)
-    assert (
-        not_worse(before, before).text == "Linf holds: no sample is nearer to an error than before"
+@pytest.mark.parametrize(("least", "enough"), [(0.4, 61), (0.9, 27)])
+def test_rule_names_the_number_of_samples_that_would_tell(least, enough):
+    """The number in the sentence is one at which the rule decides, and the one below it does not."""
+    few = Demand("Linf", str(AT), AT, least).rule(share(round(10 * (least - 0.05)), 10))
+    assert not few.holds
+    named = int(
+        re.search(r"(\d+) samples are enough to notice a shortfall of 10 points", few.text)[1]
     )
-    worse = record(n=200, seed=1, strength=0.8)
+    assert abs(named - enough) < enough
+    shortfall = round(named * least) - 1
+    assert Demand("Linf", str(AT), AT, least).rule(share(shortfall, named)).holds
+
+
+def doubted(found, place):
+    """Return a copy of an evaluation with a flag that puts its distances in doubt."""
+    found.save(place)
+    copy = Evaluation.load(place)
+    flag = Flag(Kind.MISLEADING_GRADIENTS, "the gradients mislead")
+    copy.record.change(HeaderChange(add_flags=(flag,)))
+    return Evaluation.load(place)
+
+
+def test_distances_in_doubt_meet_no_demand(tmp_path):
+    found = doubted(share(100, 100), tmp_path)
+    ruling = Demand("Linf", "8/255", 8 / 255, 0.4).rule(found)
+    assert not ruling.holds
+    assert "the gradients mislead" in ruling.text
+    ruling = not_worse(found, share(50, 100))
+    assert not ruling.holds
+    assert "are in doubt: the gradients mislead" in ruling.text
+
+
+def test_equal_model_is_not_worse():
+    before = evaluation()
+    ruling = not_worse(before, before)
+    assert ruling.holds
+    assert ruling.text == "Linf holds: no sample is nearer to an error than before"
+
+
+def test_worse_model_fails_with_the_change_of_the_area():
+    before, worse = evaluation(threshold=0.3), evaluation(threshold=0.38)
     ruling = not_worse(worse, before)
     assert not ruling.holds
     assert re.fullmatch(
-        r"Linf fails: the area changes by -2\d\.\d % \(-\S+ % to -\S+ %, 95 % on other samples\) on 200 samples, "
-        r"and all of the interval is a loss",
+        r"Linf fails: the area changes by -\d+\.\d % \(-\S+ % to -\S+ %, 95 % on other samples\) on "
+        r"200 samples, and all of the interval is a loss",
         ruling.text,
     )
     assert not_worse(before, worse).holds
 
 
-def test_noise_is_no_loss_but_few_samples_show_nothing():
-    before, after = record(n=1000, seed=1), record(n=1000, seed=1)
-    after.full = after.full * np.random.default_rng(0).normal(1.0, 0.1, 1000)
-    assert "which shows no loss" in not_worse(after, before).text
-    few, others = record(n=8, seed=1), record(n=8, seed=2)
-    ruling = not_worse(few, others)
-    assert "8 samples cannot tell" in ruling.text
+def test_noise_is_no_loss():
+    before = evaluation(n=1000)
+    after = evaluation((0.28, 0.22, 0.3, 0.2), n=1000)
+    ruling = not_worse(after, before)
+    assert ruling.holds
+    assert "which shows no loss" in ruling.text
+
+
+def test_few_samples_show_nothing():
+    before = evaluation(n=8)
+    after = evaluation((0.85, 0.05, 0.05, 0.05), n=8)
+    worse, better = sorted((before, after), key=lambda one: one.distances.mean())
+    ruling = not_worse(worse, better)
     assert not ruling.holds
+    assert "8 samples cannot tell" in ruling.text
 
 
-def test_equal_queries():
-    """A model that had more queries is read back to those of the other."""
-    before, after = record(n=200, seed=1, tier="paper-4k"), record(n=200, seed=1, tier="paper-12k")
-    assert not_worse(after, before).text.startswith("Linf")
-    asked = []
-    distances_at = after.distances_at
-    after.distances_at = lambda budget: asked.append(budget) or distances_at(budget)
-    not_worse(after, before)
-    assert asked == [4000]
+def test_models_are_compared_at_the_smaller_budget():
+    before, after = evaluation(), evaluation(threshold=0.31)
+    longer = evaluation(threshold=0.31, ensemble="fmn@200")
+    assert np.any(longer.distances < after.distances)
+    assert not_worse(longer, before).text == not_worse(after, before).text

@@ -1,83 +1,83 @@
-"""Time that is up: work ends at the next hundred queries, is stored, and goes on from there bit for bit."""
+"""A time limit: work stops at the next hundred queries, is stored, and resumes bit for bit."""
 
 import re
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from small_evaluation import same
+from support.ensembles import small_ensemble
 from support.models import conv_net, samples
-from support.races import small_race
 
 from advfrontier import Evaluation, Machine, evaluate, trace
 from advfrontier.errors import Unfinished
-from advfrontier.jobs import units
+from advfrontier.flags import Kind
 
 NET = conv_net((1, 6, 6), classes=10, seed=5)
 DATA = samples(NET, 4, (1, 6, 6), seed=5)
 UP = {"threads": 1, "until": 0.0}  # over before it began
 
 
-def calls(go):
-    """Call until nothing is left; what was said on the way."""
-    said = []
+def calls(work):
+    """Call until nothing is left; return the messages on the way, and the result."""
+    messages = []
     for _ in range(20):
         try:
-            return said, go()
+            return messages, work()
         except Unfinished as left:
-            said.append(str(left))
-    pytest.fail(f"does not get on: {said[-1]}")
+            messages.append(str(left))
+    pytest.fail(f"no call finishes: {messages[-1]}")
 
 
 @pytest.mark.parametrize(
-    "ensemble", ["fmn,ddn@600", small_race("L2", total=300)], ids=["ensemble", "race"]
+    "ensemble", ["fmn,ddn@300", small_ensemble("L2").at(300)], ids=["runs", "refinement"]
 )
-def test_every_call_gets_on_and_the_end_is_the_same(ensemble, tmp_path):
+def test_every_call_advances_and_the_end_is_the_same(ensemble, tmp_path):
     common = {"norm": "L2", "ensemble": ensemble, "batch_size": 2}
     at_once = evaluate(NET, *DATA, **common, machine=Machine(threads=1))
-    said, done = calls(lambda: evaluate(NET, *DATA, **common, out=tmp_path, machine=Machine(**UP)))
-    units = at_once.record.finished(at_once.ensemble.queries)[1]
-    assert (
-        len(said) == 3 * units - 1
-    )  # a hundred queries of one unit each time, three hundred of each
-    assert said[0] == (
-        f"time is up: {1 / 3 / units:.0%} of the queries (0 of {units} units) of Sequential in L2 are done and stored "
-        f"in {tmp_path / 'L2'}; the same call as before goes on"
+    messages, done = calls(
+        lambda: evaluate(NET, *DATA, **common, out=tmp_path, machine=Machine(**UP))
     )
-    assert (done.distances == at_once.distances).all()
-    assert (done.adversarials == at_once.adversarials).all()
+    assert len(messages) == 5  # a hundred queries of one unit each time, of two units with 300
+    assert messages[0] == (
+        "time is up: 17% of the queries (0 of 2 units) of Sequential in L2 are done and stored in "
+        f"{tmp_path / 'L2'}; to resume, repeat the same call"
+    )
+    same(done, at_once)
     assert done.counts["attack"] == at_once.counts["attack"]
 
 
-def test_without_a_folder_nothing_is_said_to_be_stored():
+def test_without_a_folder_the_message_says_that_nothing_is_kept():
     with pytest.raises(Unfinished) as left:
-        evaluate(NET, *DATA, norm="L2", ensemble="fmn,ddn@400", machine=Machine(**UP))
+        evaluate(NET, *DATA, norm="L2", ensemble="fmn,ddn@400", batch_size=2, machine=Machine(**UP))
     assert str(left.value) == (
-        "time is up: 25% of the queries (0 of 2 units) of Sequential in L2 are done and not kept, because no folder "
+        "time is up: 12% of the queries (0 of 2 units) of Sequential in L2 are done and not kept, because no folder "
         "was given: give out=FOLDER (on the command line --out), so that the same call goes on"
     )
     with pytest.raises(Unfinished, match="are done and not kept"):
         trace(NET, *DATA, norm="L2", runs=["fmn", "ddn"], queries=300, machine=Machine(**UP))
 
 
-def test_an_extension_shows_the_tier_before(tmp_path):
-    first = evaluate(
-        NET, *DATA, norm="L2", ensemble="fmn,ddn@200", out=tmp_path, machine=Machine(threads=1)
-    )
-    with pytest.raises(Unfinished, match=r"time is up: 75% of the queries \(1 of 2 units\)"):
+def test_interrupted_extension_shows_the_budget_before(tmp_path):
+    one_thread = Machine(threads=1)
+    common = {"norm": "L2", "batch_size": 2, "out": tmp_path, "machine": one_thread}
+    first = evaluate(NET, *DATA, ensemble="fmn,ddn@200", **common)
+    with pytest.raises(Unfinished, match=r"time is up: 62% of the queries \(0 of 2 units\)"):
         first.extend("fmn,ddn@400", model=NET, machine=Machine(**UP))
     halfway = Evaluation.load(tmp_path)
     assert not halfway.finished
+    assert halfway.ensemble.total == 200
     assert (halfway.distances == first.distances).all()
+    (flag,) = [flag for flag in halfway.flags if flag.kind is Kind.INTERRUPTED]
+    assert "an extension to 400 queries was interrupted (0 of 2 units are done)" in flag.text
 
 
 def test_units_without_a_state_are_finished(tmp_path):
-    """A trace keeps no states: half of a unit would be done again."""
-    go = lambda: trace(  # noqa: E731
-        NET, *DATA, norm="L2", runs=["fmn", "ddn"], queries=300, out=tmp_path, machine=Machine(**UP)
-    )
-    said, done = calls(go)
-    assert len(said) == 1
-    assert "50% of the queries (1 of 2 units)" in said[0]
+    """A trace keeps no states: half of a unit would be repeated."""
+    options = {"norm": "L2", "runs": ["fmn", "ddn"], "queries": 300, "out": tmp_path}
+    messages, done = calls(lambda: trace(NET, *DATA, **options, machine=Machine(**UP)))
+    assert len(messages) == 1
+    assert "50% of the queries (1 of 2 units)" in messages[0]
     assert done.runs == ("fmn", "ddn")
 
 
@@ -95,34 +95,25 @@ def test_units_without_a_state_are_finished(tmp_path):
     ],
     ids=["workers", "ray"],
 )
-def test_other_processes(where, tmp_path):
+def test_time_limit_in_other_processes(where, tmp_path):
     common = {"norm": "L2", "ensemble": "fmn,ddn@400", "batch_size": 1, "out": tmp_path}
     with pytest.raises(Unfinished, match="time is up") as left:
         evaluate(NET, *DATA, **common, machine=Machine(**UP, **where))
     share = int(re.search(r"(\d+)% of the queries", str(left.value))[1])
-    assert share in {
-        12,
-        25,
-    }  # two of eight units begun, a hundred of two hundred queries each; of Ray's two or one
+    assert share in {6, 12}  # a hundred of 400 queries of two of four units; of Ray's two or one
     done = evaluate(NET, *DATA, **common, machine=Machine(threads=1))
     at_once = evaluate(NET, *DATA, **(common | {"out": None}), machine=Machine(threads=1))
     assert np.array_equal(done.distances, at_once.distances)
 
 
-def test_a_finished_race_without_a_state_is_not_replaced_by_a_shorter_one(tmp_path, monkeypatch):
-    """States grow with the runs begun: those of the first hundred queries are kept where later ones were too large."""
-    race = small_race("L2", total=600)
-    monkeypatch.setattr(units, "_RACE_LIMIT", 12_000)
-    first = evaluate(NET, *DATA, norm="L2", ensemble=race, out=tmp_path, machine=Machine(threads=1))
-    (unit,) = first.record.units()
-    assert not [
-        name for name in first.record.read_unit(unit, 600).tensors if name.startswith("state.")
-    ]
-    early = evaluate(NET, *DATA, norm="L2", ensemble=race.at(100), machine=Machine(threads=1))
-    assert [name for name in early.record.read_unit(unit, 100).tensors if name.startswith("state.")]
-    longer = first.extend(
-        900, machine=Machine(**UP)
-    )  # time is up at once, but nothing can be stored on the way
-    assert longer.ensemble.total == 900
+def test_finished_unit_without_a_state_is_not_replaced_by_a_shorter_one(tmp_path):
+    """Time is up at once, but nothing that could be resumed can be stored on the way."""
+    ensemble = small_ensemble("L2")
+    machine = Machine(threads=1, keep_state=False)
+    common = {"norm": "L2", "out": tmp_path, "machine": machine}
+    first = evaluate(NET, *DATA, ensemble=ensemble.at(300), **common)
+    longer = first.extend(ensemble, machine=Machine(**UP))
+    assert longer.finished
+    assert longer.ensemble.total == ensemble.total
     assert (longer.distances <= first.distances).all()
-    assert (Evaluation.load(tmp_path).distances_at(600) == first.distances).all()
+    assert (Evaluation.load(tmp_path).distances_at(300) == first.distances).all()

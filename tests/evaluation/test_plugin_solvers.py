@@ -14,28 +14,25 @@ from advfrontier.pool.plugins import discover
 
 MODULE = """
     from dataclasses import dataclass
-    from typing import ClassVar
     from advfrontier.pool import SolverFacts
-    from advfrontier.solvers.ddn import DdnState, Ddn
+    from advfrontier.solvers import DDN
 
     @dataclass(frozen=True)
-    class Shy(Ddn):
-        facts: ClassVar[SolverFacts] = SolverFacts("shy", ("L2",), restarts=False, targets=False)
-        radius: float = 0.1
+    class Shy(DDN):
+        gamma: float = 0.1
 
     @dataclass(frozen=True)
-    class Choosy(Ddn):
-        facts: ClassVar[SolverFacts] = SolverFacts("choosy", ("L2",), losses=("ce", "margin"), restarts=False)
+    class Choosy(DDN):
         loss_name: str = "ce"
 
         def loss(self, i):
             return self.loss_name
 
-    class Nameless:
-        facts = SolverFacts("another", ("L2",))
-
-    class Usurper(Ddn):
-        pass
+    SHY = SolverFacts("shy", "shy_package:Shy", norms=("L2",), restarts=False, targets=False)
+    CHOOSY = SolverFacts(
+        "choosy", "shy_package:Choosy", norms=("L2",), losses=("ce", "margin"), restarts=False
+    )
+    USURPER = SolverFacts("ddn", "shy_package:Shy", norms=("L2",))
 """
 
 
@@ -61,46 +58,40 @@ def install(tmp_path, monkeypatch):
     discover.cache_clear()
 
 
-def test_a_solver_of_another_package_runs_like_any_other(install):
-    install(shy="Shy", choosy="Choosy")
-    solvers = discover()
-    assert set(solvers) == {"shy", "choosy-ce", "choosy-margin"}
-    assert {"shy", "choosy-margin:target3"} <= {str(run) for run in pool("L2", name="extended")}
+def test_solver_of_another_package_runs_like_any_other(install):
+    install(shy="SHY", choosy="CHOOSY")
+    extended = {str(run) for run in pool("L2", name="extended")}
+    assert {"shy", "choosy-ce", "choosy-margin:target3"} <= extended
     assert "shy" not in {str(run) for run in pool("L2", name="paper")}
     model = tanh_mlp(seed=1)
     images, labels = samples(model, 4, seed=1)
-    traces = trace(
-        model,
-        images,
-        labels,
-        norm="L2",
-        runs=["shy", "choosy-margin:target1"],
-        queries=100,
-        solvers=solvers,
-    )
+    runs = ["shy", "choosy-margin:target1", "ddn"]
+    traces = trace(model, images, labels, norm="L2", runs=runs, queries=100)
     assert np.isfinite(traces.frontier()).all()
-    assert traces.counts["attack"] == 2 * 4 * 100
+    assert traces.counts["attack"] == 3 * 4 * 100
+    assert (traces.distances[0] != traces.distances[2]).any()
 
 
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
         (
-            {"absent": "Missing"},
-            r"plug-in absent \(shy_package:Missing of shy-package\) cannot be used: AttributeError",
+            {"absent": "MISSING"},
+            r"plug-in absent \(shy_package:MISSING of shy-package\) cannot be used: AttributeError",
         ),
-        ({"nameless": "Nameless"}, "takes no arguments|expected SolverFacts"),
-        ({"ddn": "Usurper"}, "there is a solver ddn already"),
+        ({"shy": "Shy"}, "does not describe a solver: expected SolverFacts"),
+        ({"other": "SHY"}, "its facts name shy: expected other"),
+        ({"ddn": "USURPER"}, "there is a solver ddn already"),
     ],
 )
-def test_a_broken_plugin_is_named(install, entries, message):
+def test_broken_plugin_is_named(install, entries, message):
     install(**entries)
     with pytest.raises(FrontierError, match=message):
         discover()
 
 
-def test_a_second_try_blames_the_broken_plugin_again(install):
-    install(shy="Shy", zz_absent="Missing")
+def test_broken_plugin_is_named_again(install):
+    install(shy="SHY", zz_absent="MISSING")
     for _ in range(2):
         with pytest.raises(FrontierError, match="plug-in zz_absent"):
             discover()
@@ -109,18 +100,5 @@ def test_a_second_try_blames_the_broken_plugin_again(install):
 
 def test_without_plugins_nothing_changes(install):
     before = dict(CATALOGUE)
-    assert discover() == {}
+    discover()
     assert before == CATALOGUE
-
-
-def test_an_installed_solver_is_known_by_its_name_everywhere(install):
-    install(shy="Shy", choosy="Choosy")
-    assert "shy" in {str(run) for run in pool("L2", name="extended")}
-    assert "shy" not in {str(run) for run in pool("L2", name="paper")}
-    model = tanh_mlp(seed=1)
-    images, labels = samples(model, 4, seed=1)
-    traces = trace(
-        model, images, labels, norm="L2", runs=["shy", "choosy-margin:target1", "ddn"], queries=100
-    )
-    assert np.isfinite(traces.frontier()).all()
-    assert (traces.distances[0] != traces.distances[2]).any()

@@ -1,23 +1,29 @@
-"""What is learned carries its solvers' settings, and is not mixed with others."""
+"""Ensembles carry the settings of the solvers they were learned with, and are not mixed with others."""
 
 from dataclasses import replace
 
 import pytest
 from support.models import conv_net, samples
-from support.races import constants
 
-from advfrontier import Ensemble, Evaluation, FrontierError, Machine, compare, evaluate, rank, trace
-from advfrontier.bench.allocation import allocate_traces, learn_from
+from advfrontier import (
+    Ensemble,
+    Evaluation,
+    FrontierError,
+    Machine,
+    allocate,
+    compare,
+    evaluate,
+    rank,
+    trace,
+)
+from advfrontier.evaluation.allocation import allocate_traces
 from advfrontier.evaluation.trace import evaluation_aoi
-from advfrontier.frontier.allocation import allocate
-from advfrontier.frontier.race import learn_race
-from advfrontier.pool import Race
 from advfrontier.record import Record
-from advfrontier.record.identity import settings, solver_words, solvers_of
-from advfrontier.solvers import PUBLISHED, Fmn
+from advfrontier.record.identity import settings, solver_parameters, solvers_of
+from advfrontier.solvers import FMN, PUBLISHED
 
 OPTIONS = {"norm": "L2", "batch_size": 8, "machine": Machine(threads=1)}
-FMN = "alpha=1.0, strict=True, plain_step=True"
+PUBLISHED_FMN = "PublishedFMN(alpha=1.0, gamma=0.05, gamma_final=0.001)"
 
 
 @pytest.fixture(scope="module")
@@ -28,94 +34,87 @@ def problem():
 
 @pytest.fixture(scope="module")
 def traced(problem, tmp_path_factory):
-    """The same runs with the published solvers and with the attacks' own."""
+    """Return traces of the same runs with the published solvers and with the attacks' own."""
     folder = tmp_path_factory.mktemp("traced")
+    records = {}
     for name, solvers in (("published", PUBLISHED), ("own", None), ("more", PUBLISHED)):
-        trace(*problem, runs=["fmn", "ddn"], solvers=solvers, out=folder / name / "L2", **OPTIONS)
-    return {
-        name: Record.open(folder / name / "L2", "trace") for name in ("published", "own", "more")
-    }
+        place = folder / name / "L2"
+        trace(*problem, runs=["fmn", "ddn"], queries=200, solvers=solvers, out=place, **OPTIONS)
+        records[name] = Record.open(place, "trace")
+    return records
 
 
-def test_settings_are_what_differs_from_the_attacks_own():
-    told = solvers_of(["fmn", "ddn"], {"fmn": Fmn(alpha=2.0)})
-    assert settings(told) == {"fmn": "alpha=2.0"}
-    assert settings({"fmn": "Fmn(gamma=0.05)"}) == {}  # others came later
-    assert settings({"fmn": "Fmn(gamma=float('inf'))"}) == {"fmn": "gamma=float('inf')"}
-    assert settings({"fmn": "Other(gamma=0.05)"}) == {"fmn": "Other(gamma=0.05)"}
-    assert settings({"fmn": "Fmn(", "race": "0123"}) == {"fmn": "Fmn("}
-    assert settings({"not_here": "Mine(a=1)"}) == {"not_here": "Mine(a=1)"}
+def test_settings_are_the_parameters_that_differ():
+    assert settings(solvers_of(["fmn", "ddn"], {"fmn": FMN(alpha=2.0)})) == {"fmn": "alpha=2.0"}
+    assert settings(solvers_of(["fmn"], PUBLISHED)) == {"fmn": PUBLISHED_FMN}
 
 
-def test_ensembles_and_races_carry_them_through_their_files(traced, tmp_path):
-    (made,) = allocate_traces([traced["published"], traced["more"]], budgets=[200]).values()
-    assert made.solvers["fmn"] == FMN
-    assert set(made.solvers) == {"fmn", "ddn"}
-    made.save(tmp_path / "e.toml")
-    assert Ensemble.load(tmp_path / "e.toml") == made
+def test_settings_of_other_versions_and_of_unknown_attacks():
+    assert settings({"fmn": {"class": "FMN", "gamma": "0.05"}}) == {}  # parameters came later
+    assert settings({"fmn": {"class": "FMN", "gamma": "inf"}}) == {"fmn": "gamma=inf"}
+    other = {"class": "Other", "gamma": "0.05"}
+    assert settings({"fmn": other}) == {"fmn": "Other(gamma=0.05)"}
+    assert settings({"not_here": {"class": "Mine", "a": "1"}}) == {"not_here": "Mine(a=1)"}
+
+
+def test_ensembles_keep_settings_in_their_files(traced, tmp_path):
+    (ensemble,) = allocate_traces([traced["published"], traced["more"]], budgets=[200]).values()
+    assert ensemble.solvers["fmn"] == PUBLISHED_FMN
+    assert set(ensemble.solvers) == {"fmn", "ddn"}
+    assert ensemble.at(100).solvers == ensemble.solvers
+    ensemble.save(tmp_path / "e.toml")
+    assert Ensemble.load(tmp_path / "e.toml") == ensemble
     (own,) = allocate_traces([traced["own"]], budgets=[200]).values()
     assert own.solvers == {}
     assert "solvers" not in own.to_toml()
-    race = Race(
-        "race",
-        "L2",
-        200,
-        (("fmn", 100), ("ddn", 100)),
-        constants(["fmn", "ddn"]),
-        solvers=made.solvers,
-    )
-    assert Race.from_toml(race.to_toml()) == race
-    assert race.at(100).solvers == made.solvers
 
 
-def test_a_race_is_learned_from_one_kind_of_solvers(problem):
-    published, own = (
-        trace(*problem, runs=["fmn", "ddn"], solvers=solvers, **OPTIONS)
-        for solvers in ({"fmn": Fmn(alpha=2.0)}, None)
+def test_allocation_needs_one_kind_of_solvers(problem):
+    runs = ["fmn", "ddn"]
+    changed = {"fmn": FMN(alpha=2.0)}
+    other = trace(*problem, runs=runs, queries=100, solvers=changed, **OPTIONS)
+    own = trace(*problem, runs=runs, queries=100, **OPTIONS)
+    levels = (50, 100)
+    (ensemble,) = allocate([other, other], budgets=[100], levels=levels)
+    assert ensemble.solvers == {"fmn": "alpha=2.0"}
+    message = (
+        "trajectories 1 has fmn at alpha=2.0, trajectories 2 at its own settings: expected the same"
     )
-    assert learn_race([published, published], total=1000).solvers == {"fmn": "alpha=2.0"}
-    said = r"trajectories 1 has fmn at alpha=2.0, trajectories 2 at its own settings: expected the same solvers"
-    with pytest.raises(FrontierError, match=said):
-        learn_race([published, own], total=1000)
-    with pytest.raises(FrontierError, match=said):
-        allocate([published, own], budgets=[1000])
+    with pytest.raises(FrontierError, match=message):
+        allocate([other, own], budgets=[100], levels=levels)
     with pytest.raises(FrontierError, match=r"these trajectories has fmn at alpha=2.0"):
-        published.join(replace(own, runs=("fmn:restart1", "ddn:target1")))
-    apart = published.select(runs=["fmn"]).join(own.select(runs=["ddn"]))
+        other.join(replace(own, runs=("fmn:restart1", "ddn:target1")))
+    apart = other.select(runs=["fmn"]).join(own.select(runs=["ddn"]))
     assert apart.solvers == {"fmn": "alpha=2.0"}
 
 
-def test_mixtures_of_traces_are_refused_by_their_places(traced):
-    mixed = [traced["published"], traced["own"]]
-    for learn in (
-        lambda: allocate_traces(mixed, budgets=[200]),
-        lambda: learn_from(mixed, total=200),
+def test_allocation_names_the_records_of_other_solvers(traced):
+    with pytest.raises(
+        FrontierError, match=r"published/L2 has ddn at .*own/L2 at its own settings"
     ):
-        with pytest.raises(
-            FrontierError, match=r"published/L2 has ddn at .*own/L2 at its own settings"
-        ):
-            learn()
+        allocate_traces([traced["published"], traced["own"]], budgets=[200])
 
 
 def test_aoi_needs_the_solvers_of_the_trace(problem, traced, tmp_path):
-    done = evaluate(*problem, ensemble=["fmn"], solvers=PUBLISHED, out=tmp_path / "a", **OPTIONS)
+    done = evaluate(*problem, ensemble="fmn@200", solvers=PUBLISHED, out=tmp_path / "a", **OPTIONS)
     assert evaluation_aoi(done, [traced["published"]])[1]["aoi"] > 0
     with pytest.raises(
-        FrontierError, match=r"a/L2 has fmn at alpha=1.0.*own/L2 at its own settings.*--published"
+        FrontierError,
+        match=r"a/L2 has fmn at PublishedFMN.*own/L2 at its own settings.*--published",
     ):
         evaluation_aoi(done, [traced["own"]])
 
 
-def test_an_evaluation_uses_the_solvers_an_ensemble_was_learned_with(problem, traced, tmp_path):
+def test_evaluate_uses_the_solvers_an_ensemble_was_learned_with(problem, traced, tmp_path):
     (made,) = allocate_traces([traced["published"]], budgets=[100]).values()
     done = evaluate(*problem, ensemble=made, out=tmp_path / "a", **OPTIONS)
     attack = made.runs[0]
-    assert done.record.header.solvers[attack] == solver_words(PUBLISHED[attack])
+    assert done.record.header.solvers[attack] == solver_parameters(PUBLISHED[attack])
     with pytest.raises(
         FrontierError, match=rf"{made.name} was learned with {attack} at .* here it has its own"
     ):
         evaluate(*problem, ensemble=made, solvers={}, **OPTIONS)
-    custom = replace(made, solvers={attack: "gamma=0.5"})
+    custom = made.model_copy(update={"solvers": {attack: "gamma=0.5"}})
     with pytest.raises(
         FrontierError, match=rf'in Python give solvers={{"{attack}": …\(gamma=0.5\)}}'
     ):
@@ -126,29 +125,23 @@ def test_an_evaluation_uses_the_solvers_an_ensemble_was_learned_with(problem, tr
     assert counts.solvers == PUBLISHED
 
 
-def test_races_learned_with_the_own_solvers_refuse_others(problem):
-    race = Race("mine-1", "L2", 100, (("fmn", 100), ("ddn", 100)), constants(["fmn", "ddn"]))
-    with pytest.raises(
-        FrontierError,
-        match=r"mine-1 was learned with ddn at its own settings.*leave --published out",
-    ):
-        evaluate(*problem, ensemble=race, solvers=PUBLISHED, **OPTIONS)
+def test_published_solvers_are_refused_where_another_solver_has_none(problem):
     with pytest.raises(FrontierError, match="fab_min: searches of this package"):
         evaluate(*problem, ensemble=["fmn", "fab_min"], solvers=PUBLISHED, **OPTIONS)
     with pytest.raises(FrontierError, match="fab_min, square_min: searches of this package"):
         trace(*problem, runs="extended", solvers=PUBLISHED, **OPTIONS)
 
 
-def test_a_published_evaluation_is_extended_with_published_solvers(problem, tmp_path):
-    evaluate(*problem, ensemble=["fmn"], solvers=PUBLISHED, out=tmp_path / "a", **OPTIONS)
+def test_extend_keeps_published_solvers(problem, tmp_path):
+    evaluate(*problem, ensemble="fmn@100", solvers=PUBLISHED, out=tmp_path / "a", **OPTIONS)
     again = Evaluation.load(tmp_path / "a")
     assert again.solvers == PUBLISHED  # also of attacks that it has not run yet
-    more = again.extend(Ensemble.of("more", "L2", {"fmn": 1000, "alma": 20}), model=problem[0])
-    assert more.record.header.solvers["alma"] == solver_words(PUBLISHED["alma"])
+    more = again.extend(Ensemble.of("more", "L2", {"fmn": 100, "alma": 20}), model=problem[0])
+    assert more.record.header.solvers["alma"] == solver_parameters(PUBLISHED["alma"])
 
 
-def test_solvers_of_one_s_own_are_given_again_to_extend_a_loaded_record(problem, tmp_path):
-    solvers = {"fmn": Fmn(alpha=2.0)}
+def test_extend_a_loaded_record_needs_own_solvers_again(problem, tmp_path):
+    solvers = {"fmn": FMN(alpha=2.0)}
     evaluate(*problem, ensemble="fmn@20", solvers=solvers, out=tmp_path / "a", **OPTIONS)
     at_once = evaluate(*problem, ensemble="fmn@40", solvers=solvers, **OPTIONS)
     loaded = Evaluation.load(tmp_path / "a")
@@ -158,11 +151,11 @@ def test_solvers_of_one_s_own_are_given_again_to_extend_a_loaded_record(problem,
     assert (longer.distances == at_once.distances).all()
 
 
-def test_models_are_set_against_each_other_with_the_same_solvers_only(problem, tmp_path):
+def test_compare_and_rank_need_the_same_solvers(problem, tmp_path):
     published, own, again = (
         evaluate(
             *problem,
-            ensemble=["fmn", "ddn"],
+            ensemble="fmn,ddn@200",
             solvers=solvers,
             out=tmp_path / name,
             name=name,

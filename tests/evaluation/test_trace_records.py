@@ -1,4 +1,4 @@
-"""Tracing into records: only what is missing is run, by any number of workers, through any number of kills."""
+"""`trace` into a record: only what is missing is run."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def marks(place):
     }
 
 
-def test_a_record_tells_what_memory_tells(problem, tmp_path):
+def test_trace_in_a_record_equals_one_without(problem, tmp_path):
     model, images, labels = problem
     record = traced(tmp_path / "a" / "L2", model, images, labels)
     memory = trace(model, images, labels, norm="L2", runs=RUNS, queries=60, batch_size=4)
@@ -59,7 +59,7 @@ def test_where_nothing_is_classified_correctly_all_distances_are_zero(problem, t
     assert load_traces(tmp_path / "a", runs=RUNS[0]).runs == (RUNS[0],)
 
 
-def test_a_model_without_gradients_can_be_traced_by_black_box_runs_alone(problem, tmp_path):
+def test_model_without_gradients_is_traced_by_black_box_runs_alone(problem, tmp_path):
     model, images, _ = problem
     labels = model(images).argmax(1)
 
@@ -88,7 +88,7 @@ def test_a_model_without_gradients_can_be_traced_by_black_box_runs_alone(problem
 
 def test_runs_that_are_not_finished_are_named(problem, tmp_path):
     def wrong(_, task):
-        return task.parts[0].unit.run == "ddn" and task.parts[0].unit.first == 8
+        return task.unit.name == "ddn" and task.unit.first == 8
 
     with pytest.raises(FrontierError, match="1 of 12 units failed"):
         traced(tmp_path / "a" / "L2", *problem, machine=failing(wrong))
@@ -101,13 +101,14 @@ def test_traces_keep_no_points_and_no_state(problem, tmp_path):
     traced(tmp_path / "a" / "L2", *problem)
     record = Record.find(tmp_path / "a" / "L2")
     for unit, queries in record.units().items():
-        names = set(record.read_unit(unit, queries).tensors)
-        assert "trajectory" in names
-        assert not {name for name in names if name.startswith("state.")} | (names & {"best_point"})
+        stored = record.read_unit(unit, queries)
+        assert len(stored.trajectory) == 6
+        assert stored.best_point is None
+        assert stored.state == {}
     assert not (tmp_path / "a" / "L2" / "images").exists()
 
 
-def test_another_solver_runs_its_own_units_and_no_others(problem, tmp_path):
+def test_another_run_adds_its_own_units_alone(problem, tmp_path):
     model, images, labels = problem
     before = traced(tmp_path / "a" / "L2", model, images, labels)
     files = marks(tmp_path / "a" / "L2")
@@ -123,7 +124,7 @@ def test_another_solver_runs_its_own_units_and_no_others(problem, tmp_path):
     assert (after.distances[:4] == before.distances).all()
 
 
-def test_a_second_time_runs_nothing_but_a_look_at_the_model(problem, tmp_path):
+def test_same_call_again_only_recognises_the_model(problem, tmp_path):
     model, images, labels = problem
     traced(tmp_path / "a" / "L2", model, images, labels)
     watch = Watch.on(model)
@@ -131,7 +132,7 @@ def test_a_second_time_runs_nothing_but_a_look_at_the_model(problem, tmp_path):
     assert watch.total == 11
 
 
-def test_more_samples_run_their_own_shards(problem, tmp_path):
+def test_more_samples_add_their_own_shards(problem, tmp_path):
     model, images, labels = problem
     traced(tmp_path / "a" / "L2", model, images[:8], labels[:8])
     files = marks(tmp_path / "a" / "L2")
@@ -152,7 +153,7 @@ def test_more_queries_replay_and_agree(problem, tmp_path):
     assert len(long.queries) == 10
 
 
-def test_a_damaged_unit_is_computed_again(problem, tmp_path):
+def test_damaged_unit_is_computed_again(problem, tmp_path):
     whole = traced(tmp_path / "a" / "L2", *problem)
     victim = next((tmp_path / "a" / "L2" / "units" / "ddn").iterdir())
     victim.write_bytes(victim.read_bytes()[:100])
@@ -161,6 +162,6 @@ def test_a_damaged_unit_is_computed_again(problem, tmp_path):
     assert (traced(tmp_path / "a" / "L2", *problem).distances == whole.distances).all()
 
 
-def test_what_is_no_trace(tmp_path):
+def test_folder_without_a_trace(tmp_path):
     with pytest.raises(FrontierError, match="holds no trace"):
         load_traces(str(tmp_path))

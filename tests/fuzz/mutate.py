@@ -1,34 +1,12 @@
 """Files changed at random, the same way for the same seed."""
 
-import json
 import re
-import zipfile
 
 VALUES = (
     "0", "-1", "1", "3", "true", "nan", "inf", "1e400", "0.5", '""', '"x"', '"L2"', '"4k"', '"\\u0000"', "[]", "{}",
     "[[]]", "[1]", '["x"]', "1979-05-27", "07:32:00", "0x" + "f" * 5000, "9" * 5000, '"' + "9" * 5000 + '"',
     "[" * 500, "'''", "{ a = { b = [] } }",
 )  # fmt: skip
-JSON_VALUES = (
-    None,
-    True,
-    0,
-    -1,
-    7,
-    2**31,
-    2**64,
-    10**400,
-    0.5,
-    float("nan"),
-    "",
-    "x",
-    "..",
-    "9**9**9",
-    [],
-    [[]],
-    {},
-    {"a": 1},
-)
 
 
 def mutate_bytes(content, random):
@@ -83,38 +61,3 @@ def mutate_text(content, random):
                 if len(lines) > 1:
                     del lines[place]
     return "\n".join(lines).encode(errors="surrogatepass")
-
-
-def mutate_json(content, random):
-    """Replace, remove or repeat some values of a JSON file."""
-    whole = json.loads(content)
-    for _ in range(random.choice((1, 1, 1, 3))):
-        holder = whole
-        while True:
-            keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
-            if not keys:
-                break
-            key = random.choice(keys)
-            if isinstance(holder[key], dict | list) and random.random() < 0.9:
-                holder = holder[key]
-                continue
-            match random.randrange(4):
-                case 0 | 1:
-                    holder[key] = random.choice(JSON_VALUES)
-                case 2:
-                    del holder[key]
-                case 3:
-                    other = random.choice(keys)
-                    holder[key] = holder[other]
-            break
-    return json.dumps(whole).encode()
-
-
-def mutate_archive(source, target, random):
-    """Change one JSON entry of an archive, whose checksums are right again afterwards."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        tables = [name for name in old.namelist() if name.endswith(".json")]
-        chosen = random.choice([*tables, *(name for name in tables if "models" in name)])
-        for name in old.namelist():
-            content = old.read(name)
-            new.writestr(name, mutate_json(content, random) if name == chosen else content)

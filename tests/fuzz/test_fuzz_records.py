@@ -1,204 +1,318 @@
-"""Records that were damaged or made by someone else: read as they are, or refused with one message.
+"""Records that were damaged, or made by someone who knows the checksums: read, or one message.
 
-`ADVFRONTIER_FUZZ=5000 pytest tests/fuzz` (`make fuzz`) tries so many cases of each kind.
+`ADVFRONTIER_FUZZ=5000 pytest tests/fuzz` (`make fuzz`) tries so many cases of each kind. A failure
+names its case, which is the same in every run.
 """
 
 import json
-import os
-import random
 import shutil
+from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 import torch
-from support.models import conv_problem
+from fuzz.limits import CASES, time_limit
+from fuzz.mutate import mutate_bytes
+from record.record_made import made_record
 
-from advfrontier import Ensemble, Evaluation, FrontierError, evaluate, trace
-from advfrontier.evaluation.trace import load_traces
-from advfrontier.record import header, images
+from advfrontier.errors import FrontierError
+from advfrontier.record import HeaderChange, Record, UnitName
+from advfrontier.record.header import checksum, sealed, unsealed
+from advfrontier.record.identity import settings, several_versions, stand_ins
+from advfrontier.record.journal import Journal
+from advfrontier.record.tensors import pack, unpack
+from advfrontier.record.units import doubtful, unit_flags
 
-CASES = int(os.environ.get("ADVFRONTIER_FUZZ", "40"))
-SMALL = Ensemble.of("small", "L2", {"fmn": 40, "ddn:target1": 20, "ddn": 20})
-LARGER = Ensemble.of("larger", "L2", {"fmn": 60, "ddn:target1": 20, "ddn": 30})
-JUNK = [None, -1, 0, 1, 7, 1e308, -1e-9, True, "", "x", "../../etc", "L2", "Linf", "fmn", "🂡" * 40, [], {}, [[]],
-        [1, 2], {"a": 1}, "0" * 32, 10**12, 2**64, float("1e-300"), ["x"] * 50, {"fmn": 10}, {"fmn": 10**9},
-        "evaluation", "trace"]  # fmt: skip
+JUNK = [
+    None, -1, 0, 1, 7, 10, 1e308, -1e-9, 0.5, True, "", "x", "../../etc", "L2", "Linf", "fmn",
+    "fmn:target1", "fmn:refine", "🂡" * 40, "\x1b[31m\u202e", "\x00", [], {}, [[]], [1, 2], {"a": 1},
+    {"class": "X"}, "0" * 32, 10**12, 2**31, 2**63, 2**64, 10**400, float("1e-300"), float("nan"),
+    float("inf"), ["x"] * 50, {"fmn": 10}, {"fmn": 10**9}, {"fmn": {"class": "X"}}, "evaluation",
+    "trace", "baseline", "own", "none", [{"run": "fmn", "queries": 40}], [1, 3, 3], [3, 3],
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def problem():
-    return conv_problem(6)
-
-
-@pytest.fixture(scope="module")
-def whole(problem, tmp_path_factory):
-    """A finished evaluation and a finished trace."""
-    place = tmp_path_factory.mktemp("whole")
-    evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=place / "evaluation")
-    trace(*problem, norm="L2", runs=["fmn", "ddn"], queries=40, batch_size=4, out=place / "trace")
-    return place
-
-
-def damaged(content, rng):
-    """The bytes of a file with a few of them changed, lost, or doubled."""
-    content = bytearray(content)
-    for _ in range(rng.randint(1, 3)):
-        place = rng.randrange(max(len(content), 1))
-        kind = rng.choice(("flip", "set", "cut", "drop", "double", "insert"))
-        if kind == "flip" and content:
-            content[place] ^= 1 << rng.randrange(8)
-        elif kind == "set" and content:
-            content[place] = rng.randrange(256)
-        elif kind == "cut":
-            del content[place:]
-        elif kind == "drop":
-            del content[place : place + rng.randint(1, 40)]
-        elif kind == "double":
-            content[place:place] = content[place : place + rng.randint(1, 40)]
-        else:
-            content[place:place] = rng.randbytes(rng.randint(1, 8))
-    return bytes(content)
-
-
-def places(tree, path=()):
-    """Every place in a tree of JSON."""
-    yield path
-    children = (
-        tree.items()
-        if isinstance(tree, dict)
-        else enumerate(tree)
-        if isinstance(tree, list)
-        else ()
-    )
-    for key, child in children:
-        yield from places(child, (*path, key))
-
-
-def forged(content, rng):
-    """A header in which something else stands somewhere, with the checksum that belongs to it: a record from anyone."""
-    tree = json.loads(content)
-    del tree["checksum"]
-    for _ in range(rng.randint(1, 2)):
-        path = rng.choice([path for path in places(tree) if path])
-        parent = tree
-        for key in path[:-1]:
-            parent = parent[key]
-        if rng.random() < 0.2:
-            del parent[path[-1]]
-        else:
-            parent[path[-1]] = json.loads(json.dumps(rng.choice(JUNK)))
-    return json.dumps({**tree, "checksum": header._checksum(tree)}).encode()
+def whole(tmp_path_factory):
+    """Return a finished evaluation and a finished trace, each with everything there can be."""
+    places = {}
+    for kind in ("evaluation", "trace"):
+        record = made_record(tmp_path_factory.mktemp("whole") / "L2", kind=kind)
+        record.write_certified(np.zeros(6))
+        record.change(HeaderChange(command="advfrontier evaluate", add_counts={"checks": 3}))
+        journal = Journal(record.folder, record.header.model.digest)
+        for command in ("one", "two"):
+            journal.read()
+            journal.append(HeaderChange(command=command))
+        places[kind] = record.place
+    return places
 
 
 def read_all(place):
-    """Everything a reader may ask an evaluation for."""
-    found = Evaluation.load(place)
-    assert found.adversarials.shape == found.images().shape
-    assert len(found.samples) == len(found.labels) == len(found.winners)
-    assert all(flag.text for flag in found.flags)
-    assert sum(found.counts.values()) >= 0
-    assert repr(found)
-    return (
-        found.norm,
-        found.distances,
-        found.adversarials,
-        found.predictions,
-        found.ensemble.queries,
-    )
-
-
-def same(one, two):
-    norm, distances, points, classes, queries = one
-    assert norm == two[0]
-    if queries != two[4]:  # it says that it is of fewer queries, and tells what these found
-        assert all(n <= two[4].get(run, 0) for run, n in queries.items())
-        assert (distances >= two[1]).all()
-        return
-    assert distances.tobytes() == two[1].tobytes()
-    assert torch.equal(points, two[2])
-    assert torch.equal(classes, two[3])
-
-
-@pytest.mark.parametrize("kind", ["damaged", "forged"])
-def test_headers(whole, problem, tmp_path, kind):
-    rng = random.Random(kind)  # noqa: S311
-    right = read_all(whole / "evaluation" / "L2")
-    content = (whole / "evaluation" / "L2" / "record.json").read_bytes()
-    shutil.copytree(whole / "evaluation" / "L2", tmp_path / "a")
-    before = sorted(path for path in tmp_path.rglob("*"))
-    refused = 0
-    for _ in range(CASES):
-        changed = (damaged if kind == "damaged" else forged)(content, rng)
-        (tmp_path / "a" / "record.json").write_bytes(changed)
-        images._KEPT.clear()
-        try:
-            found = read_all(tmp_path / "a")
-        except FrontierError:
-            refused += 1
+    """Ask a record for everything, and check that what it says fits together."""
+    record = Record.find(place)
+    header = record.header
+    assert record.header.mismatch(header) == ""
+    several_versions(header)
+    settings(header.solvers)
+    stand_ins(header.solvers)
+    record.spent()
+    clean = record.clean
+    rows = len(clean.labels)
+    assert rows == header.data.samples == len(clean.names)
+    assert clean.logits.shape == (rows, clean.classes)
+    assert int(clean.targets.max()) < clean.classes
+    units = record.units()
+    runs = list(dict.fromkeys(unit.name for unit in units))
+    attacked = dict(record.layout(runs))
+    doubts = {}
+    for unit, queries in units.items():
+        assert unit.first + unit.count < 10**10
+        stored = record.read_unit(unit, queries)
+        if stored is None:
+            assert str(record.lacks(unit, queries))
             continue
-        same(found, right)
-        assert kind == "forged" or json.loads(changed) == json.loads(content)
-    assert sorted(path for path in tmp_path.rglob("*")) == before
-    assert refused > CASES // 4
+        where = attacked.get(unit, clean.attacked(*unit.shard))
+        assert stored.trajectory.shape == (queries // 10, len(where))
+        assert stored.best_point is None or stored.best_point.shape[1] == header.data.features
+        labels = clean.labels[where]
+        doubts |= doubtful(stored, labels, dict.fromkeys(stored.names, queries))
+    unit_flags(doubts)
+    record.finished(dict.fromkeys(runs, 60))
+    radii = record.read_certified()
+    assert radii is None or radii.shape == (rows,)
+    images = record.samples().read(torch.arange(rows))
+    assert tuple(images.shape[1:]) == header.data.shape
+    return record
 
 
-def test_going_on_with_forged_headers(whole, problem, tmp_path):
-    rng = random.Random("extend")  # noqa: S311
-    content = (whole / "evaluation" / "L2" / "record.json").read_bytes()
-    expected = evaluate(*problem, norm="L2", ensemble=LARGER, batch_size=4).distances
-    shutil.copytree(whole / "evaluation" / "L2", tmp_path / "right")
-    for case in range(max(CASES // 8, 5)):
-        place = tmp_path / f"{case}"
-        shutil.copytree(tmp_path / "right", place)
-        (place / "record.json").write_bytes(forged(content, rng))
-        try:
-            found = Evaluation.load(place).extend(LARGER, model=problem[0])
-        except FrontierError:
-            continue
-        assert found.distances.tobytes() == expected.tobytes()
-        shutil.rmtree(place)
-    assert {path.name for path in tmp_path.iterdir()} <= {"right", *map(str, range(CASES))}
+def paths_of(tree, path=()):
+    """Yield the path of every value in a tree of JSON."""
+    yield path
+    children = ()
+    if isinstance(tree, dict):
+        children = tree.items()
+    elif isinstance(tree, list):
+        children = enumerate(tree)
+    for key, child in children:
+        yield from paths_of(child, (*path, key))
 
 
-@pytest.mark.parametrize("under", ["units", "images", "clean.safetensors"])
-def test_tensor_files(whole, tmp_path, under):
-    rng = random.Random(under)  # noqa: S311
-    right = read_all(whole / "evaluation" / "L2")
-    shutil.copytree(whole / "evaluation" / "L2", tmp_path / "a")
-    root = tmp_path / "a" / under
-    files = sorted(path for path in root.rglob("*.safetensors")) if root.is_dir() else [root]
-    refused = 0
-    for _ in range(CASES):
-        victim = rng.choice(files)
-        content = victim.read_bytes()
-        victim.write_bytes(damaged(content, rng))
-        images._KEPT.clear()
-        try:
-            same(read_all(tmp_path / "a"), right)
-        except FrontierError:
-            refused += 1
-        victim.write_bytes(content)
-    assert refused > CASES // 2
-    images._KEPT.clear()
-    same(read_all(tmp_path / "a"), right)
-
-
-def test_traces(whole, tmp_path):
-    rng = random.Random("traces")  # noqa: S311
-    right = load_traces(whole / "trace" / "L2")
-    shutil.copytree(whole / "trace" / "L2", tmp_path / "t")
-    files = sorted(path for path in (tmp_path / "t").rglob("*") if path.is_file())
-    for _ in range(CASES):
-        victim = rng.choice(files)
-        content = victim.read_bytes()
-        change = forged if victim.name == "record.json" and rng.random() < 0.7 else damaged
-        victim.write_bytes(change(content, rng))
-        try:
-            found = load_traces(tmp_path / "t")
-        except FrontierError:
-            pass
+def forge_tree(tree, random):
+    """Put something else into one or two places of a tree of JSON, or take something out."""
+    tree = json.loads(json.dumps(tree))
+    for _ in range(random.randint(1, 2)):
+        paths = [path for path in paths_of(tree) if path]
+        if not paths:
+            return tree
+        *above, last = random.choice(paths)
+        parent = tree
+        for key in above:
+            parent = parent[key]
+        kind = random.random()
+        if kind < 0.15:
+            del parent[last]
+        elif kind < 0.25 and isinstance(parent, list):
+            parent.append(parent[last])
+        elif kind < 0.3 and isinstance(parent, dict):
+            parent[random.choice(["x", "fmn", "é"])] = parent[last]
         else:
-            for run, table in zip(found.runs, found.distances, strict=True):
-                expected = right.distances[right.runs.index(run)]
-                assert np.array_equal(table, expected[: len(table)])
-        victim.write_bytes(content)
+            parent[last] = json.loads(json.dumps(random.choice(JUNK)))
+    return tree
+
+
+def forge_header(content, random):
+    """Forge a header, with the checksum that belongs to it."""
+    tree = json.loads(content)
+    del tree["checksum"]
+    tree = forge_tree(tree, random)
+    return json.dumps({**tree, "checksum": checksum(tree)}).encode()
+
+
+def forge_journal(content, random):
+    """Forge a file of the journal, with its checksum."""
+    fields = forge_tree(unsealed(content, "here", "x"), random)
+    return sealed(fields) if isinstance(fields, dict) else content
+
+
+def forge_tensor(tensor, random):
+    """Return another tensor: of other values, shape or kind."""
+    kinds = [torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.int16]
+    kinds += [torch.uint8, torch.bool]
+    number = random.choice([-2, -1, 0, 1, 3, 9, 10, 1e30, float("nan"), float("inf")])
+    other = tensor.clone()
+    changes = (
+        lambda: other.to(random.choice(kinds)),
+        lambda: other[: random.randrange(len(other) + 1)],
+        lambda: torch.cat([other, other[:1]]),
+        other.flatten,
+        lambda: other[None],
+        lambda: other.flip(0),
+        lambda: other.transpose(0, -1).contiguous(),
+        lambda: other.double().fill_(number),
+    )
+    if random.random() < 0.8:
+        return random.choice(changes)()
+    if other.numel():
+        flat = other.view(-1)
+        whole = random.choice([-2, -1, 3, 10, 99])
+        flat[random.randrange(len(flat))] = number if other.is_floating_point() else whole
+    return other
+
+
+def forge_tensors(content, random):
+    """Forge a file of tensors; all its checksums, its seal and its mark are right."""
+    tensors, words = unpack(content)
+    for _ in range(random.randint(1, 2)):
+        name = random.choice(list(tensors) or ["none"])
+        kind = random.random()
+        if kind < 0.1:
+            tensors.pop(name, None)
+        elif kind < 0.2 and "unit" in words:
+            words["unit"] = json.dumps(forge_tree(json.loads(words["unit"]), random))
+        elif kind < 0.25 and words:
+            words.pop(random.choice(list(words)))
+        elif kind < 0.3:
+            tensors[random.choice(["x", "state.x", "", "é"])] = torch.zeros(2)
+        elif name in tensors and kind < 0.4:
+            tensors[name] = tensors[random.choice(list(tensors))]
+        elif name in tensors:
+            tensors[name] = forge_tensor(tensors[name], random)
+    return pack(tensors, words)
+
+
+FORGE = {"record.json": forge_header, "changes": forge_journal}
+
+
+def files_of(place, under):
+    record = Record.find(place)
+    return [under] if "." in under else record.folder.names(under)
+
+
+def check_cases(place, name, change):
+    """Change one file after the other, and read everything; return how often it was refused."""
+    folder = Record.find(place).folder
+    files = files_of(place, name)
+    before = {path: folder.read(path) for path in folder.names()}
+    refused, texts = 0, []
+    for number in range(CASES):
+        random = Random(f"{name} {number}")  # noqa: S311 (no secrets here)
+        victim = random.choice(files)
+        written = change(before[victim], random)
+        Path(place, victim).write_bytes(written)  # which waits for no disk
+        try:
+            with time_limit():
+                read_all(place)
+        except FrontierError as error:
+            texts.append(str(error))
+            refused += 1
+        except Exception as error:
+            error.add_note(f"{victim}, case {number}: {written[:2000]!r}")
+            raise
+        assert folder.read(victim) == written  # who reads writes nothing
+        Path(place, victim).write_bytes(before[victim])
+    assert {path: folder.read(path) for path in folder.names()} == before
+    read_all(place)
+    assert all(text.isprintable() for text in texts)
+    return refused
+
+
+FILES = ["record.json", "changes", "units", "images", "clean.safetensors", "certified.safetensors"]
+FORGED = [("evaluation", name) for name in FILES] + [("trace", "record.json"), ("trace", "units")]
+
+
+@pytest.mark.parametrize(("kind", "name"), FORGED)
+def test_forged_files_with_valid_checksums(whole, tmp_path, kind, name):
+    shutil.copytree(whole[kind], tmp_path / "L2")
+    refused = check_cases(str(tmp_path / "L2"), name, FORGE.get(name, forge_tensors))
+    if name in {"record.json", "changes", "clean.safetensors"}:
+        assert refused > CASES // 3
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "changes"])
+def test_damaged_files(whole, tmp_path, name):
+    """Changed by accident: what is read is what was written."""
+    shutil.copytree(whole["evaluation"], tmp_path / "L2")
+
+    def change(content, random):
+        changed = mutate_bytes(content, random)
+        return changed or b"{"
+
+    check_cases(str(tmp_path / "L2"), name, change)
+
+
+def test_damaged_journals(whole, tmp_path):
+    """A file that was cut short is waited for, so there are fewer cases."""
+    shutil.copytree(whole["evaluation"], tmp_path / "L2")
+
+    def change(content, random):
+        cut = bytearray(content)
+        place = random.randrange(len(cut) - 3)
+        cut[place] ^= 1 << random.randrange(7)
+        return bytes(cut)
+
+    assert check_cases(str(tmp_path / "L2"), "changes", change) > CASES // 2
+
+
+DIGITS = [
+    "0",
+    "1",
+    "9",
+    "00",
+    "99999",
+    "9" * 20,
+    "٣",
+    "²",
+    "-1",
+    "1e3",
+    "+",
+    "%",
+    "%2e",
+    ".",
+    "..",
+    "x",
+    "é",
+]
+
+
+def test_names_of_units(whole, tmp_path):
+    """Files whose names are almost those of units, with the content of units."""
+    shutil.copytree(whole["evaluation"], tmp_path / "L2")
+    place = str(tmp_path / "L2")
+    folder = Record.find(place).folder
+    names = folder.names("units")
+    expected = read_all(place).units()
+    for number in range(CASES):
+        random = Random(f"names {number}")  # noqa: S311 (no secrets here)
+        name = random.choice(names)
+        content = folder.read(name)
+        letters = list(name.removeprefix("units/"))
+        for _ in range(random.randint(1, 4)):
+            where = random.randrange(len(letters))
+            letters[where : where + random.randrange(3)] = random.choice(DIGITS)
+        forged = "units/" + "".join(letters)
+        try:
+            folder.write(forged, content)
+        except FrontierError:  # no name of a file, or one that leads out of the folder
+            continue
+        with time_limit():
+            record = read_all(place)
+        for unit, queries in record.units().items():
+            assert expected.get(unit) == queries or unit.file(queries) == forged
+        if forged not in names:
+            folder.remove(forged)
+        else:
+            folder.write(name, content)
+    assert read_all(place).units() == expected
+
+
+def test_any_text_is_the_name_of_a_unit_or_of_none():
+    for number in range(CASES):
+        random = Random(f"text {number}")  # noqa: S311 (no secrets here)
+        letters = "abc/.:%+-_0123456789é\x00\n²"
+        name = "".join(random.choice(letters) for _ in range(random.randrange(40)))
+        found = UnitName.of_file(f"units/{name}.safetensors")
+        if found is not None:
+            unit, queries = found
+            assert unit.file(queries) == f"units/{name}.safetensors"

@@ -254,6 +254,7 @@ FLAGGED = {
         lambda: Made(lambda net, x: net(x.half()), copy.deepcopy(NET).half()),
         flagged="torch.float16 logits",
     ),
+    "float16 weights": Odd(lambda: copy.deepcopy(NET).half(), flagged="torch.float16 logits"),
     "autocast of its own": Odd(answering(autocast_inside), flagged="torch.float16 logits"),
     "an offset of 1e5": Odd(answering(lambda net, x: net(x) + 1e5), flagged="share a large offset"),
     "probabilities": Odd(
@@ -369,9 +370,6 @@ REFUSED = {
     "fails backwards": Odd(
         answering(partial(with_backward, partial(fails, KeyError("slope")))),
         refused="backward pass failed.*'slope'",
-    ),
-    "float16 weights": Odd(
-        lambda: copy.deepcopy(NET).half(), refused=r"float16: try model.float\(\)"
     ),
     "lazy": Odd(lazy, refused="1.weight is not initialised"),
     "without weights": Odd(

@@ -9,13 +9,24 @@ import pytest
 import torch
 
 from advfrontier import Ensemble, FrontierError
+from advfrontier.pool import make_ensemble
 from advfrontier.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SMALL = Ensemble.of("small", "L2", {"fmn": 20, "ddn": 20})
-LARGER = Ensemble.of("larger", "L2", {"fmn": 40, "ddn": 40, "alma": 20})
+LARGER = make_ensemble(
+    name="larger",
+    norm="L2",
+    steps=[
+        {"run": "fmn", "queries": 20},
+        {"run": "ddn", "queries": 20},
+        {"run": "fmn", "queries": 40},
+        {"run": "ddn", "queries": 40},
+        {"run": "alma", "queries": 20},
+    ],
+)
 OPTIONS = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
 
 
@@ -40,5 +51,6 @@ def refused(message, place, function: Callable[[], object]):
 def edit_record(place, **changes):
     """Write another header, with the checksum that belongs to it."""
     record = Record.find(place)
-    record.change(lambda _: changes)
-    return record
+    header = record.header.model_copy(update=changes)
+    record.folder.write("record.json", header.to_bytes())
+    return Record.find(place)

@@ -9,7 +9,6 @@ from advfrontier import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.record import Header, HeaderChange, Terms
 from advfrontier.record.header import SCHEMA, checksum, solver_repr
-from advfrontier.threat import names
 from advfrontier.threat.names import NormFacts, register_norm
 
 RANDOM = Flag(Kind.RANDOM, "the model is random")
@@ -18,7 +17,9 @@ TRAINING = Flag(Kind.TRAINING, "was in train mode")
 
 @pytest.fixture
 def header():
-    return header_of(clean_of(6), ensemble=SMALL, solvers=SOLVERS, commands=("advfrontier evaluate",))
+    return header_of(
+        clean_of(6), ensemble=SMALL, solvers=SOLVERS, commands=("advfrontier evaluate",)
+    )
 
 
 def forged(header, **changes):
@@ -38,7 +39,9 @@ def test_header_changed_by_hand(header):
     content = json.loads(header.to_bytes())
     for change in ({"flags": [1]}, {"runs": {"fmn": 10}}, {"checksum": "0"}, {"keep_state": False}):
         changed = json.dumps(content | change).encode()
-        with pytest.raises(FrontierError, match=r"here/record\.json is damaged \(its checksum does"):
+        with pytest.raises(
+            FrontierError, match=r"here/record\.json is damaged \(its checksum does"
+        ):
             Header.from_bytes(changed, "here")
 
 
@@ -51,7 +54,9 @@ def test_header_that_is_no_json_object(content):
 def test_header_of_a_newer_schema(header):
     versions = {"advfrontier": "7.2", "python": "4"}
     content = forged(header, schema=SCHEMA + 1, versions=versions, quantum=[{"of": "solace"}])
-    with pytest.raises(FrontierError, match=r"which advfrontier 7\.2 wrote: it is newer .* is intact$"):
+    with pytest.raises(
+        FrontierError, match=r"which advfrontier 7\.2 wrote: it is newer .* is intact$"
+    ):
         Header.from_bytes(content, "here")
     content = forged(header, schema=SCHEMA + 1, versions="unknown here")
     with pytest.raises(FrontierError, match="another version wrote: it is newer"):
@@ -60,12 +65,14 @@ def test_header_of_a_newer_schema(header):
 
 def test_header_of_a_newer_schema_with_another_checksum(header):
     content = json.loads(header.to_bytes()) | {"schema": 99, "checksum": {"sha3": "?"}}
-    with pytest.raises(FrontierError, match="of schema 99, which advfrontier .* is newer"):
+    with pytest.raises(FrontierError, match=r"of schema 99, which advfrontier .* is newer"):
         Header.from_bytes(json.dumps(content).encode(), "here")
 
 
 def test_header_of_an_older_schema(header):
-    with pytest.raises(FrontierError, match="it is older than this .*Evaluate again in a new folder"):
+    with pytest.raises(
+        FrontierError, match=r"it is older than this .*Evaluate again in a new folder"
+    ):
         Header.from_bytes(forged(header, schema=SCHEMA - 1), "here")
 
 
@@ -135,10 +142,9 @@ def test_header_in_a_norm_that_is_not_registered(header):
         Header.from_bytes(content, "here")
 
 
-def test_header_in_a_registered_norm(header, monkeypatch):
-    monkeypatch.setattr(names, "_CATALOGUE", dict(names._CATALOGUE))
-    register_norm(NormFacts("Lmine", "ℓm", "mine:Norm"))
-    own = header.model_copy(update={"terms": Terms(norm="Lmine"), "ensemble": None})
+def test_header_in_a_registered_norm(header):
+    register_norm(NormFacts("Ltest", "ℓt", "mine:Norm"))
+    own = header.model_copy(update={"terms": Terms(norm="Ltest"), "ensemble": None})
     assert Header.from_bytes(own.to_bytes(), "here") == own
 
 

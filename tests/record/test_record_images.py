@@ -130,7 +130,9 @@ def test_images_are_verified_once_and_not_twice(tmp_path):
     assert (inner.ids == record.clean.ids).all()
 
 
-@pytest.mark.parametrize("damage", ["lost", "cut", "shape", "rows", "values", "dtype", "name", "other"])
+@pytest.mark.parametrize(
+    "damage", ["lost", "cut", "shape", "rows", "values", "dtype", "name", "other"]
+)
 def test_damaged_images_are_named_and_stored_again(tmp_path, damage):
     record = made_record(tmp_path)
     file = image_file(4, 2)

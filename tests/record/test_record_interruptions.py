@@ -17,7 +17,7 @@ from advfrontier.flags import Kind
 from advfrontier.record import Record
 
 
-@pytest.mark.parametrize("after", [0, 1, 5])
+@pytest.mark.parametrize("after", [0, 1])
 def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_path, after):
     model, images, labels = problem
     watch = Watch.on(model)
@@ -33,14 +33,14 @@ def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_pa
     assert flag.kind == Kind.INTERRUPTED
     assert not flag.doubtful
     assert (
-        f"to 100 queries was interrupted ({after} of 6 units are done): these are the figures of the 40"
+        f"to 100 queries was interrupted ({after} of 2 units are done): these are the figures of the 40"
         in flag.text
     )
     assert (
-        "adversarial images, their classes and what each run of a race found may be those of the longer"
+        "adversarial images, their classes and what each run found may be those of the longer"
         in flag.text
     )
-    assert "to go on, type advfrontier extend a --tier 8k" in flag.text
+    assert "to resume, type advfrontier extend a --tier 8k" in flag.text
     with torch.no_grad():  # the points may be nearer by now, and are misclassified all the same
         assert (model(half.adversarials).argmax(1) != labels).all()
     whole = half.extend(LARGER, model=model)
@@ -60,7 +60,7 @@ def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_p
         )
     with pytest.raises(
         FrontierError,
-        match=r"holds 100 queries per sample of larger, unfinished \(the same call.*which the",
+        match=r"holds 100 queries per sample of larger, unfinished \(to resume, repeat the same call\), which the",
     ):
         evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     done = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})
@@ -79,21 +79,21 @@ def test_more_samples_that_were_interrupted_are_no_extension_of_queries(problem,
     model, images, labels = problem
     evaluate(model, images[:4], labels[:4], out=tmp_path, **OPTIONS)
     with pytest.raises(KeyboardInterrupt):
-        evaluate(model, images, labels, out=tmp_path, machine=interrupted(1), **OPTIONS)
+        evaluate(model, images, labels, out=tmp_path, machine=interrupted(0), **OPTIONS)
     half = Evaluation.load(tmp_path)
     with pytest.raises(
-        FrontierError, match=r"\(40 queries per sample\) is not finished: 3 of 4 units are done"
+        FrontierError, match=r"\(40 queries per sample\) is not finished: 1 of 2 units are done"
     ):
         half.distances  # noqa: B018
     same(evaluate(*problem, out=tmp_path, **OPTIONS), evaluate(*problem, **OPTIONS))
 
 
-def test_certifying_what_was_interrupted_leaves_the_command_that_goes_on_last(problem, tmp_path):
+def test_certifying_what_was_interrupted_leaves_the_command_that_resumes_last(problem, tmp_path):
     model, images, labels = problem
     with typed("advfrontier evaluate net"):
         held = evaluate(model, images[:2], labels[:2], out=tmp_path, **OPTIONS)
     with typed("advfrontier extend a"), pytest.raises(KeyboardInterrupt):
-        held.extend(LARGER, machine=interrupted(1))
+        held.extend(LARGER, machine=interrupted(0))
     with typed("advfrontier certify a"):
         certify(Evaluation.load(tmp_path), model=model)
     half = Evaluation.load(tmp_path)
@@ -102,7 +102,7 @@ def test_certifying_what_was_interrupted_leaves_the_command_that_goes_on_last(pr
         "advfrontier certify a",
         "advfrontier extend a",
     )
-    assert half.flags[-1].text.endswith("to go on, type advfrontier extend a")
+    assert half.flags[-1].text.endswith("to resume, type advfrontier extend a")
     with typed("advfrontier extend a"):
         half.extend(LARGER, model=model)
     with typed("advfrontier certify a -f"):
@@ -123,7 +123,7 @@ def test_an_interrupted_evaluate_says_its_command(problem, tmp_path):
     with typed("advfrontier evaluate net"), pytest.raises(KeyboardInterrupt):
         evaluate(*problem, out=tmp_path / "a" / "L2", machine=interrupted(1), **OPTIONS)
     with pytest.raises(
-        FrontierError, match="1 of 4 units are done; to go on, type advfrontier evaluate net"
+        FrontierError, match="1 of 2 units are done; to resume, type advfrontier evaluate net"
     ):
         Evaluation.load(tmp_path / "a" / "L2").aurec()
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
@@ -148,7 +148,7 @@ def test_units_that_were_not_begun_in_time_are_not_called_stored(problem, tmp_pa
         until=0.0, executor=lambda _, tasks: iter([Outcome(tasks[0], None, "no room")])
     )
     with pytest.raises(
-        FrontierError, match=r"1 of 4 units failed, and what was done is stored.*no room"
+        FrontierError, match=r"1 of 2 units failed, and what was done is stored.*no room"
     ):
         evaluate(*problem, out=tmp_path, machine=machine, **OPTIONS)
 

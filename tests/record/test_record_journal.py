@@ -55,7 +55,7 @@ def test_many_files_become_one(place):
 
 def test_two_writers_that_put_files_together_lose_nothing(place, monkeypatch):
     """Each has read all files of the other before either writes: the worst moment."""
-    monkeypatch.setattr(journal_module, "_MOST_PAGES", 3)
+    monkeypatch.setattr(journal_module, "MOST_PAGES", 3)
     first = journal_at(place)
     for k in range(3):
         first.read()
@@ -73,7 +73,7 @@ def test_two_writers_that_put_files_together_lose_nothing(place, monkeypatch):
 
 
 def test_a_reader_beside_a_writer_that_puts_files_together(place, monkeypatch):
-    monkeypatch.setattr(journal_module, "_MOST_PAGES", 2)
+    monkeypatch.setattr(journal_module, "MOST_PAGES", 2)
     journal = journal_at(place)
     counts, done = [], threading.Event()
 
@@ -153,7 +153,7 @@ def test_a_change_with_the_largest_number_is_the_last_one(place):
     folder.write(name, sealed(fields))
     last = journal_at(place)
     last.read()
-    with pytest.raises(FrontierError, match="changes is damaged .it holds a change of the number"):
+    with pytest.raises(FrontierError, match=r"changes is damaged .it holds a change of the number"):
         last.append(HeaderChange(command="two"))
 
 

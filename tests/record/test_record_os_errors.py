@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from record_made import LARGER, SMALL, header_of, clean_of, made_record
+from record_made import LARGER, SMALL, clean_of, header_of, made_record
 
 from advfrontier import FrontierError
 from advfrontier.errors import ReadOnlyError, Unfinished, explain_os_errors, printable

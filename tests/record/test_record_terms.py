@@ -13,7 +13,7 @@ def test_a_record_of_another_device_says_what_to_type(problem, tmp_path):
     terms = Record.find(place).header.terms
     edit_record(place, terms=terms.model_copy(update={"device": "cuda", "shard": 100}))
     refused(
-        r"another batch size: 100, not 50; another device: cuda, not cpu\. .*to go on with it, add --batch-size 100 "
+        r"another batch size: 100, not 50; another device: cuda, not cpu\. .*to resume it, add --batch-size 100 "
         r"--device cuda \(in Python batch_size=100, machine='cuda'\)$",
         place,
         lambda: evaluate(*problem, out=place, norm="L2", ensemble=SMALL),
@@ -25,5 +25,5 @@ def test_other_terms_are_no_way_on_where_the_model_differs_too(problem, tmp_path
     own = evaluate(*problem, out=place, **OPTIONS)
     with pytest.raises(FrontierError, match=r"another model.*another seed: 42, not 3") as error:
         evaluate(lambda x: 2 * model(x), images, labels, out=place, seed=3, **OPTIONS)
-    assert "to go on" not in str(error.value)
+    assert "to resume" not in str(error.value)
     same(evaluate(*problem, out=place, **OPTIONS), own)

@@ -380,7 +380,7 @@ def test_doubts_are_counted_by_reason_and_run():
     zeros[1] = torch.tensor([20, 21, 0])
     bad[2, 1] = 1
     doubted = replace(one, zero_gradients=zeros, bad_gradients=bad)
-    queries = {"fmn": 40, "square_min": 40}
+    queries = {"fmn": 40, "square_min": 40, "fmn:refine": 20, "ddn": 0}
     labels = torch.tensor([3, 4, 5])
     assert doubtful(doubted, labels, queries) == {
         (Kind.FLIPPED, "fmn"): 1,
@@ -389,6 +389,7 @@ def test_doubts_are_counted_by_reason_and_run():
         (Kind.BAD_GRADIENTS, "fmn:refine"): 1,
     }
     assert not doubtful(one, labels + 1, queries)
+    assert not doubtful(doubted, labels, {"ddn": 40, "fmn": 0})
 
 
 def test_one_flag_per_reason():
@@ -399,9 +400,7 @@ def test_one_flag_per_reason():
             Kind.FLIPPED,
             "a, b, c and 2 others: up to 5 kept points were classified correctly in another batch",
         ),
-        Flag(
-            Kind.BAD_GRADIENTS, "fmn: 2 samples had logits or gradients that are not finite"
-        ),
+        Flag(Kind.BAD_GRADIENTS, "fmn: 2 samples had logits or gradients that are not finite"),
     )
     assert unit_flags({}) == ()
 

@@ -46,10 +46,8 @@ class Bench:
 
     def go(self, search, *stops):
         """Advance a run to each number of queries; return the distances on the way."""
-        measured = []
         with self.oracle:
-            for stop in stops:
-                measured.append(advance_search(self.oracle, search, stop))
+            measured = [advance_search(self.oracle, search, stop) for stop in stops]
         return torch.cat(measured)
 
     def distances(self, run, queries=1000, **options):
@@ -115,11 +113,9 @@ def annealed(first, last, i, steps=500):
 
 def runs_of(norm, *variants, classes=10):
     """Return the base runs of the extended pool in a norm, and those variants named."""
-    found = []
-    for run in pool(norm, classes=classes, name="extended"):
-        if run.variant == "base" or f"{run.variant}{run.index}" in variants:
-            found.append(run)
-    return found
+    wanted = {"base0", *variants}
+    members = pool(norm, classes=classes, name="extended")
+    return [run for run in members if f"{run.variant}{run.index}" in wanted]
 
 
 def catalogue(*variants, classes=10):

@@ -1,4 +1,4 @@
-"""The exact oracles are themselves checked: by enumeration, by a linear programme and by scipy's solvers."""
+"""The exact oracles against enumeration, a linear programme and the solvers of scipy."""
 
 from itertools import combinations
 
@@ -52,14 +52,21 @@ def by_quadratic_programme(a, c, x):
     constraint = {"type": "ineq", "fun": lambda v: -(gap + a @ v), "jac": lambda _: -a}
     bounds = list(zip(-x, 1 - x, strict=True))
     start = np.where(a > 0, -x, 1 - x)
-    found = minimize(lambda v: v @ v, start, jac=lambda v: 2 * v, bounds=bounds, constraints=[constraint],
-                     method="SLSQP", options={"maxiter": 500, "ftol": 1e-15})  # fmt: skip
+    found = minimize(
+        lambda v: v @ v,
+        start,
+        jac=lambda v: 2 * v,
+        bounds=bounds,
+        constraints=[constraint],
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-15},
+    )
     return float(np.sqrt(found.fun))
 
 
 @EXAMPLES
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 8))
-def test_half_spaces(seed, d):
+def test_half_spaces_have_the_least_distance(seed, d):
     a, c, x = instance(seed, d)
     assert halfspace_minimum(a, c, x, "L0") == fewest_by_enumeration(a, c, x)
     for norm in ("L1", "Linf"):
@@ -91,7 +98,7 @@ def test_no_random_point_is_nearer(norm):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_ends(norm):
+def test_half_spaces_at_the_ends_of_the_box(norm):
     a, x = np.array([1.0, -1.0]), np.array([0.5, 0.5])
     assert halfspace_minimum(a, -0.1, x, norm) == 0
     assert halfspace_minimum(a, 1.5, x, norm) == np.inf

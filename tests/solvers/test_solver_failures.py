@@ -5,19 +5,23 @@ from functools import cache
 
 import pytest
 import torch
+from searches import Bench, catalogue, runs_of
 from support import nets
 from support.models import Answering, samples, tanh_mlp
-from support.runs import Bench, catalogue, runs_of
 
-from advfrontier.engine import classify
 from advfrontier.threat.names import NORMS
 
 
-def flips(bench, unit):
-    """Kept points that are classified correctly when looked at again, at batch sizes 1, 7 and 64."""
-    with bench.oracle:
-        seen = [classify(bench.oracle, unit, batch_size=size)[0] for size in (1, 7, 64)]
-    return [int((classes == unit.problem.labels).sum()) for classes in seen]
+def flips(bench, search):
+    """Count kept points that are classified correctly again at batch sizes 1, 7 and 64."""
+    counts = []
+    shard = bench.shard
+    for size in (1, 7, 64):
+        parts = search.best_point.view(-1, *shard.shape).split(size)
+        with bench.oracle, torch.no_grad():
+            classes = torch.cat([bench.oracle.logits(part).argmax(1) for part in parts])
+        counts.append(int((classes == shard.labels).sum()))
+    return counts
 
 
 def stop_of(run, whole=300):
@@ -35,14 +39,14 @@ def tanh_bench(norm):
 def test_random_tanh_network(norm, run):
     """The network on which the published FMN stalls inside the boundary on nine samples of ten."""
     bench = tanh_bench(norm)
-    unit = bench.finished(run, stop_of(run))
-    assert unit.distances().isfinite().all()
-    assert flips(bench, unit) == [0, 0, 0]
+    search = bench.search(run)
+    assert bench.go(search, stop_of(run))[-1].isfinite().all()
+    assert flips(bench, search) == [0, 0, 0]
 
 
 @cache
 def tied_bench(norm, classes):
-    """The label leads by nothing on half of the samples, and on the others by less than what counts as misclassified.
+    """Return a model whose label leads by nothing on half of the samples, and hardly on the others.
 
     The last feature says which: the model reads it, but its gradient does not.
     """
@@ -64,23 +68,20 @@ def tied_bench(norm, classes):
 @pytest.mark.parametrize(("norm", "run"), catalogue("restart1", "target1", classes=4))
 @pytest.mark.parametrize("classes", [2, 4])
 def test_ties_at_the_input_are_broken(norm, run, classes):
-    unit = tied_bench(norm, classes).finished(run, 100)
-    assert unit.distances().isfinite().all()
-    assert unit.state.point.isfinite().all()
+    bench = tied_bench(norm, classes)
+    search = bench.search(run)
+    assert bench.go(search, 100)[-1].isfinite().all()
+    assert search.state.point.isfinite().all()
 
 
 def failures(name, norm, count, queries=1000):
-    """(run, samples not broken, flips, median distance) of the base runs on a net's first test images."""
+    """Yield (run, samples, samples not broken, flips, median distance) on a net's first images."""
     bench = Bench.of(*nets.net(name, count), norm)
     for run in runs_of(norm):
-        unit = bench.finished(run, queries)
-        yield (
-            str(run),
-            unit.rows,
-            int(unit.distances().isinf().sum()),
-            flips(bench, unit),
-            float(unit.distances().median()),
-        )
+        search = bench.search(run)
+        distances = bench.go(search, queries)[-1]
+        unbroken = int(distances.isinf().sum())
+        yield str(run), len(distances), unbroken, flips(bench, search), float(distances.median())
 
 
 @nets.needs_nets
@@ -100,8 +101,8 @@ def test_a_real_net():
 def test_all_real_nets(name, norm):
     found, flipped = {}, {}
     for run, rows, unbroken, flips, median in failures(name, norm, 32):
-        row = f"{name:22s} {norm:5s} {run:13s} unbroken {unbroken:2d} of {rows:2d}, flips {flips}, median {median:.4f}"
-        sys.stdout.write(row + "\n")
+        counts = f"unbroken {unbroken:2d} of {rows:2d}, flips {flips}"
+        sys.stdout.write(f"{name:22s} {norm:5s} {run:13s} {counts}, median {median:.4f}\n")
         found[run], flipped[run] = unbroken, sum(flips)
     assert {run: count for run, count in flipped.items() if count} == {}
     assert {run: count for run, count in found.items() if count} == {}

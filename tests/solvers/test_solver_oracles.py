@@ -1,8 +1,9 @@
-"""Solvers against the exact optimum on linear classifiers, at 1000 queries, with flat logits and with confident ones.
+"""Solvers against the exact optimum on linear classifiers, with flat and with confident logits.
 
-The published cross-entropy's gradient is a mean over the rival classes, weighted by their probabilities. With more than
-one rival and flat logits it does not point at the nearest, and no ascent along it can reach the optimum; with very
-confident ones it is zero. That is why the solvers scale the logits.
+The published cross-entropy's gradient is a mean over the rival classes, weighted by their
+probabilities. With more than one rival and flat logits it does not point at the nearest, and no
+ascent along it can reach the optimum; with very confident ones it is zero. That is why the solvers
+scale the logits.
 """
 
 from copy import deepcopy
@@ -12,23 +13,25 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
+from searches import Bench, runs_of
 from support.models import linear, samples
 from support.oracles import linear_minimum
-from support.runs import Bench, runs_of
 
 from advfrontier.pool import CATALOGUE
-from advfrontier.solvers import ApgdMin, Ddn
+from advfrontier.solvers import APGDMin
+from advfrontier.solvers.published import PlainEntropy
 from advfrontier.threat.names import NORMS
 
-# Weights of length one, so that logits are of order one; or standard normal: logits of order √d, 8 and 55.
+# Weights of length one, so that logits are of order one; or standard normal weights, which make
+# logits of order √d: 8 and 55.
 SCALES = ("flat", "confident")
-# Features, classes and scale. Two settings that differ in all of them; the others are for the long tests.
+# Features, classes and scale. Two settings that differ in all of them; the others are long tests.
 USUAL = [(64, 10, "flat"), (3072, 3, "confident")]
 SETTINGS = [(d, classes, scale) for d in (64, 3072) for classes in (2, 3, 10) for scale in SCALES]
 
 
 def case(setting, norm, *more):
-    """Parameters of a test; a long one unless the setting is a usual one, with many features in one of the norms."""
+    """Return parameters of a test; it is long unless the setting is a usual one."""
     usual = setting in USUAL and (setting[0] == 64 or norm == "L1")
     return pytest.param(norm, *more, *setting, marks=[] if usual else pytest.mark.slow)
 
@@ -53,6 +56,8 @@ OWN_BARS = {
     ("L2", "square_min"): 1.4,
     ("Linf", "square_min"): 1.05,
 }
+# A first step that differs by 0.1 % moves ALMA's median in ℓ1 between 1.04 and 1.14 there.
+LARGE_BARS = {("L1", "alma"): 1.2}
 
 
 @cache
@@ -75,7 +80,7 @@ def parts(d, classes, scale):
 
 @cache
 def optimum(d, classes, norm, scale, *, slack=0.0):
-    """Exact least distances; with slack, to where the label leads by no more than that share of Σ|w·x|."""
+    """Return exact least distances; with slack, to a lead of that share of Σ|w·x| at most."""
     weight, bias, x, y = parts(d, classes, scale)
     lead = np.zeros((len(x), classes))
     lead[np.arange(len(x)), y] = slack * np.abs(weight).sum(1).max()
@@ -90,12 +95,8 @@ def optimum(d, classes, norm, scale, *, slack=0.0):
 @cache
 def distances(d, classes, norm, run, scale, *, dtype=torch.float32, queries=1000):
     model, x, y = classifier(d, classes, scale)
-    return (
-        Bench.of(deepcopy(model).to(dtype), x, y, norm, dtype=dtype)
-        .finished(run, queries)
-        .distances()
-        .numpy()
-    )
+    bench = Bench.of(deepcopy(model).to(dtype), x, y, norm, dtype=dtype)
+    return bench.distances(run, queries).numpy()
 
 
 def furthest(gain, room, radius, norm):
@@ -117,9 +118,10 @@ def furthest(gain, room, radius, norm):
 
 
 def ce_ascent(weight, bias, x, y, *, radius, norm):
-    """Where the ascent of the cross-entropy inside the ball and the box ends.
+    """Return where the ascent of the cross-entropy inside the ball and the box ends.
 
-    The cross-entropy of a linear classifier is convex, so going to the best point of its linearisation never lowers it.
+    The cross-entropy of a linear classifier is convex, so going to the best point of its
+    linearisation never lowers it.
     """
     point = x
     for _ in range(50):
@@ -133,7 +135,7 @@ def ce_ascent(weight, bias, x, y, *, radius, norm):
 
 @cache
 def ce_limit(d, classes, norm, scale):
-    """The least radius at which the ascent of the cross-entropy ends at a misclassified point, by bisection."""
+    """Bisect the least radius at which that ascent ends at a misclassified point."""
     weight, bias, inputs, labels = parts(d, classes, scale)
     limits = []
     for x, y, least in zip(inputs, labels, optimum(d, classes, norm, scale), strict=True):
@@ -149,7 +151,7 @@ def ce_limit(d, classes, norm, scale):
 
 
 def tried(norm, d):
-    """Base runs in that norm; a thousand queries without gradients say little about thousands of features."""
+    """Return base runs; 1000 queries without gradients say little about thousands of features."""
     return [str(run) for run in runs_of(norm) if d == 64 or CATALOGUE[run.solver].step_queries == 2]
 
 
@@ -165,12 +167,19 @@ def tried(norm, d):
 def test_median_distance(norm, run, d, classes, scale):
     ratios = distances(d, classes, norm, run, scale) / optimum(d, classes, norm, scale)
     bar = OWN_BARS.get((norm, run), BARS.get(norm))
+    if d > 64:
+        bar = LARGE_BARS.get((norm, run), bar)
     assert np.isfinite(ratios).all()
     if bar is not None:
         assert np.median(ratios) <= bar
 
 
-PUBLISHED = [("L2", "ddn", Ddn), *((norm, "apgd_min-ce", ApgdMin) for norm in ("L1", "L2", "Linf"))]
+PUBLISHED = [
+    ("L2", "ddn", PlainEntropy()),
+    ("L1", "apgd_min-ce", APGDMin(loss_name="plain_ce")),
+    ("L2", "apgd_min-ce", APGDMin(loss_name="plain_ce")),
+    ("Linf", "apgd_min-ce", APGDMin(loss_name="plain_ce")),
+]
 
 
 @pytest.mark.parametrize(("norm", "run", "solver"), PUBLISHED)
@@ -178,10 +187,7 @@ def test_with_flat_logits_the_published_cross_entropy_is_the_limit(norm, run, so
     """An exact ascent of it ends too far away, and the solvers on it reach as much as it does."""
     limit, exact = ce_limit(64, 10, norm, "flat"), optimum(64, 10, norm, "flat")
     assert np.median(limit / exact) > 1.1
-    unit = Bench.of(*classifier(64, 10, "flat"), norm).finished(
-        run, solver=solver(loss_name="plain_ce")
-    )
-    found = unit.distances().numpy()
+    found = Bench.of(*classifier(64, 10, "flat"), norm).distances(run, solver=solver).numpy()
     assert np.median(found / exact) > BARS[norm]
     assert np.median(found / limit) <= BARS[norm]
 
@@ -205,7 +211,7 @@ def test_best_of_all_base_runs(norm, d, classes, scale):
 
 @EVERY_SETTING
 def test_nothing_is_nearer_than_the_optimum(norm, d, classes, scale):
-    """Up to the rounding of the model's own float32 sums, which add up terms larger than their total."""
+    """Up to the rounding of the model's sums, whose terms are larger than their total."""
     rounding = 4 * torch.finfo(torch.float32).eps
     exact = optimum(d, classes, norm, scale)
     least = optimum(d, classes, norm, scale, slack=rounding)

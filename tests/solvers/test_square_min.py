@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from searches import answer_of, full, search_of, small, step
+from searches import answer_of, full, small, step
 
 from advfrontier.solvers.protocol import cosine
 from advfrontier.solvers.square_min import image_shape

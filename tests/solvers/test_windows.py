@@ -137,14 +137,12 @@ def brute_force_pattern(rows, columns, *, across):
     whole = columns if across else rows
     for first, last, sign in ((0, whole // 2, 1), (whole // 2, whole, -1)):
         height, width = (rows, last - first) if across else (last - first, columns)
-        rings = []
+        outermost = max(height // 2, width // 2) + 1 if last > first else 0
         for r in range(height):
             for c in range(width):
-                rings.append((r, c, max(abs(r - height // 2), abs(c - width // 2))))
-        outermost = max((ring for _, _, ring in rings), default=0) + 1
-        for r, c, ring in rings:
-            value = sign * sum(1 / j**2 for j in range(ring + 1, outermost + 1))
-            pattern[(r, first + c) if across else (first + r, c)] = value
+                ring = max(abs(r - height // 2), abs(c - width // 2))
+                value = sign * sum(1 / j**2 for j in range(ring + 1, outermost + 1))
+                pattern[(r, first + c) if across else (first + r, c)] = value
     return pattern / pattern.norm()
 
 

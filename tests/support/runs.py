@@ -1,130 +1,139 @@
-"""Every run of the catalogue, and the short way from a model to an advanced unit."""
+"""Every run of the catalogue, and the short way from a model to a run that was advanced."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import pytest
 import torch
-
-from advfrontier.engine import Oracle, Unit, advance, clean_pass, start_unit
-from advfrontier.pool import CATALOGUE, Run, pool
-from advfrontier.threat.norms import get_norm
-from advfrontier.threat.random import sample_ids
 from support.models import samples, tanh_mlp
+from support.tensors import same
+
+from advfrontier.engine import CleanPass, Oracle, Search, Shard, Unit, advance, clean_pass
+from advfrontier.engine.loop import advance_search
+from advfrontier.pool import CATALOGUE, Ensemble, Run, pool
+from advfrontier.solvers import solver_of
+from advfrontier.threat.names import NORMS
+from advfrontier.threat.norms import make_norm
+
+__all__ = ["SEED", "SHORT", "Advanced", "Bench", "catalogue", "complete", "length"]
+__all__ += ["runs_of", "same", "small", "step_cost"]
 
 SEED = 42
+SHORT = 200  # a horizon: whole schedules that take a fifth of the time
 
 
 def runs_of(norm, *variants, classes=10):
-    """The base runs of the extended pool in that norm, and those variants named (such as restart1) that there are."""
-    wanted = {"base", *variants}
-    names = {
-        run: "base" if run.variant == "base" else f"{run.variant}{run.index}"
-        for run in pool(norm, classes=classes, name="extended")
-    }
-    return [run for run, name in names.items() if name in wanted]
-
-
-def catalogue(*variants, classes=10):
-    """(norm, run name) of every solver in every norm, for parametrisation: a new solver is taken in by itself.
-
-    Restarts and targets of a solver are tried in one of its norms, each solver's in another, and in the others in the
-    long tests: what they do otherwise than the base run, they do in every norm.
-    """
-    norms, solvers = (
-        sorted({norm for facts in CATALOGUE.values() for norm in facts.norms}),
-        list(CATALOGUE),
-    )
+    """Return the base runs of the extended pool in a norm, and those variants named."""
     found = []
-    for norm in norms:
-        for run in runs_of(norm, *variants, classes=classes):
-            own = CATALOGUE[run.solver].norms
-            usual = run.variant == "base" or own[solvers.index(run.solver) % len(own)] == norm
-            found.append(pytest.param(norm, str(run), marks=[] if usual else pytest.mark.slow))
+    for run in pool(norm, classes=classes, name="extended"):
+        if run.variant == "base" or f"{run.variant}{run.index}" in variants:
+            found.append(run)
     return found
 
 
-@dataclass
+def catalogue(*variants, classes=10):
+    """Return (norm, run name) of every solver in every norm, as parameters of a test.
+
+    Restarts and targets of a solver are tried in one of its norms, and elsewhere in long tests:
+    where they differ from the base run, they do so in every norm.
+    """
+    solvers = list(CATALOGUE)
+    parameters = []
+    for norm in NORMS:
+        for run in runs_of(norm, *variants, classes=classes):
+            norms = [name for name in NORMS if CATALOGUE[run.solver].runs_in(name)]
+            usual = run.variant == "base" or norms[solvers.index(run.solver) % len(norms)] == norm
+            marks = [] if usual else [pytest.mark.slow]
+            parameters.append(pytest.param(norm, str(run), marks=marks))
+    return parameters
+
+
+def step_cost(run):
+    """Return the queries of one step of a run."""
+    return CATALOGUE[Run.parse(run).solver].step_queries
+
+
+class Advanced(NamedTuple):
+    """A run and its best distances after 10, 20, … queries: (checkpoints, n)."""
+
+    search: Search
+    trajectory: torch.Tensor
+
+    @property
+    def distances(self):
+        """Return the best distances."""
+        return self.trajectory[-1]
+
+
+@dataclass(frozen=True)
 class Bench:
-    """A model with samples in one norm, ready to start units; the clean pass is done."""
+    """A model with its correctly classified samples in one norm, ready for runs and units."""
 
     oracle: Oracle
-    images: torch.Tensor
-    labels: torch.Tensor
-    norm: str
-    clean: object
-    ids: object
+    shard: Shard
+    clean: CleanPass
 
     @classmethod
-    def of(
-        cls, model, images, labels, norm, *, dtype=torch.float32, batch_size=None, gradients=True
-    ):
-        oracle = Oracle(model, dtype=dtype)
+    def of(cls, model, images, labels, norm, *, dtype=None, batch_size=None, gradients=True, eot=1):
+        """Do the clean pass, and leave out the samples that are misclassified anyway."""
+        oracle = Oracle(model, dtype=dtype, eot=eot)
+        size = batch_size or len(images)
+        measure = make_norm(norm, tuple(images.shape[1:]))
         with oracle:
             clean = clean_pass(
-                oracle,
-                images,
-                labels,
-                get_norm(norm),
-                batch_size=batch_size or len(images),
-                gradients=gradients,
+                oracle, images, labels, measure, batch_size=size, gradients=gradients
             )
-        return cls(oracle, images, labels, norm, clean, sample_ids(images.float().numpy()))
+            rows = clean.correct.nonzero().squeeze(1)
+            clean = clean.rows(rows)
+            shard = Shard.of(oracle, images[rows], clean, norm=measure, seed=SEED)
+        return cls(oracle, shard, clean)
 
-    def unit(self, run, rows=None, *, solver=None, horizon=1000) -> Unit:
-        """A fresh unit of the run on all correctly classified samples, or on these rows."""
-        rows = self.clean.correct.nonzero().squeeze(1) if rows is None else torch.as_tensor(rows)
-        return start_unit(
-            self.oracle,
-            Run.parse(run) if isinstance(run, str) else run,
-            self.images[rows],
-            self.clean.rows(rows),
-            norm=get_norm(self.norm),
-            seed=SEED,
-            solver=solver,
-            horizon=horizon,
-        )
+    def search(self, run, rows=None, *, solver=None, horizon=1000) -> Search:
+        """Return a run at its start, on all samples or on these rows of the shard."""
+        run = Run.parse(str(run))
+        shard = self.shard if rows is None else self.shard.select(torch.as_tensor(rows))
+        return Search.start(shard, solver or solver_of(run), run, horizon=horizon)
 
-    def go(self, units, *stops) -> None:
-        """Advance one unit or several to each number of queries in turn."""
-        units = units if isinstance(units, list) else [units]
+    def go(self, search, *stops, tick=None):
+        """Advance a run to each number of queries; return the distances on the way."""
+        measured = []
         with self.oracle:
             for stop in stops:
-                advance(self.oracle, units, [stop] * len(units))
+                measured.append(advance_search(self.oracle, search, stop, tick=tick))
+        return torch.cat(measured)
 
-    def finished(self, run, queries=1000, **options) -> Unit:
-        """A unit of the run, advanced."""
-        unit = self.unit(run, **options)
-        self.go(unit, queries)
+    def finished(self, run, queries=1000, **options) -> Advanced:
+        """Return a run that was advanced in one go."""
+        search = self.search(run, **options)
+        return Advanced(search, self.go(search, queries))
+
+    def unit(self, ensemble: Ensemble, *stops) -> Unit:
+        """Return a unit of an ensemble, advanced to each number of queries in turn."""
+        unit = Unit.start(ensemble, self.shard)
+        with self.oracle:
+            for stop in stops:
+                advance(self.oracle, unit, stop)
         return unit
 
 
 @cache
 def small(norm, dtype=torch.float32) -> Bench:
-    """A smooth small model with a few images, one of which it misclassifies, for what is tried with every run."""
+    """Return a smooth small model with five samples, for what is tried with every run."""
     model = tanh_mlp(hidden=16, seed=3)
     images, labels = samples(model, 6, seed=3)
     labels[2] = (labels[2] + 1) % 10
     return Bench.of(model.to(dtype), images, labels, norm, dtype=dtype)
 
 
-SHORT = 200  # a horizon: whole schedules that take a fifth of the time
-
-
 def length(run, horizon=SHORT) -> int:
-    """Queries that a run is tried with: base runs to their end, restarts and targets not so far."""
+    """Return the queries that a run is tried with: base runs to their end, others less far."""
     return horizon if ":" not in str(run) else 100
 
 
 @cache
-def complete(norm, run, horizon=SHORT) -> Unit:
-    """A run on it, advanced in one go: what other ways of getting there are compared with."""
+def complete(norm, run, horizon=SHORT) -> Advanced:
+    """Return a run on the small model, advanced in one go, to compare other ways with."""
     return small(norm).finished(run, length(run, horizon), horizon=horizon)
-
-
-def same(one, two):
-    """Whether two dictionaries of tensors hold the same bits."""
-    assert one.keys() == two.keys()
-    return [name for name in one if not torch.equal(one[name], two[name])] == []

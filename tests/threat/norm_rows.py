@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from support import operators
 
 from advfrontier.threat.names import NORMS
+from advfrontier.threat.norms import make_norm
 
 EVERY_NORM = pytest.mark.parametrize("name", NORMS)
 PRECISION = {torch.float32: 2e-6, torch.float64: 1e-12}
@@ -43,6 +44,11 @@ def as_tensors(v, per_row, dtype):
     """The tensors the operator gets, and the same numbers back in float64 for the reference."""
     v, per_row = torch.tensor(v, dtype=dtype), torch.tensor(per_row, dtype=dtype)
     return v, per_row, v.double().numpy(), per_row.double().numpy()
+
+
+def norm_for(name, v):
+    """Return the norm for rows like these."""
+    return make_norm(name, tuple(v.shape[1:]))
 
 
 def radii(v, share, name):

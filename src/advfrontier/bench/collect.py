@@ -79,8 +79,7 @@ def _rows_of_trace(
     greedy = results.ensembles.get((norm, bench.benchmark.budgets[-1]))
     if greedy is not None:
         for budget in bench.grid:
-            own = results.ensembles.get((norm, budget), greedy)
-            distances[GREEDY, budget] = _found(traces, own.at(budget))
+            distances[GREEDY, budget] = _found(traces, greedy.at(budget))
     for budget in bench.benchmark.budgets:
         if budget in TIERS:
             published = paper_ensemble(f"paper-{tier_label(budget)}", norm)

@@ -34,7 +34,7 @@ from advfrontier.pool import (
 from advfrontier.record import Record, folder_name
 from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.sources import Samples, load_data
-from advfrontier.table import Column, Share, Table
+from advfrontier.table import Column, Table
 from advfrontier.threat.names import NORMS, norm_symbol
 
 TRACE, EVALUATE, BASELINE = "trace", "evaluate", "baseline"
@@ -209,12 +209,13 @@ def status(bench: Bench, *, norms: Sequence[str] = NORMS) -> Table:
             models = bench.models_of(stage, norm)
             missing = [model.id for model in models if find[stage](bench, model, norm) is None]
             if models:
-                done = Share(len(models) - len(missing), len(models))
-                rows.append((stage, norm, done, " ".join(missing) or None))
+                done = len(models) - len(missing)
+                rows.append((stage, norm, done, len(models), " ".join(missing) or None))
     columns = (
         Column("stage"),
         Column("norm", "norm"),
         Column("finished", "integer"),
+        Column("models", "integer"),
         Column("missing", folds=True),
     )
     nameless = [model.id for model in bench.benchmark.models if model.source is None]

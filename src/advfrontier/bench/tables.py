@@ -293,7 +293,8 @@ def doi(distances: pd.DataFrame, flags: pd.DataFrame, family: str) -> pd.DataFra
                 value = doi_of(d, frontier).value
                 rows.append((norm, data, budget, model, value, model in sure))
     table = pd.DataFrame(rows, columns=["norm", "data", "budget", "model", "doi", "sure"])
-    sure = table[table["sure"].astype(bool)].groupby(["norm", "data", "budget"])["doi"]
+    table = table.astype({"sure": bool})
+    sure = table[table["sure"]].groupby(["norm", "data", "budget"])["doi"]
     table["rank"] = sure.rank(method="min", ascending=False)
     order = ["norm", "data", "budget", "sure", "doi"]
     rising = [True, True, True, False, False]

@@ -1,71 +1,78 @@
 """Commands about what comes with the program: zoo, pool."""
 
+# ruff: noqa: PLC0415  # torch and the report are imported when a command runs, not for --help
+
 from __future__ import annotations
 
 from cyclopts import App
-
-from advfrontier.pool import pool as pool_of
-from advfrontier.table import Column, Table
 
 zoo_command = App(name="zoo", help="The embedded models.")
 
 
 @zoo_command.command(name="list")
 def list_models() -> None:
-    """Show the models."""
-    from advfrontier.report import print_tables  # noqa: PLC0415
-    from advfrontier.zoo import MODELS  # noqa: PLC0415
+    """List the models."""
+    from advfrontier.report import print_tables
+    from advfrontier.table import Column, Table
+    from advfrontier.zoo import MODELS
 
     columns = (
-        Column("name"), Column("what it is", folds=True), Column("norm"), Column("radius", "number"),
-        Column("clean accuracy %", "percent"), Column("split"),
-    )  # fmt: skip
-    rows = [(c.name, c.title, c.norm or "", "" if c.radius is None else c.radius, c.clean_accuracy, c.split)
-            for c in MODELS.values()]  # fmt: skip
+        Column("name"),
+        Column("description", folds=True),
+        Column("norm"),
+        Column("radius", "number"),
+        Column("clean accuracy (%)", "percent"),
+        Column("split"),
+    )
+    rows = []
+    for card in MODELS.values():
+        radius = "" if card.radius is None else card.radius
+        accuracy = card.clean_accuracy
+        rows.append((card.name, card.title, card.norm or "", radius, accuracy, card.split))
     print_tables(Table("", columns, tuple(rows)))
 
 
-@zoo_command.command
-def card(model: str, /) -> None:
-    """Show what is known of one model.
+@zoo_command.command(name="card")
+def show_card(model: str, /) -> None:
+    """Show the facts about one model.
 
     Args:
-        model: F1 to F17.
+        model: Name of a model: F1 to F17.
     """
-    from advfrontier.zoo import find_card  # noqa: PLC0415
+    from advfrontier.zoo import find_card
 
-    about = find_card(model)
-    shares = {
-        f"accuracy under PGD in {norm} at {about.radii[norm]:g}": v
-        for norm, v in about.pgd_accuracy.items()
-    }
+    card = find_card(model)
     lines = {
-        "name": about.name,
-        "what it is": about.title,
-        "architecture": f"{about.architecture}, {about.parameters} parameters",
-        "recipe": about.recipe.words(),
-        "clean accuracy": f"{about.clean_accuracy:.1%}",
-        **{what: f"{share:.1%}" for what, share in shares.items()},
-        "split": about.split,
-        "training": f"{about.minutes:.1f} minutes of one core",
-        "SHA-256 of the weights": about.sha256,
+        "name": card.name,
+        "description": card.title,
+        "architecture": f"{card.architecture}, {card.parameters} parameters",
+        "recipe": card.recipe.words(),
+        "clean accuracy": f"{card.clean_accuracy:.1%}",
     }
-    for what, value in lines.items():
-        print(f"{what}: {value}")
+    for norm, share in card.pgd_accuracy.items():
+        lines[f"accuracy under PGD in {norm} at {card.radii[norm]:g}"] = f"{share:.1%}"
+    lines["split"] = card.split
+    lines["training"] = f"{card.minutes:.1f} minutes of one core"
+    lines["SHA-256 of the weights"] = card.sha256
+    for name, value in lines.items():
+        print(f"{name}: {value}")
 
 
-@zoo_command.command
-def train(model: str, /, *, data: str | None = None, out: str | None = None) -> None:
-    """Train one of the models anew, by its recipe. Killed, the same command goes on.
+@zoo_command.command(name="train")
+def train_model(model: str, /, *, data: str | None = None, out: str | None = None) -> None:
+    """Train one of the models again, by its recipe.
+
+    Interrupted? Run the same command again to resume.
 
     Args:
-        model: F1 to F17.
-        data: Folder of the four IDX files of Fashion-MNIST; by default where the Debian package puts them.
-        out: Folder for the weights.
+        model: Name of a model: F1 to F17.
+        data: Folder of the four IDX files of Fashion-MNIST (default: where the Debian package puts
+            them).
+        out: Output folder of the weights (default: the current folder).
     """
-    from advfrontier.zoo import train as train_model  # noqa: PLC0415
+    from advfrontier.zoo import train
 
-    print(f"weights: {train_model(model, data, out)}")
+    print(f"weights: {train(model, data, out)}")
 
 
 def pool_command(*, norm: str = "Linf", classes: int = 10, pool: str = "paper") -> None:
@@ -73,8 +80,10 @@ def pool_command(*, norm: str = "Linf", classes: int = 10, pool: str = "paper") 
 
     Args:
         norm: L0, L1, L2 or Linf.
-        classes: How many classes the model has.
-        pool: paper, or extended with attacks beyond it.
+        classes: Number of classes of the model.
+        pool: Name of the pool: paper, extended (with attacks beyond it), or black-box.
     """
-    for run in pool_of(norm, classes=classes, name=pool):
+    from advfrontier.pool import pool as runs_of_pool
+
+    for run in runs_of_pool(norm, classes=classes, name=pool):
         print(run)

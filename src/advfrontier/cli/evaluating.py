@@ -1,11 +1,11 @@
 """Commands that attack a model: evaluate, extend, demo."""
 
+# ruff: noqa: PLC0415  # torch is imported when a command runs, not for --help
+
 from __future__ import annotations
 
 import sys
 from typing import Annotated
-
-from cyclopts import Parameter
 
 from advfrontier.cli.options import (
     OUT,
@@ -20,24 +20,15 @@ from advfrontier.cli.options import (
     Workers,
     norms,
 )
-from advfrontier.cli.output import show_evaluations
-from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.compare import find_evaluations
-from advfrontier.evaluation.evaluate import evaluate
-from advfrontier.execution import Machine as WorkMachine
-from advfrontier.record import below, folder_name
 
-_DATA, _MACHINE, _WORKERS, _BUDGET, _OUTPUT, _ATTACKS = (
-    Data(),
-    Machine(),
-    Workers(),
-    Budget(),
-    Output(),
-    Attacks(),
-)
+_DATA = Data()
+_MACHINE = Machine()
+_WORKERS = Workers()
+_BUDGET = Budget()
+_OUTPUT = Output()
+_ATTACKS = Attacks()
 _TIER = "4k"
-_FOLDER = "Folder of the record, or an address such as s3://bucket/mine"
 
 
 def evaluate_command(
@@ -48,51 +39,59 @@ def evaluate_command(
     norm: Norm = "Linf",
     budget: Budget = _BUDGET,
     attacks: Attacks = _ATTACKS,
-    out: Annotated[
-        str | None, OUT, Parameter(help=f"{_FOLDER}; by default runs/ and the model's name.")
-    ] = None,
-    name: Annotated[str | None, Parameter(help="How tables call the model.")] = None,
+    out: Annotated[str | None, OUT] = None,
+    name: str | None = None,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
-    state: Annotated[
-        bool, Parameter(help="Keep what is needed to extend without repeating queries.")
-    ] = True,
+    state: bool = True,
     output: Output = _OUTPUT,
 ) -> None:
     """Measure the robustness curve of a model.
 
-    Each sample is given 4k queries if nothing else is said. Runs or a pool that are named take turns, up to 1000
-    queries each, or --queries in all. Killed at any moment, the same command goes on where it stopped.
+    Each sample gets 4k queries by default. Runs or pools that are named advance alternately, up to
+    1000 queries per run, or --queries in all. Interrupted? Run the same command again to resume.
+
+    Args:
+        out: Output folder, or an address such as s3://bucket/mine (default: runs/MODEL).
+        name: Display name of the model (default: its source).
+        state: Keep the state of unfinished runs, so that extending repeats no queries.
     """
+    from advfrontier.cli.output import show_evaluations
+    from advfrontier.evaluation import evaluate as evaluating
+    from advfrontier.record import below, folder_name
+
     ensemble = _ensemble(budget, attacks)
     folder = out or below("runs", folder_name(name or model))
     output.check(norms(norm), folder)
-    samples, done_by = data.load(model), machine.machine(keep_state=state)
-    done = [
-        evaluate(
-            model,
-            samples,
-            norm=each,
-            ensemble=ensemble,
-            seed=seed,
-            solvers=attacks.solvers,
-            eot=attacks.eot,
-            out=folder,
-            name=name,
-            batch_size=data.batch_size,
-            machine=done_by,
-        )
-        for each in norms(norm)
-    ]
-    show_evaluations(done, folder, output)
+    samples = data.load(model)
+    work_machine = machine.machine(keep_state=state)
+    evaluations = []
+    with data.explained():
+        for each in norms(norm):
+            evaluation = evaluating.evaluate(
+                model,
+                samples,
+                norm=each,
+                ensemble=ensemble,
+                seed=seed,
+                solvers=attacks.solvers,
+                eot=attacks.eot,
+                out=folder,
+                name=name,
+                batch_size=data.batch_size,
+                machine=work_machine,
+            )
+            evaluations.append(evaluation)
+    show_evaluations(evaluations, folder, output, notice=data.notice)
 
 
 def _ensemble(budget: Budget, attacks: Attacks) -> str | int:
-    """What `evaluate` calls the ensemble."""
+    """Return the ensemble as `evaluate` takes it."""
     runs, spent = attacks.chosen(), budget.chosen()
     if runs is not None and budget.ensemble is not None:
         raise FrontierError(
-            "--ensemble says which runs there are: expected it without --runs and --pool"
+            "--ensemble was given together with --runs or --pool: expected one of them, because an "
+            "ensemble names its runs"
         )
     if runs is None:
         return _TIER if spent is None else spent
@@ -114,17 +113,24 @@ def extend_command(
     must begin with the one evaluated so far. Device, threads and batches stay the same.
 
     Args:
-        record: The folder of an evaluation, or one that holds several.
-        model: Where the model is: needed where the record does not say, or names something that would run code.
+        record: Folder of an evaluation, or of several.
+        model: Source of the model. Needed if the record names none, or one that runs code.
     """
+    from advfrontier.cli.output import show_evaluations
+    from advfrontier.engine import find_device
+    from advfrontier.evaluation.compare import find_evaluations
+    from advfrontier.execution import Machine as WorkMachine
+
     ensemble = budget.chosen()
     if ensemble is None:
         raise FrontierError(
-            "extend needs to know how far: expected one of --tier 8k, --queries 6000, --ensemble FILE"
+            "no larger budget was given: expected one of --tier 8k, --queries 6000, --ensemble FILE"
         )
-    done, until, found = [], workers.until, find_evaluations([record])
-    output.check([evaluation.norm for evaluation in found], record)
-    for evaluation in found:
+    until = workers.until
+    evaluations = find_evaluations([record])
+    output.check([evaluation.norm for evaluation in evaluations], record)
+    extended = []
+    for evaluation in evaluations:
         terms = evaluation.record.header.terms
         find_device(terms.device)
         machine = WorkMachine(
@@ -133,23 +139,24 @@ def extend_command(
             until=until,
             progress=True,
         )
-        done.append(evaluation.extend(ensemble, model=model, machine=machine))
-    show_evaluations(done, record, output)
+        extended.append(evaluation.extend(ensemble, model=model, machine=machine))
+    show_evaluations(extended, record, output)
 
 
 def demo_command(
     *, out: str = "runs/demo", samples: int = 100, tier: str = _TIER, machine: Machine = _MACHINE
 ) -> None:
-    """Evaluate an embedded model in four norms and write the report: nothing is downloaded.
+    """Evaluate an embedded model in four norms and write the report. Nothing is downloaded.
 
     Args:
-        out: Folder of the record.
-        samples: How many of the embedded images.
-        tier: 4k, 8k or 12k queries per sample.
+        out: Output folder.
+        samples: Number of embedded images.
+        tier: Queries per sample: 4k, 8k or 12k.
     """
-    from advfrontier.zoo import MODELS  # noqa: PLC0415
+    from advfrontier.zoo import MODELS
 
-    name = next(name for name, card in MODELS.items() if card.split == "held-out" and card.radius)
+    held_out = [name for name, card in MODELS.items() if card.split == "held-out" and card.radius]
+    name = held_out[0]
     print(
         f"{name}: {MODELS[name].title}, {samples} images of Fashion-MNIST, {tier} queries each",
         file=sys.stderr,

@@ -1,71 +1,81 @@
-"""Options that several commands share, each said once, and what they mean."""
+"""Options that several commands share, each explained once.
+
+Nothing here imports torch, SciPy or the report before a command runs: `--help` must be quick.
+"""
+
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 from cyclopts import Parameter
 
-from advfrontier.engine import find_device
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.gate import Demand, parse_demands
-from advfrontier.evaluation.radii import parse_radii
-from advfrontier.execution import Machine as WorkMachine
-from advfrontier.execution.local import cores
-from advfrontier.record.folder import below, check_writable
-from advfrontier.report.export import parse_formats
-from advfrontier.report.html import MARK
-from advfrontier.solvers import PUBLISHED, Solver
-from advfrontier.sources import Samples, load_data, load_model
 from advfrontier.threat.names import NORMS, norm_name
+
+if TYPE_CHECKING:
+    from advfrontier.engine.data import Samples
+    from advfrontier.evaluation.gate import Demand
+    from advfrontier.execution import Machine as WorkMachine
+    from advfrontier.solvers import Solver
+
+DEFAULT_DATA = "fashion-mnist"
+DEFAULT_BATCH = 100  # samples per batch of a trace or of AutoAttack
 
 OUT = Parameter(name=("--out", "-o"))
 Model = Annotated[
     str,
     Parameter(
-        help="zoo:F3, file.py:factory, package.module:factory, robustbench:cifar10/Linf/NAME, timm:NAME, hf:NAME, "
-        "onnx:FILE, export:FILE."
+        help="Source of the model: zoo:F3, file.py:factory, package.module:factory, "
+        "robustbench:cifar10/Linf/NAME, timm:NAME, hf:NAME or onnx:FILE."
     ),
 ]
 Norm = Annotated[str, Parameter(help="L0, L1, L2, Linf, several with commas, or all.")]
-Seed = Annotated[int, Parameter(help="Of the random restarts.")]
+Seed = Annotated[int, Parameter(help="Random seed.")]
 RADII = ("--radii", "--eps")
 Radii = Annotated[
     str | None,
     Parameter(
-        name=RADII, help="Where robust accuracy is read: 4/255,8/255, or by norm L2=0.5,Linf=8/255."
+        name=RADII,
+        help="Radii at which robust accuracy is read: 4/255,8/255, or per norm L2=0.5,Linf=8/255 "
+        "(default: those usually quoted for the data).",
     ),
 ]
 Export = Annotated[
     str | None,
     Parameter(
-        help="Write files beside the records as well, several with commas: csv or parquet (a row per sample), npz "
-        "(with images and adversarials), png (adversarials), classes (a row per class), card, latex, sentence."
+        help="Files to write beside the records, several with commas: csv or parquet (a row per "
+        "sample), npz (with images and adversarial examples), png (adversarial examples), classes "
+        "(a row per class), card, latex, sentence (default: none)."
     ),
 ]
-Json = Annotated[bool, Parameter(help="Print figures as JSON and nothing else.")]
+Json = Annotated[bool, Parameter(help="Print the results as JSON and nothing else.")]
 Device = Annotated[
     str,
     Parameter(
-        help="Where the model runs: cpu, cuda, cuda:1, mps, or auto for the first there is of cuda, mps, cpu."
+        help="Device of the model: cpu, cuda, cuda:1, mps, or auto for the first available of "
+        "cuda, mps and cpu."
     ),
 ]
-# One thread by default: small models gain nothing from more, and results stay the same on any machine.
+# One thread by default: small models gain nothing from more, and results stay the same on any
+# machine.
 Threads = Annotated[
     int,
     Parameter(
-        help="Threads of each worker. Results depend on them in the last bits, so a record keeps the number it began "
-        "with."
+        help="Threads of each worker. They change results in the last bits, so a record keeps the "
+        "number it was started with."
     ),
 ]
 WorkerCount = Annotated[
     int | None,
     Parameter(
-        help="Worker processes, 0 for none. By default as many as the cores have room for, or one per GPU."
+        help="Number of worker processes, 0 for none (default: as many as the cores allow, or one "
+        "per GPU)."
     ),
 ]
 
@@ -76,22 +86,24 @@ class Workers:
     """How many processes do the work, and a file that may hold any option: `cli/app.py` reads it."""
 
     config: str | None = field(default=None, kw_only=True)
-    'A TOML file with options by their names, as in norm = "L2"; what is typed wins.'
+    'TOML file of options, as in norm = "L2". Options on the command line override it.'
     workers: WorkerCount = None
     ray: str | None = None
-    "A Ray cluster: auto, an address, or local."
+    "Ray cluster: auto, an address, or local (default: no cluster)."
     max_minutes: float | None = None
-    "Stop after so long, with exit code 75 if anything is left: the same command goes on."
+    "Time limit in minutes; exit code 75 if work is left (default: none). The same command resumes."
 
     @property
     def until(self) -> float | None:
-        """When to stop, from now on."""
-        if self.max_minutes is not None and not self.max_minutes > 0:
+        """Return when to stop, as `time.time()` tells it; None without a limit."""
+        if self.max_minutes is None:
+            return None
+        if not self.max_minutes > 0:
             raise FrontierError(f"--max-minutes is {self.max_minutes:g}: expected more than 0")
-        return None if self.max_minutes is None else time.time() + 60 * self.max_minutes
+        return time.time() + 60 * self.max_minutes
 
     def count(self, device: str, threads: int = 1) -> int:
-        """Worker processes for a model on this device: 0 means this process."""
+        """Return the number of worker processes for a model on a device; 0 means this process."""
         if self.workers is not None:
             if self.workers < 0:
                 raise FrontierError(
@@ -100,15 +112,21 @@ class Workers:
             return self.workers
         if self.ray is not None:
             return 0  # the cluster knows its slots
-        # Processes that share a GPU only take turns at it.
-        room = (
-            cores() // threads
-            if device == "cpu"
-            else torch.cuda.device_count()
-            if device == "cuda"
-            else 1
-        )
+        room = _room(device, threads)
         return room if room > 1 else 0
+
+
+def _room(device: str, threads: int) -> int:
+    """Return how many processes a device has room for; those that share a GPU only take turns."""
+    if device == "cpu":
+        from advfrontier.execution import local
+
+        return local.cores() // threads
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.device_count()
+    return 1
 
 
 @Parameter(name="*")
@@ -120,22 +138,30 @@ class Machine(Workers):
     threads: Threads = 1
 
     def resolved(self) -> tuple[int, int]:
-        """Workers and threads."""
+        """Return the numbers of workers and of threads."""
         if self.threads < 1:
             raise FrontierError(f"--threads is {self.threads}: expected at least 1")
-        return self.count(self.found, self.threads), self.threads
+        return self.count(self.device_name, self.threads), self.threads
 
     @property
-    def found(self) -> str:
-        """The device by name."""
-        return str(find_device("auto")) if self.device == "auto" else self.device
+    def device_name(self) -> str:
+        """Return the device by name; for `auto` the first that is available."""
+        if self.device != "auto":
+            return self.device
+        from advfrontier import engine
+
+        return str(engine.find_device("auto"))
 
     def machine(self, *, keep_state: bool = True) -> WorkMachine:
-        """The machine that does the work."""
-        find_device(self.found)
+        """Return the machine that does the work."""
+        from advfrontier.engine import find_device
+        from advfrontier.execution import Machine as WorkMachine
+
+        device = self.device_name
+        find_device(device)
         workers, threads = self.resolved()
         return WorkMachine(
-            self.found,
+            device,
             threads=threads,
             workers=workers,
             ray=self.ray,
@@ -150,22 +176,56 @@ class Machine(Workers):
 class Source:
     """Where the samples come from."""
 
-    data: Annotated[str, Parameter(name=("--data", "-d"))] = "fashion-mnist"
-    "fashion-mnist (embedded), npz:FILE, cifar10:DIR, cifar100:DIR, imagefolder:DIR, hf:NAME."
+    data: Annotated[str | None, Parameter(name=("--data", "-d"))] = None
+    """Source of the samples: fashion-mnist (embedded), npz:FILE, cifar10:DIR, cifar100:DIR,
+    imagefolder:DIR, folder:DIR?labels=FILE.csv or hf:NAME (default: fashion-mnist)."""
     samples: Annotated[int | None, Parameter(name=("--samples", "-n"))] = None
-    "How many samples: the first so many, or with --sample-seed so many at random. All by default."
+    "Number of samples: the first N, or N random ones with --sample-seed (default: all)."
     sample_seed: int | None = None
-    "Draw the samples at random with this seed."
+    "Random seed of the choice of samples (default: the first ones are taken)."
     download: bool = False
-    "Fetch what the model or the data needs if it is not here yet; otherwise nothing is ever downloaded."
+    "Download a model or data that are not on this machine; otherwise nothing is downloaded."
+
+    @property
+    def name(self) -> str:
+        """Return the source of the samples."""
+        return DEFAULT_DATA if self.data is None else self.data
 
     def load(self, *models: str) -> Samples:
-        """The samples; and where downloads are allowed, models are fetched now, so that workers find them."""
-        for model in models if self.download else ():
-            load_model(model, download=True)
+        """Return the samples.
+
+        Args:
+            models: Sources of models. Where downloads are allowed they are fetched now, so that
+                workers find them.
+        """
+        from advfrontier.sources import load_data, load_model
+
+        if self.download:
+            for model in models:
+                load_model(model, download=True)
         return load_data(
-            self.data, samples=self.samples, seed=self.sample_seed, download=self.download
+            self.name, samples=self.samples, seed=self.sample_seed, download=self.download
         )
+
+    @property
+    def notice(self) -> str:
+        """Return a line that names the data where the command does not; else an empty string."""
+        if self.data is not None:
+            return ""
+        return f"data: the embedded images of {DEFAULT_DATA}, because --data was not given"
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Name the data in an error about shapes, where the command does not name them."""
+        try:
+            yield
+        except FrontierError as error:
+            if self.data is not None or "of shape" not in str(error):
+                raise
+            raise FrontierError(
+                f"{error}. The images are those of {DEFAULT_DATA} (1×28×28, 10 classes), because "
+                "--data was not given: type --data SOURCE to use others"
+            ) from error
 
 
 @Parameter(name="*")
@@ -174,28 +234,30 @@ class Data(Source):
     """What is evaluated on."""
 
     batch_size: int | None = None
-    "Samples per batch, which are one unit of work: by default 50 on the CPU, where workers share them, else 100."
+    """Number of samples per batch, which is one unit of work (default: 50 on the CPU, where workers
+    share them, else 100)."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Budget:
-    """How many queries each sample is given."""
+    """How many queries are spent on each sample."""
 
     tier: str | None = None
-    "4k, 8k or 12k queries per sample."
+    "Queries per sample: 4k, 8k or 12k."
     queries: int | None = None
     "Any other number of queries per sample."
     ensemble: str | None = None
-    "Another kind of ensemble, such as paper-4k or greedy-8k, or a file that `advfrontier allocate` wrote."
+    """Another kind of ensemble, such as paper-4k or greedy-8k, or a file written by
+    `advfrontier allocate`."""
 
     def chosen(self) -> str | int | None:
-        """The one that was given, if any."""
+        """Return the option that was given, if any."""
         given = {f"--{name}": value for name, value in vars(self).items() if value is not None}
         if len(given) > 1:
             raise FrontierError(
-                f"{' and '.join(given)} were given together: expected one of them; 300 queries of another kind are "
-                "--ensemble paper-300"
+                f"{' and '.join(given)} were given together: expected one of them; for 300 queries "
+                "of another kind type --ensemble paper-300"
             )
         return next(iter(given.values()), None)
 
@@ -206,16 +268,17 @@ class Attacks:
     """Which attacks are run."""
 
     runs: str | None = None
-    "Some runs only, with commas: fmn,apgd_min-dlr:target1."
+    "Names of runs, several with commas: fmn,apgd_min-dlr:target1."
     pool: str | None = None
-    "All runs of a pool: paper, extended (with attacks beyond it), or black-box (those that use no gradient)."
+    """All runs of a pool: paper, extended (with attacks beyond it), or black-box (those that use no
+    gradient)."""
     published: bool = False
-    "The solvers as their papers have them, without the departures that docs/solvers.md lists."
+    "Use the solvers as published, without the changes that docs/solvers.md lists."
     eot: int = 1
-    "For models that answer at random: so many passes per query, whose mean is taken, such as 20."
+    "Passes per query, whose mean is taken, such as 20 for models that answer at random."
 
     def chosen(self) -> str | None:
-        """The runs or the pool, if any was named."""
+        """Return the runs or the pool, if any was named."""
         if self.runs is not None and self.pool is not None:
             raise FrontierError("--runs and --pool were given together: expected one of them")
         named = self.pool if self.runs is None else self.runs
@@ -225,10 +288,21 @@ class Attacks:
             )
         return named
 
+    def listed(self) -> str | list[str] | None:
+        """Return the runs as a list, or the name of the pool, if any was named."""
+        named = self.chosen()
+        if self.runs is None:
+            return named
+        return [run.strip() for run in self.runs.split(",")]
+
     @property
     def solvers(self) -> Mapping[str, Solver] | None:
-        """Solvers in place of the attacks' own."""
-        return PUBLISHED if self.published else None
+        """Return solvers to use instead of the attacks' own; None for the own ones."""
+        if not self.published:
+            return None
+        from advfrontier.solvers import PUBLISHED
+
+        return PUBLISHED
 
 
 @Parameter(name="*")
@@ -239,28 +313,38 @@ class Output:
     radii: Radii = None
     export: Export = None
     report: bool = True
-    "Write report.html into the folder."
+    "Write report.html into the output folder."
     json: Json = False
-    require: tuple[str, ...] = ()
-    "Robust accuracy to be met, Linf@8/255>=0.40, several with commas; if it is not, the exit code is 1."
+    require: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    """Required robust accuracy, several with commas: Linf@8/255>=0.40. The exit code is 1 if a
+    requirement is not met."""
 
     def demands(self, evaluated: Sequence[str]) -> tuple[Demand, ...]:
-        """What is required, if it is in norms that are evaluated."""
+        """Return the requirements; raise if one is in a norm that is not evaluated."""
+        from advfrontier.evaluation.gate import parse_demands
+
         demands = parse_demands(self.require)
         for demand in demands:
             if demand.norm not in evaluated:
                 raise FrontierError(
-                    f"--require {demand}: {demand.norm} is not evaluated here, but {', '.join(evaluated)}; add it with "
-                    f"`advfrontier evaluate --norm {demand.norm}`"
+                    f"--require {demand}: {demand.norm} is not evaluated here, but "
+                    f"{', '.join(evaluated)}; add it with `advfrontier evaluate --norm "
+                    f"{demand.norm}`"
                 )
         return demands
 
     def check(self, evaluated: Sequence[str] = (), folder: str | None = None) -> None:
-        """Refuse, before anything is computed, what could not be shown in the end.
+        """Raise, before anything is computed, if the output could not be written in the end.
 
-        That is demands in other norms, radii that are none, exports that cannot be written, and a report in the place
-        of another file.
+        Args:
+            evaluated: Names of the norms.
+            folder: Output folder, where a report must not replace another file.
         """
+        from advfrontier.evaluation.radii import parse_radii
+        from advfrontier.record.folder import below, check_writable
+        from advfrontier.report.export import parse_formats
+        from advfrontier.report.html import MARK
+
         self.demands(evaluated)
         parse_radii(self.radii or "")
         parse_formats(self.export)
@@ -269,7 +353,7 @@ class Output:
 
 
 def norms(text: str) -> tuple[str, ...]:
-    """`Linf`, `l2,linf` or `all`."""
+    """Return the norms of a text such as `Linf`, `l2,linf` or `all`."""
     if text.strip().lower() == "all":
         return NORMS
     return tuple(dict.fromkeys(norm_name(part) for part in text.split(",")))

@@ -17,43 +17,60 @@ from advfrontier.report import print_tables, summary_tables, write_report
 from advfrontier.report.export import export_all, parse_formats
 from advfrontier.table import Table
 
+# Keys of a summary with a value per sample or per point of a curve: JSON has them at its end.
+LONG = ("certified", "convergence", "curve", "distances", "samples")
 
-def show_evaluations(evaluations: Sequence[Evaluation], folder: str, output: Output) -> None:
-    """What every command that ends with evaluations prints, and writes into their folder."""
+
+def show_evaluations(
+    evaluations: Sequence[Evaluation], folder: str, output: Output, *, notice: str = ""
+) -> None:
+    """Print the summary of evaluations and write the files that go with it.
+
+    Args:
+        evaluations: The evaluations, one per norm and model.
+        folder: Folder of the report and the exports.
+        output: The options.
+        notice: A line above the summary.
+    """
     for evaluation in evaluations:
         remember_radii(evaluation, output.radii)
     summaries = summarise_all(evaluations, radii=output.radii)
+    if notice:
+        say(notice, as_json=output.json)
     show_summaries(summaries, evaluations, folder, output)
     if output.report:
-        say(f"report: {write_report(below(folder, 'report.html'), summaries)}", as_json=output.json)
-    demands = output.demands([evaluation.norm for evaluation in evaluations])
-    end_with(
-        [
-            demand.rule(each)
-            for demand in demands
-            for each in evaluations
-            if each.norm == demand.norm
-        ]
-    )
+        report = write_report(below(folder, "report.html"), summaries)
+        say(f"report: {report}", as_json=output.json)
+    rulings = []
+    for demand in output.demands([evaluation.norm for evaluation in evaluations]):
+        for evaluation in evaluations:
+            if evaluation.norm == demand.norm:
+                rulings.append(demand.rule(evaluation))
+    end_with(rulings)
 
 
 def show_summaries(
     summaries: Sequence[NormSummary], evaluations: Sequence[Evaluation], folder: str, output: Output
 ) -> None:
-    """All figures, and the exports that were asked for, of these evaluations into their folder."""
-    show(
-        *summary_tables(summaries),
-        facts=[summary.to_dict() for summary in summaries],
-        as_json=output.json,
-    )
-    for what, path in export_all(
-        evaluations, summaries, folder, parse_formats(output.export), radii=output.radii
-    ):
+    """Print summaries, and write the exports of their evaluations into a folder."""
+    facts = [figures_first(summary.to_dict()) for summary in summaries]
+    show(*summary_tables(summaries), facts=facts, as_json=output.json)
+    formats = parse_formats(output.export)
+    for what, path in export_all(evaluations, summaries, folder, formats, radii=output.radii):
         say(f"{what}: {path}", as_json=output.json)
 
 
+def figures_first(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of a summary with long lists at the end, ids of samples last."""
+    short = {key: value for key, value in facts.items() if key not in LONG}
+    for key in LONG:
+        if key in facts:
+            short[key] = facts[key]
+    return short
+
+
 def show(*tables: Table, facts: Any, as_json: bool) -> None:
-    """Tables for people, or the facts for other programs."""
+    """Print tables for people, or the facts for other programs."""
     if as_json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))
     else:
@@ -61,13 +78,13 @@ def show(*tables: Table, facts: Any, as_json: bool) -> None:
 
 
 def say(text: str, *, as_json: bool) -> None:
-    """A line for people, which must not get into JSON."""
+    """Print a line for people, which must not get into JSON."""
     if not as_json:
         print(text)
 
 
 def end_with(rulings: Sequence[Ruling]) -> None:
-    """Say whether each demand holds, beside the results, and end with exit code 1 if one does not."""
+    """Print whether each demand holds, and end with exit code 1 if one does not."""
     for ruling in rulings:
         print(ruling, file=sys.stderr)
     if not all(ruling.holds for ruling in rulings):

@@ -1,13 +1,15 @@
 """Commands around the pool of attacks: trace, allocate, baseline, aoi."""
 
+# ruff: noqa: PLC0415  # torch is imported when a command runs, not for --help
+
 from __future__ import annotations
 
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from advfrontier.bench import allocation, baselines
 from advfrontier.cli.options import (
+    DEFAULT_BATCH,
     OUT,
     RADII,
     Attacks,
@@ -19,15 +21,11 @@ from advfrontier.cli.options import (
     Seed,
     norms,
 )
-from advfrontier.cli.output import show
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.compare import find_evaluations
-from advfrontier.evaluation.trace import evaluation_aoi, load_traces
-from advfrontier.evaluation.trace import trace as trace_runs
-from advfrontier.pool import MAX_QUERIES, tier_queries
-from advfrontier.record import below, find_records, folder_name
 
-_DATA, _MACHINE, _ATTACKS = Data(), Machine(), Attacks()
+_DATA = Data()
+_MACHINE = Machine()
+_ATTACKS = Attacks()
 
 
 def trace_command(
@@ -36,7 +34,7 @@ def trace_command(
     norm: Norm = "Linf",
     out: Annotated[str, OUT] = "traces",
     attacks: Attacks = _ATTACKS,
-    queries: int = MAX_QUERIES,
+    queries: int = 1000,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
     json: Json = False,
@@ -47,33 +45,40 @@ def trace_command(
     add to what is there.
 
     Args:
-        out: Output folder; each model gets a folder, and in it one per norm.
+        out: Output folder, with a folder per model and in it one per norm.
         queries: Queries per run, at most 1000.
     """
+    from advfrontier.cli.output import say, show
+    from advfrontier.evaluation.allocation import traces_table
+    from advfrontier.evaluation.trace import trace
+    from advfrontier.record import below, folder_name
+
     if not models:
         raise FrontierError("no model to trace: expected at least one, such as zoo:F3")
     samples = data.load(*models)
-    asked, where = attacks.chosen(), machine.machine()
-    done = {}
-    for model in models:
-        for each in norms(norm):
-            folder = below(out, folder_name(model), each)
-            done[folder] = trace_runs(
-                model,
-                samples,
-                norm=each,
-                runs=asked
-                if attacks.runs is None
-                else [run.strip() for run in attacks.runs.split(",")],
-                queries=queries,
-                seed=seed,
-                solvers=attacks.solvers,
-                eot=attacks.eot,
-                out=folder,
-                batch_size=100 if data.batch_size is None else data.batch_size,
-                machine=where,
-            )
-    table, facts = allocation.told_traces(done)
+    runs = attacks.listed()
+    work_machine = machine.machine()
+    traces = {}
+    with data.explained():
+        for model in models:
+            for each in norms(norm):
+                folder = below(out, folder_name(model), each)
+                traces[folder] = trace(
+                    model,
+                    samples,
+                    norm=each,
+                    runs=runs,
+                    queries=queries,
+                    seed=seed,
+                    solvers=attacks.solvers,
+                    eot=attacks.eot,
+                    out=folder,
+                    batch_size=DEFAULT_BATCH if data.batch_size is None else data.batch_size,
+                    machine=work_machine,
+                )
+    if data.notice:
+        say(data.notice, as_json=json)
+    table, facts = traces_table(traces)
     show(table, facts=facts, as_json=json)
 
 
@@ -85,19 +90,31 @@ def allocate_command(
     plain: bool = False,
     json: Json = False,
 ) -> None:
-    """Split query budgets over attacks using traces; writes nested ensembles and an upper bound on their AOI.
+    """Split query budgets over attacks using traces.
+
+    Writes nested ensembles and an upper bound on their AOI.
 
     Args:
-        traces: Folders that `advfrontier trace` wrote, of the models to allocate on.
-        budget: Rising budgets, with commas.
-        out: Folder of the ensemble files, such as L2-4k.toml; `advfrontier evaluate --ensemble` takes them.
-        plain: Use the paper's algorithm as printed: one run per move, no swaps afterwards.
+        traces: Folders written by `advfrontier trace`, of the models to allocate on.
+        budget: Rising query budgets per sample, with commas.
+        out: Output folder of the ensemble files, such as L2-4k.toml, for `advfrontier evaluate
+            --ensemble`.
+        plain: Use the paper's algorithm as published: one run per move, no swaps afterwards.
     """
+    from advfrontier.cli.output import show
+    from advfrontier.evaluation.allocation import (
+        allocate_traces,
+        allocation_tables,
+        find_traces,
+        write_ensembles,
+    )
+    from advfrontier.pool import tier_queries
+
     budgets = tuple(sorted({tier_queries(part) for part in budget.split(",")}))
-    for each, records in allocation.find_traces(traces, norms(norm)).items():
-        ensembles = allocation.allocate_traces(records, budgets=budgets, plain=plain)
-        files = allocation.write_ensembles(out, ensembles)
-        tables, facts = allocation.told_allocation(each, records, ensembles, files)
+    for each, records in find_traces(traces, norms(norm)).items():
+        ensembles = allocate_traces(records, budgets=budgets, plain=plain)
+        files = write_ensembles(out, ensembles)
+        tables, facts = allocation_tables(each, records, ensembles, files)
         show(*tables, facts=facts, as_json=json)
 
 
@@ -105,7 +122,7 @@ def baseline_command(
     model: Model,
     /,
     *,
-    norm: str = "Linf",
+    norm: Annotated[str, Parameter(help="L1, L2 or Linf.")] = "Linf",
     radii: Annotated[str | None, Parameter(name=RADII)] = None,
     trace: str | None = None,
     data: Data = _DATA,
@@ -114,14 +131,19 @@ def baseline_command(
     machine: Machine = _MACHINE,
     json: Json = False,
 ) -> None:
-    """Run AutoAttack at several radii, every pass counted, to compare with.
+    """Run AutoAttack at several radii, every pass counted, as a baseline.
 
     Args:
-        norm: L1, L2 or Linf.
-        radii: Such as 4/255,8/255; by default those usually quoted.
-        trace: The model's trace in this norm: adds nine percentiles of its frontier to the radii, and tells the AOI.
-        out: Folder of the record; each model gets a folder, and in it one per norm.
+        radii: Radii, such as 4/255,8/255 (default: those usually quoted for the data).
+        trace: Trace of the model in this norm: adds nine percentiles of its frontier to the radii,
+            and the AOI to the table (default: none).
+        out: Output folder, with a folder per model and in it one per norm.
     """
+    from advfrontier.cli.output import say, show
+    from advfrontier.evaluation.baseline import baseline_table, radii_to_run, run_autoattack
+    from advfrontier.evaluation.trace import load_traces
+    from advfrontier.record import below, folder_name
+
     only, *others = norms(norm)
     if others:
         raise FrontierError(
@@ -129,31 +151,42 @@ def baseline_command(
         )
     folder = below(out, folder_name(model), only)
     frontier = load_traces(trace).frontier() if trace else None
-    points = baselines.run_autoattack(
-        folder,
-        model,
-        data.load(model),
-        norm=only,
-        radii=baselines.radii_to_run(radii, data.data, only, frontier),
-        seed=seed,
-        batch_size=100 if data.batch_size is None else data.batch_size,
-        machine=machine.machine(),
-    )
-    table, facts = baselines.told_baseline(points, frontier, only, folder)
+    wanted = radii_to_run(radii, data.name, only, frontier)
+    with data.explained():
+        points = run_autoattack(
+            folder,
+            model,
+            data.load(model),
+            norm=only,
+            radii=wanted,
+            seed=seed,
+            batch_size=DEFAULT_BATCH if data.batch_size is None else data.batch_size,
+            machine=machine.machine(),
+        )
+    if data.notice:
+        say(data.notice, as_json=json)
+    table, facts = baseline_table(points, frontier, only, folder)
     show(table, facts=facts, as_json=json)
 
 
 def aoi_command(record: str, /, *, trace: str, json: Json = False) -> None:
-    """How close an evaluation came to the frontier of a traced pool, and what each of its runs added.
+    """Measure how close an evaluation came to the frontier of a traced pool.
+
+    Prints the AOI, and what each run of the evaluation added.
 
     Args:
-        record: The folder of an evaluation.
-        trace: Folder of traces that holds one of the same model on the same samples.
+        record: Folder of an evaluation.
+        trace: Folder of traces, one of them of the same model on the same samples.
     """
+    from advfrontier.cli.output import show
+    from advfrontier.evaluation.compare import find_evaluations
+    from advfrontier.evaluation.trace import evaluation_aoi
+    from advfrontier.record import find_records
+
     records = find_records(trace, kind="trace")
-    told = [evaluation_aoi(evaluation, records) for evaluation in find_evaluations([record])]
-    show(
-        *(table for tables, _ in told for table in tables),
-        facts=[facts for _, facts in told],
-        as_json=json,
-    )
+    tables, facts = [], []
+    for evaluation in find_evaluations([record]):
+        own_tables, own_facts = evaluation_aoi(evaluation, records)
+        tables += own_tables
+        facts.append(own_facts)
+    show(*tables, facts=facts, as_json=json)

@@ -19,7 +19,6 @@ from advfrontier.threat.names import norm_name
 from advfrontier.threat.norms import make_norm
 
 
-
 class Attacked(NamedTuple):
     """What an attack found.
 
@@ -79,7 +78,9 @@ def attack(
     with Oracle(model, device=device) as oracle:
         for first in range(0, len(images), batch_size):
             rows = slice(first, first + batch_size)
-            found = _attack_batch(oracle, made, run, images[rows], labels[rows], name, queries, seed)
+            found = _attack_batch(
+                oracle, images[rows], labels[rows], made, run, norm=name, queries=queries, seed=seed
+            )
             points.append(found[0])
             distances.append(found[1])
     return Attacked(torch.cat(points).to(images.device), torch.cat(distances))
@@ -87,10 +88,11 @@ def attack(
 
 def _attack_batch(
     oracle: Oracle,
-    solver: Solver,
-    run: Run,
     images: Tensor,
     labels: Tensor,
+    solver: Solver,
+    run: Run,
+    *,
     norm: str,
     queries: int,
     seed: int,

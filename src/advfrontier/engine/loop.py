@@ -8,7 +8,7 @@ GPU never waits for Python; what was measured is fetched when the run stops.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -27,6 +27,8 @@ from advfrontier.threat.random import Draws, sample_keys
 if TYPE_CHECKING:
     from advfrontier.engine.clean import CleanPass
     from advfrontier.engine.oracle import Oracle
+
+_MEASURED = 2**21  # numbers that are measured at a time
 
 Tick = Callable[[int], object]  # told how many sample-queries were just spent
 
@@ -177,10 +179,11 @@ class Search:
             refines=refines,
         )
         count = inputs.new_zeros(len(inputs), dtype=torch.int32)
+        state = _checked_state(solver.start(problem), solver, len(inputs))
         return cls(
             solver=solver,
-            problem=problem,
-            state=_checked_state(solver.start(problem), solver, len(inputs)),
+            problem=replace(problem, starts=inputs),  # those of the run take memory, and are used up
+            state=state,
             best_point=inputs.clone(),
             best_distance=torch.full_like(shard.boundary, torch.inf),
             clean_spread=spread(shard.logits).to(inputs),
@@ -352,8 +355,11 @@ def _measure(search: Search) -> Tensor:
     found = search.best_distance < torch.inf
     if points.device.type == "mps":  # which has no float64
         points, inputs, found = points.cpu(), inputs.cpu(), found.cpu()
-    distance = search.problem.norm.distance(points.double(), inputs.double())
-    return torch.where(found, distance, torch.inf)
+    few = max(1, _MEASURED // inputs.shape[1])  # rows: numbers in float64 take twice the memory
+    parts = []
+    for some, own in zip(points.split(few), inputs.split(few), strict=True):
+        parts.append(search.problem.norm.distance(some.double(), own.double()))
+    return torch.where(found, torch.cat(parts), torch.inf)
 
 
 def _check_box(search: Search) -> None:

@@ -206,7 +206,9 @@ class Oracle(AbstractContextManager["Oracle"]):
         with torch.set_grad_enabled(images.requires_grad):
             try:
                 with surrogate_gradients() if followed else nullcontext():
-                    answer = self.model(images.clone() if self.half is None else images.to(self.half))
+                    answer = self.model(
+                        images.clone() if self.half is None else images.to(self.half)
+                    )
             except FrontierError:
                 raise
             except (Exception, SystemExit) as error:

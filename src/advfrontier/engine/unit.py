@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from advfrontier.engine.oracle import Oracle
 
 _STATE = "state."
+_STORED = (
+    "best_point",
+    "best_distance",
+    "origin",
+    "winner",
+    "found",
+    "zero_gradients",
+    "bad_gradients",
+)
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,9 @@ class Unit:
         self.best_distance = tensors["best_distance"].clone()
         self.trajectory[: queries // CHECKPOINT] = tensors["trajectory"]
         own = list(self.ensemble.names)
-        places = torch.full((len(names or own) + 1,), -1, dtype=torch.int16)  # the last one is nobody
+        places = torch.full(
+            (len(names or own) + 1,), -1, dtype=torch.int16
+        )  # the last one is nobody
         for place, name in enumerate(names or own):
             if name in own:  # else it is of a step beyond those that both ensembles share
                 places[place] = own.index(name)
@@ -171,9 +182,7 @@ class Unit:
         """Yield the stretches of a step that bring the unit to `stop` queries of the ensemble."""
         step = span.step
         if isinstance(step, Raise):
-            yield Part(
-                step.run, step.run, step, None, span.begin, self.queries, stop, span.reached
-            )
+            yield Part(step.run, step.run, step, None, span.begin, self.queries, stop, span.reached)
         elif isinstance(step, Refine):
             key = f"step {span.index}"
             yield Part(key, step.name, step, None, span.begin, self.queries, stop)
@@ -215,10 +224,7 @@ class Unit:
             search = Search.start(shard, solver, run, horizon=MAX_QUERIES)
         else:
             best = self.best_point if rows is None else self.best_point.index_select(0, rows)
-            if stored is not None:
-                starts = stored["starts"].to(best.device)
-            else:
-                starts = refinement_starts(shard, part.step, best, seed=part.first)
+            starts = refinement_starts(shard, part.step, best, seed=part.first)
             search = Search.refine(shard, solver, part.step, starts, seed=part.first)
         if stored is not None:
             search.restore(stored, part.reached + part.begin - part.first)
@@ -256,10 +262,8 @@ class Unit:
             self.best_point = self.best_point.index_copy(0, here, kept)
 
         if self._continues(part):
-            kept = search.tensors()
-            if isinstance(part.step, Refine):
-                kept["starts"] = search.problem.starts
-            self.states[part.key] = {key: each.cpu() for key, each in kept.items()}
+            state = search.tensors()
+            self.states[part.key] = {key: each.cpu() for key, each in state.items()}
 
     def _continues(self, part: Part) -> bool:
         """Tell whether a later step, or the rest of this one, resumes the run of a part."""
@@ -269,10 +273,6 @@ class Unit:
             if span.end > part.end and isinstance(span.step, Raise) and span.step.run == part.key:
                 return True
         return False
-
-
-_STORED = ("best_point", "best_distance", "origin", "winner", "found", "zero_gradients")
-_STORED += ("bad_gradients",)
 
 
 def advance(oracle: Oracle, unit: Unit, queries: int, *, tick: Tick | None = None) -> None:

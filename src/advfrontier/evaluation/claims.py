@@ -150,7 +150,9 @@ def difference(claimed: Evaluation, job: UnitJob, unit: UnitName, *, exact: bool
         others = []
         for field in fields(again):
             one, other = getattr(again, field.name), getattr(stored, field.name)
-            if isinstance(one, Tensor) and not (isinstance(other, Tensor) and torch.equal(one, other)):
+            if isinstance(one, Tensor) and not (
+                isinstance(other, Tensor) and torch.equal(one, other)
+            ):
                 others.append(field.name)
         return f"{', '.join(others)} differ in their bits" if others else None
     if stored.trajectory.shape != again.trajectory.shape:

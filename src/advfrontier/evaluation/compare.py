@@ -269,11 +269,12 @@ def unlike(evaluation: Evaluation) -> list[str]:
     default = find_ensemble(tier_label(TIERS[-1]), evaluation.norm, classes)
     if default.holds(evaluation.ensemble):
         return []
-    return [
+    note = (
         f"the reference models were attacked with the default ensemble, {evaluation.model} with "
         f"{evaluation.ensemble.name}: the DOI is too high where that finds larger distances; "
         "--tier 4k in a new folder gives one that compares like with like"
-    ]
+    )
+    return [note]
 
 
 def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | None]:

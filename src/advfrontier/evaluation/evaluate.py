@@ -236,9 +236,7 @@ def noise_flag(
     return found, oracle.counts.verification
 
 
-def solvers_for(
-    ensemble: Ensemble, given: Mapping[str, Solver] | None
-) -> Mapping[str, Solver]:
+def solvers_for(ensemble: Ensemble, given: Mapping[str, Solver] | None) -> Mapping[str, Solver]:
     """Return the solvers that were given, or without any those that the ensemble was learned with.
 
     An ensemble that names none is a list of steps, whatever the solvers of its runs are.

@@ -196,7 +196,8 @@ class Evaluation(ShownEvaluation):
         budget = min(whole_number(budget, "budget"), self.ensemble.total)
         if budget < CHECKPOINT:
             return np.where(self.record.clean.correct.numpy(), np.inf, 0.0)
-        return self.trajectory[budget // CHECKPOINT - 1]
+        found: NDArray[np.float64] = self.trajectory[budget // CHECKPOINT - 1]
+        return found
 
     def robust_accuracy(self, epsilon: float | str) -> float:
         """The share of samples that no perturbation of size ≤ ε, such as 0.5 or "8/255", was found for.

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from advfrontier.engine import beaten
 from advfrontier.flags import Flag, Kind
-from advfrontier.pool import CHECKPOINT, Ensemble, attack_of, facts_of
 from advfrontier.jobs import UnitJob
+from advfrontier.pool import CHECKPOINT, Ensemble, attack_of, facts_of
 from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.units import doubtful
+
 
 def read_units(
     record: Record,

@@ -24,7 +24,6 @@ from advfrontier.engine.margins import safety
 from advfrontier.errors import FrontierError, whole_number
 from advfrontier.evaluation.certify import AGREEMENT
 from advfrontier.evaluation.claims import (
-    NEEDED,
     TOLERANCE,
     difference,
     false_points,
@@ -39,7 +38,7 @@ from advfrontier.flags import Kind, doubts
 from advfrontier.jobs import Model, UnitJob, prepare
 from advfrontier.progress import progress_bar
 from advfrontier.record import HeaderChange, Record, StoredUnit, Terms, UnitName
-from advfrontier.record.identity import solver_repr
+from advfrontier.record.header import solver_repr
 from advfrontier.record.units import ENSEMBLE
 from advfrontier.solvers import Solver
 from advfrontier.threat.losses import margin

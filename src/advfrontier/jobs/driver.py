@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from advfrontier.command import current_command
 from advfrontier.engine import Oracle, find_device, model_digest
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, Unfinished
 from advfrontier.execution import Machine, execute
-from advfrontier.progress import progress_bar
 from advfrontier.numerics import NUMERICS
-from advfrontier.command import current_command
+from advfrontier.progress import progress_bar
 from advfrontier.record import HeaderChange, Record, Terms, open_folder
 from advfrontier.record.images import VerifiedImages
 

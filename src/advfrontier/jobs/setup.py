@@ -116,7 +116,7 @@ def prepare(
                     "Choose another folder, or remove this one"
                 )
         oracle.surrogate = record.header.gradients == "surrogate"
-        _complete(record, oracle, samples.labels.long(), images, known, store_images)
+        _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
     if model.source is not None and record.header.model.source is None:
         # A record that was begun with an object can say where the model comes from, now it is known.
         change = HeaderChange(
@@ -221,7 +221,8 @@ def _complete(
     labels: Tensor,
     images: VerifiedImages,
     known: CleanPass | None,
-    store_images: bool,  # noqa: FBT001
+    *,
+    store_images: bool,
 ) -> None:
     """Take the clean pass of every shard that lacks it; store images that are missing or damaged."""
     terms = record.header.terms
@@ -248,7 +249,9 @@ def _complete(
         if store_images:
             store(record.folder, first, images(rows))
     grown = known is not None and len(known.labels) < len(labels)
-    if grown:  # try the model on some of all samples: a record tells what it would have told at once
+    if (
+        grown
+    ):  # try the model on some of all samples: a record tells what it would have told at once
         few = few_rows(len(labels))
         own = record.header.gradients == "own"
         flags = check_model(oracle, images(few), labels[few], gradients=own)

@@ -28,7 +28,9 @@ from advfrontier.solvers import Solver, solver_of
 from advfrontier.threat.names import NormFacts, norm_facts, register_norm
 from advfrontier.threat.norms import make_norm
 
-_STATE_LIMIT = 2**32  # bytes of state that the units of a record may keep; beyond, extension replays
+_STATE_LIMIT = (
+    2**32
+)  # bytes of state that the units of a record may keep; beyond, extension replays
 _STRETCH = 100  # queries between two looks at the clock
 
 
@@ -177,9 +179,7 @@ class UnitJob(Job[UnitTask]):
             self._store(oracle, task, unit, spent, seconds)
         return np.asarray(unit.trajectory[unit.queries // CHECKPOINT - 1].numpy())
 
-    def _open(
-        self, oracle: Oracle, task: UnitTask, rows: Tensor
-    ) -> tuple[Unit, StoredUnit | None]:
+    def _open(self, oracle: Oracle, task: UnitTask, rows: Tensor) -> tuple[Unit, StoredUnit | None]:
         """Return the unit, resumed where the stored one stopped if its states are there."""
         record, terms = self.work, self.work.header.terms
         images, clean = self.images(rows), record.clean.rows(rows)
@@ -219,9 +219,8 @@ class UnitJob(Job[UnitTask]):
         self, oracle: Oracle, task: UnitTask, unit: Unit, spent: Counter[str], seconds: float
     ) -> None:
         """Verify the kept points in other batches and write the unit; a shorter one is removed."""
-        before = oracle.counts.verification
         classes, shares = classify(oracle, unit, batch_size=max(1, 2 * len(unit.shard) // 3))
-        spent["verification"] += oracle.counts.verification - before
+        spent["verification"] += oracle.counts.verification  # with EOT also passes on the way
         tensors = unit.tensors()
         state = {name: each for name, each in tensors.items() if name.startswith("state.")}
         stored = StoredUnit(

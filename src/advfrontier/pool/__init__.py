@@ -28,7 +28,7 @@ from advfrontier.pool.ensemble import (
 )
 from advfrontier.pool.finding import FAMILIES, find_ensemble, find_larger
 from advfrontier.pool.paper import PAPER_TIERS, paper_ensemble
-from advfrontier.pool.runs import Run, closure, violations
+from advfrontier.pool.runs import Run, closure
 
 __all__ = [
     "ANY",
@@ -60,5 +60,4 @@ __all__ = [
     "pool",
     "tier_label",
     "tier_queries",
-    "violations",
 ]

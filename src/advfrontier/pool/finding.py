@@ -169,7 +169,7 @@ def _even(name: str, norm: str) -> Ensemble:
         raise FrontierError(f"no solver runs in {norm}: register one that does")
     whole = _alternating([str(run) for run in runs], norm, TARGETS + 1)
     note = f"no ensemble was learned in {norm}: its runs share the queries evenly"
-    named = whole.model_copy(update={"name": name, "flags": (note,)})
+    named = make_ensemble(name=name, norm=norm, steps=whole.steps, flags=(note,))
     return named.at(TIERS[-1])
 
 
@@ -197,7 +197,7 @@ def _alternating(asked: str | Sequence[str], norm: str, classes: int) -> Ensembl
     for run in runs:
         check_run(run, norm, classes)
     order = [str(run) for run in sorted(runs, key=lambda run: run.index)]
-    steps = []
+    steps: list[Raise] = []
     for queries in range(_PART, MAX_QUERIES + 1, _PART):
         steps.extend(Raise(run=run, queries=queries) for run in order)
     return make_ensemble(name=name, norm=norm, steps=steps)

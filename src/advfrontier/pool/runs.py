@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 from advfrontier.errors import FrontierError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Variant = Literal["base", "restart", "target"]
 
@@ -61,20 +58,6 @@ class Run:
             if self.variant == "base"
             else f"{self.attack}:{self.variant}{self.index or ''}"
         )
-
-
-def violations(queries: Mapping[Run, int]) -> list[str]:
-    """Say, one line each, which rules an allocation breaks; an empty list means it is feasible."""
-    found = []
-    for run, level in queries.items():
-        if level <= 0:
-            continue
-        for needed, least in closure(run, level, smallest=1).items():
-            if queries.get(needed, 0) < least:
-                found.append(
-                    f"{run} has {level} queries, so {needed} needs at least {least}, not {queries.get(needed, 0)}"
-                )
-    return found
 
 
 def closure(run: Run, level: int, *, smallest: int) -> dict[Run, int]:

@@ -30,7 +30,7 @@ from advfrontier.record.header import (
 CHANGES = "changes"
 _PAGE = re.compile(rf"{CHANGES}/\d{{8}}-[0-9a-f]{{16}}\.json")
 _LAST = 10**8 - 1  # largest number of a change
-_MOST_PAGES = 32  # files; more are put into one
+MOST_PAGES = 32  # files; more are put into one
 _ATTEMPTS = 9  # to read files that others move meanwhile
 _PAUSE = 0.01  # seconds before the second attempt; each pause doubles
 
@@ -109,7 +109,7 @@ class Journal:
             reason = f"it holds a change of the number {_LAST}"
             raise damaged(self._folder.place, CHANGES, reason)
         entry = Entry(number=number, token=secrets.token_hex(8), change=change)
-        old = list(self._pages) if len(self._pages) >= _MOST_PAGES else []
+        old = list(self._pages) if len(self._pages) >= MOST_PAGES else []
         entries = (*(known[place] for place in sorted(known)), entry) if old else (entry,)
         page = _Page(
             model=self._model,

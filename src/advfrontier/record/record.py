@@ -354,6 +354,9 @@ class Record:
             queries: How far it has come.
             names: The large parts to read: some of `best_point` and `state`. None for both.
         """
+        ensemble = self.header.ensemble
+        if ensemble is not None and queries > ensemble.longest:
+            self.reload()  # it was extended since the header was read
         file = unit.file(queries)
         content = self.read_file(file, self.unit_mark(unit, queries), parts_to_read(names))
         if content is None:

@@ -27,9 +27,16 @@ class Damaged(Exception):  # noqa: N818  # a state of a file, not a user's mista
 
 def pack(tensors: Mapping[str, Tensor], words: Mapping[str, str] = {}) -> bytes:
     """Return one file with the tensors, the words, and checksums of both."""
-    held = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    checksums = json.dumps({name: _checksum(name, tensor) for name, tensor in sorted(held.items())})
-    return save(held, metadata={**words, "checksums": checksums, "seal": _seal(words, checksums)})
+    held: dict[str, Tensor] = {}
+    storages = set()
+    for name, tensor in sorted(tensors.items()):
+        whole = tensor.contiguous()
+        storage = whole.untyped_storage().data_ptr()
+        # The format does not allow two names of the same memory.
+        held[name] = whole.clone() if storage in storages else whole
+        storages.add(storage)
+    checksums = json.dumps({name: _checksum(name, tensor) for name, tensor in held.items()})
+    return save(held, metadata={**words, "checksums": checksums, "seal": seal(words, checksums)})
 
 
 class _Part(NamedTuple):
@@ -70,7 +77,7 @@ def _read_header(file: BinaryIO) -> tuple[dict[str, _Part], dict[str, str], int]
         size = int.from_bytes(file.read(_LENGTH), "little")
         header = json.loads(file.read(size) if size <= _LONGEST else b"")
         words = {str(key): str(value) for key, value in header.pop("__metadata__").items()}
-        checksums, seal = words.pop("checksums"), words.pop("seal")
+        checksums, stamp = words.pop("checksums"), words.pop("seal")
         known = dict(json.loads(checksums))
         parts = {}
         for name, entry in header.items():
@@ -85,7 +92,7 @@ def _read_header(file: BinaryIO) -> tuple[dict[str, _Part], dict[str, str], int]
         RecursionError,
     ) as error:
         raise Damaged(f"not a whole safetensors file ({type(error).__name__}: {error})") from error
-    if seal != _seal(words, checksums) or known:
+    if stamp != seal(words, checksums) or known:
         raise Damaged("its checksum does not match its words")
     if any(not 0 <= part.start <= part.end for part in parts.values()):
         raise Damaged("its tensors have no place in it")
@@ -161,6 +168,7 @@ def _checksum(name: str, tensor: Tensor) -> str:
     return digest.hexdigest()
 
 
-def _seal(words: Mapping[str, str], checksums: str) -> str:
+def seal(words: Mapping[str, str], checksums: str) -> str:
+    """Return the seal of a file: a digest of its words and of the checksums of its tensors."""
     text = json.dumps([sorted(words.items()), checksums])
     return blake2b(text.encode(), digest_size=16).hexdigest()

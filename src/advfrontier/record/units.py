@@ -316,14 +316,16 @@ def doubtful(
     Args:
         unit: A unit that is done.
         labels: (n,), classes of the attacked rows.
-        queries: Run or refinement to the queries that it spent.
+        queries: Run or refinement to the queries that it spent; others are left out.
     """
     counts: Counter[tuple[Kind, str]] = Counter()
     flipped = unit.classes == labels
     for index, name in enumerate(unit.names):
+        if not queries.get(name):
+            continue
         facts = facts_of(Run.parse(attack_of(name)).solver)
         # Two also for a plug-in that is not installed here.
-        steps = queries.get(name, 0) // (facts.step_queries if facts else 2)
+        steps = queries[name] // (facts.step_queries if facts else 2)
         samples = {
             Kind.FLIPPED: flipped & (unit.winner == index),
             Kind.ZERO_GRADIENTS: 2 * unit.zero_gradients[index] > steps,

@@ -1,19 +1,21 @@
-"""What a reader sees: tables, the HTML report, figures for papers, comparisons and leaderboards.
+"""What a reader sees: tables, pages, figures for papers, comparisons and leaderboards.
 
-Nothing here computes a metric: everything shown was computed by `frontier` and `evaluation`.
+This room computes no metric: `frontier` and `evaluation` have computed everything shown here.
 """
 
 from advfrontier.report.figures import write_figures
-from advfrontier.report.html import (
-    comparison_table,
-    write_comparison,
-    write_leaderboard,
-    write_report,
-)
+from advfrontier.report.html import write_comparison, write_leaderboard, write_report
 from advfrontier.report.render import print_tables
-from advfrontier.report.summary import rank_tables, ranking_csv, summary_tables
+from advfrontier.report.summary import comparison_table, rank_tables, ranking_csv, summary_tables
 
 __all__ = [
-    "comparison_table", "print_tables", "rank_tables", "ranking_csv", "summary_tables", "write_comparison",
-    "write_figures", "write_leaderboard", "write_report",
-]  # fmt: skip
+    "comparison_table",
+    "print_tables",
+    "rank_tables",
+    "ranking_csv",
+    "summary_tables",
+    "write_comparison",
+    "write_figures",
+    "write_leaderboard",
+    "write_report",
+]

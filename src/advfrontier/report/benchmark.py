@@ -273,6 +273,8 @@ def _norm(view: View, norm: str) -> list[str]:
     own = view.accuracies
     own = own[(own["norm"] == norm) & own["budget"].isin(view.budgets)]
     blocks = [f"## {norm_symbol(norm)}", _summary(view, norm, scores)]
+    if scores.empty:
+        return [*blocks, "No ensemble has rows."]
     blocks.append(markdown(_means(view, norm, scores)))
     blocks.append("AOI of every model.")
     blocks.append(markdown(_per_model(view, scores, "aoi", digits=2)))

@@ -1,4 +1,4 @@
-"""Export figures for other programs and for papers: tables, cards, points, pictures, LaTeX, a ready sentence."""
+"""Results as files for other programs and papers: tables, cards, points, pictures, LaTeX, text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, printable
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import Radius, chosen_radii
 from advfrontier.evaluation.samples import as_bytes, class_table, sample_table
@@ -22,41 +22,61 @@ from advfrontier.evaluation.summary import NormSummary, summarise
 from advfrontier.flags import doubts
 from advfrontier.jsonable import jsonable
 from advfrontier.record.folder import Folder, below, open_folder, write_files
-from advfrontier.report.html import PNG_MARK, png
-from advfrontier.report.render import as_csv, as_latex, printable
+from advfrontier.report.render import as_csv, as_latex, clean
 from advfrontier.report.summary import summary_tables
 from advfrontier.report.words import CITATION, quoted, sentence
 from advfrontier.table import Column
 
 _AT_ONCE = 100  # samples whose images are read together
 _PICTURE = re.compile(r"\d{6}-class\d+-as\d+\.png")
+_PICTURE_MARK = b"Software\0advfrontier"  # by which an own picture is known
 
 
-# What a format is called when it is written, how its files are named, and by what they are known as our own.
-_EACH = {  # one per evaluation
-    "csv": ("table", ".csv", b"adversarial_class"),
-    "parquet": ("table", ".parquet", b"adversarial_class"),
-    "npz": ("points", ".npz", b"adversarial_class"),
-    "card": ("card", ".json", b"advfrontier_ensemble"),
-    "classes": ("classes", "-classes.csv", b"median_distance"),
-    "png": ("pictures", "-png", PNG_MARK),
+class _Kind(NamedTuple):
+    """A format of export.
+
+    Args:
+        content: What is said to be written.
+        file: Ending of the files, or the name of the only file.
+        mark: Bytes by which an own file is known.
+        single: Whether one file holds all evaluations.
+    """
+
+    content: str
+    file: str
+    mark: bytes
+    single: bool = False
+
+
+_KINDS = {
+    "csv": _Kind("table", ".csv", b"adversarial_class"),
+    "parquet": _Kind("table", ".parquet", b"adversarial_class"),
+    "npz": _Kind("points", ".npz", b"adversarial_class"),
+    "card": _Kind("card", ".json", b"advfrontier_ensemble"),
+    "classes": _Kind("classes", "-classes.csv", b"median_distance"),
+    "png": _Kind("pictures", "-png", _PICTURE_MARK),
+    "latex": _Kind("table", "summary.tex", b"advfrontier", single=True),
+    "sentence": _Kind("sentence", "sentence.txt", b"advfrontier", single=True),
 }
-_ALL = {  # one for all of them
-    "latex": ("table", "summary.tex", b"advfrontier"),
-    "sentence": ("sentence", "sentence.txt", b"advfrontier"),
-}
-FORMATS = (*_EACH, *_ALL)
+FORMATS = tuple(_KINDS)
 
 
 def parse_formats(text: str | None) -> tuple[str, ...]:
-    """The formats named, with commas between them; refuses others, and those whose library is missing."""
+    """Return the formats named; raise if one is unknown or its library is missing.
+
+    Args:
+        text: Formats with commas between them, such as `csv,latex`; None or empty for none.
+    """
     kinds = tuple(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
-    if unknown := [kind for kind in kinds if kind not in FORMATS]:
-        raise FrontierError(
-            f"cannot export {unknown[0]!r}: expected some of {', '.join(FORMATS)}, with commas"
-        )
+    for kind in kinds:
+        if kind not in FORMATS:
+            raise FrontierError(
+                f"cannot export {kind!r}: expected some of {', '.join(FORMATS)}, with commas"
+            )
     if "parquet" in kinds and find_spec("pyarrow") is None:
         raise FrontierError("Parquet needs pyarrow: type pip install 'advfrontier[parquet]'")
+    if "png" in kinds and find_spec("PIL") is None:
+        raise FrontierError("PNG needs Pillow: type pip install 'advfrontier[images]'")
     return kinds
 
 
@@ -68,95 +88,124 @@ def export_all(
     *,
     radii: str | None = None,
 ) -> Iterator[tuple[str, str]]:
-    """Write into a folder; yields what was written and where.
+    """Write files into a folder; yield what was written and where.
 
-    Files of one evaluation are named after its record, if that is below the folder: there may be several models.
+    Args:
+        evaluations: Evaluations with files of their own. A file is named after the record, where
+            the record is below the folder, because there may be several models.
+        summaries: What `latex` and `sentence` are about.
+        folder: A path or an address.
+        kinds: Formats, as `parse_formats` returns them.
+        radii: Where accuracy is read, such as `4/255,8/255`, instead of the usual radii.
     """
     root = below(open_folder(folder).place, "")  # an address may end with a slash
-
-    def write(kind: str, ending: str, aside: Path) -> Iterator[Path]:
-        if kind in _ALL:
-            text = latex(summaries) if kind == "latex" else f"{sentence(summaries)}\n\n{CITATION}\n"
-            (aside / ending).write_text(text, "utf-8")
-            yield aside / ending
-            return
-        for evaluation in evaluations:
-            inside = (
-                evaluation.place.removeprefix(root)
-                if evaluation.place.startswith(root)
-                else evaluation.norm
-            )
-            yield from export(
-                evaluation, kind, aside / f"{inside}{ending}", radii=chosen_radii(evaluation, radii)
-            )
-
-    for kind in kinds:
-        what, ending, mark = _EACH.get(kind) or _ALL[kind]
-        paths = write_files(folder, partial(write, kind, ending), mark=mark)
-        if kind == "png":
-            folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
-            for pictures in folders:
-                own = {
-                    name
-                    for place, _, name in (path.rpartition("/") for path in paths)
-                    if place == pictures
-                }
-                _remove_older(open_folder(pictures), own)
-            paths = list(folders)
+    for name in kinds:
+        kind = _KINDS[name]
+        if kind.single:
+            write = partial(_write_single, name, summaries)
+        else:
+            write = partial(_write_each, name, evaluations, root, radii)
+        paths = write_files(folder, write, mark=kind.mark)
+        if name == "png":
+            paths = _picture_folders(paths)
         for path in paths:
-            yield what, path
+            yield kind.content, path
 
 
-def _remove_older(pictures: Folder, written: set[str]) -> None:
-    """Remove pictures of an earlier export whose names are not among those just written: points have moved since."""
-    for name in pictures.names(depth=0):
-        if (
-            name not in written
-            and _PICTURE.fullmatch(name)
-            and PNG_MARK in (pictures.read(name) or b"")
-        ):
-            pictures.remove(name)
+def _write_single(name: str, summaries: Sequence[NormSummary], folder: Path) -> Iterator[Path]:
+    path = folder / _KINDS[name].file
+    if name == "latex":
+        path.write_text(latex(summaries), "utf-8")
+    else:
+        path.write_text(f"{clean(sentence(summaries))}\n\n{CITATION}\n", "utf-8")
+    yield path
+
+
+def _write_each(
+    name: str, evaluations: Sequence[Evaluation], root: str, radii: str | None, folder: Path
+) -> Iterator[Path]:
+    for evaluation in evaluations:
+        inside = evaluation.norm
+        if evaluation.place.startswith(root):
+            inside = evaluation.place.removeprefix(root)
+        path = folder / f"{inside}{_KINDS[name].file}"
+        yield from export(evaluation, name, path, radii=chosen_radii(evaluation, radii))
+
+
+def _picture_folders(paths: Sequence[str]) -> list[str]:
+    """Return the folders of pictures just written, and remove pictures of earlier exports.
+
+    Points have moved since, so their pictures had other names.
+    """
+    names: dict[str, set[str]] = {}
+    for path in paths:
+        place, _, name = path.rpartition("/")
+        names.setdefault(place, set()).add(name)
+    for place, written in names.items():
+        folder = open_folder(place)
+        for name in folder.names(depth=0):
+            if name not in written and _is_own_picture(folder, name):
+                folder.remove(name)
+    return list(names)
+
+
+def _is_own_picture(folder: Folder, name: str) -> bool:
+    named = _PICTURE.fullmatch(name) is not None
+    return named and _PICTURE_MARK in (folder.read(name) or b"")
 
 
 def export(
     evaluation: Evaluation, kind: str, path: Path, *, radii: Sequence[Radius] = ()
 ) -> list[Path]:
-    """Write one evaluation in a format of its own. NPZ holds the images and the adversarial points too."""
+    """Write one evaluation in one format; return the files.
+
+    Args:
+        evaluation: The evaluation.
+        kind: A format that has a file per evaluation: `csv`, `parquet`, `npz`, `card`, `classes`
+            or `png`. NPZ holds images and adversarial points too.
+        path: The file, or the folder of the pictures.
+        radii: Where accuracy is read.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "png":
         return list(_pictures(evaluation, path))
-    if kind in ("csv", "classes"):
-        table = sample_table(evaluation) if kind == "csv" else class_table(evaluation, radii)
-        path.write_text(as_csv(table), encoding="utf-8")
+    if kind == "npz":
+        _npz(evaluation, path)
     elif kind == "parquet":
         import pyarrow as pa  # noqa: PLC0415  # an extra
         import pyarrow.parquet as pq  # noqa: PLC0415
 
         pq.write_table(pa.Table.from_pylist(sample_table(evaluation).records()), path)
-    elif kind == "npz":
-        _npz(evaluation, path)
-    else:
+    elif kind == "card":
         text = json.dumps(jsonable(card(evaluation, radii)), indent=2, ensure_ascii=False)
-        path.write_text(text + "\n", encoding="utf-8")
+        path.write_text(f"{text}\n", encoding="utf-8")
+    else:
+        table = sample_table(evaluation) if kind == "csv" else class_table(evaluation, radii)
+        path.write_text(as_csv(table), encoding="utf-8")
     return [path]
 
 
 def latex(summaries: Sequence[NormSummary]) -> str:
-    """The summary tables for a paper, which has to load booktabs."""
+    """Return the summary tables for a paper that loads booktabs."""
     parts = ["% written by advfrontier; needs \\usepackage{booktabs}"]
     for table in summary_tables(summaries):
-        spelt = replace(table, columns=(Column("norm", "norm"), *table.columns[1:]))
-        parts += [f"% {printable(table.title)}", as_latex(spelt)]
+        symbols = replace(table, columns=(Column("norm", "norm"), *table.columns[1:]))
+        parts += [f"% {printable(table.title)}", as_latex(symbols)]
     return "\n".join(parts) + "\n"
 
 
 def card(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> dict[str, Any]:
-    """What a leaderboard entry says, with the field names of RobustBench's model cards where it has them."""
+    """Return an entry of a leaderboard, with the field names of RobustBench's model cards.
+
+    Args:
+        evaluation: The evaluation.
+        radii: Where accuracy is read; the customary radius or the last one is quoted.
+    """
     summary, flags = summarise(evaluation, radii=radii, gallery=0), evaluation.flags
     at = quoted(summary) if summary.robust else None
     return {
-        "name": evaluation.model,
-        "dataset": evaluation.data,
+        "name": printable(evaluation.model),
+        "dataset": printable(evaluation.data),
         "threat_model": evaluation.norm,
         "eps": None if at is None else at.label,
         "clean_acc": f"{100 * evaluation.robust_accuracy(0):.2f}",
@@ -164,10 +213,10 @@ def card(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> dict[str, Any]
         "advfrontier_acc": None if at is None else f"{100 * at.accuracy.estimate:.2f}",
         "advfrontier_aurec": summary.aurec.estimate,
         "advfrontier_E": summary.E,
-        "advfrontier_ensemble": evaluation.ensemble.name,
+        "advfrontier_ensemble": printable(evaluation.ensemble.name),
         "advfrontier_queries": evaluation.ensemble.total,
         "unreliable": bool(doubts(flags)),
-        "flags": [str(flag) for flag in flags],
+        "flags": [printable(str(flag)) for flag in flags],
         "samples": len(evaluation.samples),
         "additional_data": None,
         "link": None,
@@ -175,43 +224,47 @@ def card(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> dict[str, Any]
 
 
 def _parts(rows: Sequence[int]) -> list[list[int]]:
-    """Rows whose images are read together."""
+    """Return rows in groups whose images are read together."""
     return [list(rows[start : start + _AT_ONCE]) for start in range(0, len(rows), _AT_ONCE)]
 
 
 def _pictures(evaluation: Evaluation, folder: Path) -> Iterator[Path]:
-    """The adversarial points as pictures of 8 bits, named by row, true class and the class they are taken for."""
-    d, labels, seen = (
-        evaluation.distances,
-        evaluation.labels.tolist(),
-        evaluation.predictions.tolist(),
-    )
+    """Write adversarial points as PNG, named by row, true class and predicted class."""
+    from PIL import Image, PngImagePlugin  # noqa: PLC0415  # an extra
+
+    mark = PngImagePlugin.PngInfo()
+    mark.add_text("Software", "advfrontier")
+    distances = evaluation.distances
+    labels, predictions = evaluation.labels.tolist(), evaluation.predictions.tolist()
     folder.mkdir(parents=True, exist_ok=True)
-    for rows in _parts(np.flatnonzero((d > 0) & np.isfinite(d)).tolist()):
+    for rows in _parts(np.flatnonzero((distances > 0) & np.isfinite(distances)).tolist()):
         points = evaluation.points(rows)
         if points.ndim != 4 or points.shape[1] not in (1, 3):
             raise FrontierError(
-                f"the samples have shape {tuple(points.shape[1:])}: expected pictures with 1 or 3 channels; type "
-                "--export npz"
+                f"the samples have shape {tuple(points.shape[1:])}: expected pictures with 1 or 3 "
+                "channels; type --export npz"
             )
         for row, point in zip(rows, points, strict=True):
-            path = folder / f"{row:06d}-class{labels[row]}-as{seen[row]}.png"
-            path.write_bytes(png(as_bytes(point)))
+            path = folder / f"{row:06d}-class{labels[row]}-as{predictions[row]}.png"
+            pixels = as_bytes(point)
+            picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+            picture.save(path, pnginfo=mark)
             yield path
 
 
 def _npz(evaluation: Evaluation, path: Path) -> None:
-    """As `numpy.savez_compressed`, but images and points go in some at a time and are never in memory together."""
+    """Write what `numpy.savez_compressed` would write, without all images in memory together."""
     table = sample_table(evaluation)
     with ZipFile(path, "w", ZIP_DEFLATED) as file:
-        for column, values in zip(table.columns, zip(*table.rows, strict=True), strict=True):
+        for index, column in enumerate(table.columns):
+            values = np.asarray([row[index] for row in table.rows])
             with file.open(f"{column.name}.npy", "w") as entry:
-                np.lib.format.write_array(entry, np.asarray(values), allow_pickle=False)
+                np.lib.format.write_array(entry, values, allow_pickle=False)
         for name, read in (("images", evaluation.images), ("adversarials", evaluation.points)):
             with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                for k, rows in enumerate(_parts(range(len(table.rows)))):
+                for index, rows in enumerate(_parts(range(len(table.rows)))):
                     array = read(rows).numpy()
-                    if k == 0:
+                    if index == 0:
                         header = np.lib.format.header_data_from_array_1_0(array)
                         header["shape"] = (len(table.rows), *array.shape[1:])
                         np.lib.format.write_array_header_1_0(entry, header)

@@ -1,46 +1,58 @@
-"""Figures by matplotlib: one set of colours and lines, one way to draw and to save, and those of evaluations.
+"""Figures for print, drawn by matplotlib: robustness curves, and AUREC against queries.
 
-`figures.mplstyle` has the rest of how they look.
+`figures.mplstyle` has the rest of how they look. Charts for the screen are drawn by `plots`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from io import BytesIO
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, printable
 from advfrontier.evaluation.summary import NormSummary
 from advfrontier.frontier.curve import Curve
 from advfrontier.pool import tier_label
 from advfrontier.record import below, write_file
 from advfrontier.report.numbers import size
 from advfrontier.report.summary import in_order
-from advfrontier.threat.names import SYMBOLS
+from advfrontier.report.words import models_of
+from advfrontier.threat.names import norm_symbol
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Lines = Mapping[str, dict[str, Any]]  # model → colour and dashes
+Line = Mapping[str, Any]  # colour and dashes of a model, as matplotlib has them
 
 FORMATS = ("pdf", "png")
 COLOURS = (
-    "#0b5cad", "#a8480f", "#2d6e4e", "#6d3fa0", "#7a5c00", "#0f7c8a", "#b02a6b", "#4b6a00", "#8a3b3b", "#3d4f7d",
-)  # fmt: skip
+    "#0b5cad",
+    "#a8480f",
+    "#2d6e4e",
+    "#6d3fa0",
+    "#7a5c00",
+    "#0f7c8a",
+    "#b02a6b",
+    "#4b6a00",
+    "#8a3b3b",
+    "#3d4f7d",
+)
 DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2)))
-PAGE_DASHES = ("", "7 3", "2 3", "8 3 2 3", "14 4")  # the same for pages, as SVG has it
-GREY, INK, MUTED, RED = "#b4bbc2", "#1b1f24", "#57606a", "#b3261e"
-_HIGH = 2.4  # inches of a panel
-_MARK = b"advfrontier"  # by which a figure is known as our own; without a date, so that it is written again bit by bit
+COLUMN, PAGE = 3.25, 5.5  # inches: 234 pt, a column of a paper; 397 pt, a page with one column
+_GREY, _INK, _MUTED = "#b4bbc2", "#1b1f24", "#57606a"
+_FAR = 1e9  # where a curve ends, beyond every axis
+_HEIGHT, _LOW_HEIGHT = 2.3, 1.75  # inches of a figure with one panel; of one with several
+_DPI = 300
+_MARK = b"advfrontier"  # by which an own figure is known; without dates it is the same every time
 _METADATA: dict[str, dict[str, str | None]] = {
     "pdf": {"Creator": "advfrontier", "CreationDate": None},
     "png": {"Software": "advfrontier"},
     "svg": {"Creator": "advfrontier", "Date": None},
 }
-_ALONE, _BESIDE = 3.25, 2.05  # inches: one column of a two-column paper; one panel of several
 
 
 def write_figures(
@@ -49,210 +61,273 @@ def write_figures(
     *,
     formats: Sequence[str] = FORMATS,
 ) -> list[str]:
-    """Write `curve-NORM` and `queries-NORM` for every norm and `curves` with all of them; returns the files."""
+    """Write `curve-NORM` and `queries-NORM` per norm, and `curves` with all norms side by side.
+
+    Args:
+        folder: Where the files go: a path or an address.
+        summaries: Evaluations of one model or several.
+        formats: Kinds of files, such as `pdf`, `png` and `svg`.
+
+    Returns:
+        The paths or addresses of the files.
+    """
     need_matplotlib()
     if not summaries:
         raise FrontierError(
             "nothing to draw: expected at least one summary, such as summarise(evaluation, …)"
         )
-    by_norm = {
-        s.norm: [one for one in summaries if one.norm == s.norm] for s in in_order(summaries)
-    }
-    lines = lines_of(summary.model for summary in summaries)
+    groups: dict[str, list[NormSummary]] = {}
+    for summary in in_order(summaries):
+        groups.setdefault(summary.norm, []).append(summary)
+    lines = lines_of(models_of(summaries))
     written = []
     with styled():
-        for norm, group in by_norm.items():
-            drawings = {"curve": draw_curves}
+        for norm, group in groups.items():
+            figure = _panels(1, width=COLUMN, height=_HEIGHT)
+            draw_curves(figure.axes[0], group, lines)
+            written += _save(figure, below(folder, f"curve-{norm}"), formats, columns=2)
             if any(summary.convergence.queries for summary in group):
-                drawings["queries"] = draw_queries
-            for name, draw in drawings.items():
-                figure = panels(1, wide=_ALONE)
-                draw(figure.axes[0], group, lines)
-                common_legend(figure, columns=2)
-                written += save(figure, below(folder, f"{name}-{norm}"), formats=formats)
-        if len(by_norm) > 1:
-            figure = panels(len(by_norm), wide=_BESIDE)
-            for axes, group in zip(figure.axes, by_norm.values(), strict=True):
+                figure = _panels(1, width=COLUMN, height=_HEIGHT)
+                draw_queries(figure.axes[0], group, lines)
+                written += _save(figure, below(folder, f"queries-{norm}"), formats, columns=2)
+        if len(groups) > 1:
+            figure = _panels(len(groups), width=PAGE, height=_LOW_HEIGHT)
+            for axes, group in zip(figure.axes, groups.values(), strict=True):
                 draw_curves(axes, group, lines)
                 axes.label_outer()
-            common_legend(figure, columns=6)
-            written += save(figure, below(folder, "curves"), formats=formats)
+            written += _save(figure, below(folder, "curves"), formats, columns=5)
     return written
 
 
-def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> None:
-    """Robust accuracy against ε: models with bands, reference models in grey, their frontier dashed."""
+def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Mapping[str, Line]) -> None:
+    """Draw robust accuracy against ε. The band is drawn for one model only: several run together.
+
+    Args:
+        axes: Where to.
+        summaries: Models in one norm; those it is ranked among are drawn in grey.
+        lines: Model to colour and dashes.
+    """
     first = summaries[0]
     if first.standing is not None:
         table = first.standing.table
-        for k, row in enumerate(row for row in table.rows if not row.given):
-            label = None if k else "reference models"
-            draw_steps(axes, table.curves[row.model], color=GREY, linewidth=0.5, label=label)
-        draw_steps(
-            axes, table.frontier, color=INK, linewidth=0.8, linestyle="--", label="defence frontier"
-        )
+        label: str | None = "reference models"
+        for row in table.rows:
+            if not row.given:
+                grey = {"color": _GREY, "linewidth": 0.5}
+                draw_steps(axes, table.curves[row.model], label=label, **grey)
+                label = None  # one entry of the legend for all of them
+        dashed = {"color": _INK, "linewidth": 0.8, "linestyle": "--"}
+        draw_steps(axes, table.frontier, label="defence frontier", **dashed)
     for summary in summaries:
         line = lines[summary.model]
-        draw_model(axes, summary.model, summary.curve, summary.margin, line)
+        name = printable(summary.model)
+        if len(summaries) == 1:
+            draw_band(axes, summary.curve, summary.margin, line)
+        draw_steps(axes, summary.curve, label=name, **line)
         if summary.certified is not None:
-            label = f"{summary.model}, certified"
-            draw_steps(
-                axes,
-                summary.certified.curve,
-                color=line["color"],
-                linestyle=":",
-                linewidth=0.8,
-                label=label,
-            )
-    beyond = 1.2 * max((at.epsilon for at in first.robust), default=0.0)
-    curve_axes(axes, first.norm, [summary.curve for summary in summaries], least=beyond)
-    draw_marks(axes, [(at.epsilon, at.label) for at in first.robust], axes.get_xlim()[1])
+            dotted = {"color": line["color"], "linestyle": ":", "linewidth": 0.8}
+            draw_steps(axes, summary.certified.curve, label=f"{name}, certified", **dotted)
+    marks = [(at.epsilon, at.label) for at in first.robust]
+    curve_axes(axes, first.norm, [summary.curve for summary in summaries], marks)
+    draw_marks(axes, marks)
 
 
-def draw_model(axes: Axes, name: str, curve: Curve, margin: float, line: Mapping[str, Any]) -> None:
-    """A curve in its band."""
-    ε, ρ = [*curve.epsilons, 1e9], [*curve.accuracies, curve.accuracies[-1]]
-    low, high = [max(0.0, share - margin) for share in ρ], [min(1.0, share + margin) for share in ρ]
-    axes.fill_between(ε, low, high, step="post", color=line["color"], alpha=0.13, linewidth=0)
-    draw_steps(axes, curve, label=name, **line)
+def draw_band(axes: Axes, curve: Curve, margin: float, line: Line) -> None:
+    """Draw the 95 % band around a curve.
+
+    Args:
+        axes: Where to.
+        curve: The curve.
+        margin: Half the height of the band.
+        line: Colour of the model.
+    """
+    epsilons, accuracies = _endless(curve)
+    low = [max(0.0, accuracy - margin) for accuracy in accuracies]
+    high = [min(1.0, accuracy + margin) for accuracy in accuracies]
+    axes.fill_between(
+        epsilons, low, high, step="post", color=line["color"], alpha=0.13, linewidth=0
+    )
 
 
-def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Lines) -> None:
-    """AUREC against queries, tiers marked; models that have no AUREC are left out."""
+def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
+    """Draw a curve, which goes on at its last accuracy.
+
+    Args:
+        axes: Where to.
+        curve: The curve.
+        line: Its label, colour, dashes and width.
+    """
+    axes.plot(*_endless(curve), drawstyle="steps-post", **line)
+
+
+def _endless(curve: Curve) -> tuple[list[float], list[float]]:
+    """Return the steps of a curve and one more, beyond every axis."""
+    return [*curve.epsilons, _FAR], [*curve.accuracies, curve.accuracies[-1]]
+
+
+def far_end(curves: Iterable[Curve], marks: Iterable[tuple[float, str]] = ()) -> float:
+    """Return the ε where a chart ends: all curves have fallen to 1 %, and all marks are inside.
+
+    Args:
+        curves: The curves of the chart.
+        marks: Places and labels of its marks.
+    """
+    far = 0.0
+    for curve in curves:
+        far = max(far, curve.falls_to(0.01))
+    for epsilon, _ in marks:
+        far = max(far, 1.2 * epsilon)
+    return far or 1.0
+
+
+def curve_axes(
+    axes: Axes, norm: str, curves: Iterable[Curve], marks: Sequence[tuple[float, str]]
+) -> None:
+    """Set limits and titles of axes with robustness curves.
+
+    Args:
+        axes: The axes.
+        norm: Name of the norm.
+        curves: The curves in them.
+        marks: Places and labels of the marks.
+    """
+    axes.set_xlim(0, far_end(curves, marks))
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(f"$\\varepsilon$ in {norm_formula(norm)}", parse_math=True)
+    axes.set_ylabel("robust accuracy")
+
+
+def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Mapping[str, Line]) -> None:
+    """Draw AUREC against queries, with a mark at each usual budget.
+
+    Args:
+        axes: Where to.
+        summaries: Models in one norm; those that have no AUREC are left out.
+        lines: Model to colour and dashes.
+    """
     drawn = [summary for summary in summaries if summary.convergence.queries]
     for summary in drawn:
-        found, line = summary.convergence, lines[summary.model]
-        axes.plot(
-            found.queries, found.aurec, label=f"{summary.model}, E = {size(summary.E)}", **line
-        )
-        axes.plot(
-            found.tiers,
-            found.at_tiers(),
-            color=line["color"],
-            linestyle="none",
-            marker="o",
-            markersize=3,
-        )
-    longest = max((summary.convergence for summary in drawn), key=lambda found: found.queries[-1])
-    draw_marks(
-        axes, [(queries, tier_label(queries)) for queries in longest.tiers], longest.queries[-1]
-    )
-    # The first queries fall from far above; what matters is whether the end is level.
-    lasts = [s.convergence.aurec[-1] for s in drawn]
-    early = [
-        next(
-            a
-            for q, a in zip(s.convergence.queries, s.convergence.aurec, strict=True)
-            if q >= s.tier / 20
-        )
-        for s in drawn
-    ]
-    axes.set_ylim(0.94 * min(lasts), max(1.2 * max(lasts), min(max(early), 2 * max(lasts))))
-    axes.set_xlim(0, 1.03 * longest.queries[-1])
+        track, line = summary.convergence, lines[summary.model]
+        label = f"{printable(summary.model)}, E = {size(summary.E)}"
+        axes.plot(track.queries, track.aurec, label=label, **line)
+        dots = {"color": line["color"], "linestyle": "none", "marker": "o", "markersize": 3}
+        axes.plot(track.tiers, track.at_tiers(), **dots)
+    tracks = [summary.convergence for summary in drawn]
+    longest = max(tracks, key=lambda track: track.queries[-1])
+    least, most = min(track.queries[0] for track in tracks), 1.3 * longest.queries[-1]
+    powers = [10**k for k in range(1, 1 + math.floor(math.log10(most))) if 10**k >= least]
+    axes.set_xscale("log")
+    axes.set_xlim(least, most)
+    axes.set_xticks(powers, [tier_label(power) for power in powers])
+    axes.set_ylim(0, 1.05 * max(max(track.aurec) for track in tracks))
     axes.set_xlabel("queries per sample")
-    axes.set_ylabel(f"AUREC in {SYMBOLS[summaries[0].norm]}")
+    axes.set_ylabel(f"AUREC in {norm_formula(drawn[0].norm)}", parse_math=True)
+    draw_marks(axes, [(tier, tier_label(tier)) for tier in longest.tiers])
 
 
-def draw_marks(axes: Axes, items: Sequence[tuple[float, str]], far: float) -> None:
-    """Dotted lines with their labels above; a label that would run into the one before stands a line higher."""
-    wide = 100.0  # points across a panel, at least
-    end, raised = -wide, False
-    for x, label in items:
+def draw_marks(axes: Axes, items: Sequence[tuple[float, str]]) -> None:
+    """Draw dotted lines with labels on top; a label that would hide the one before is raised.
+
+    Args:
+        axes: Where to; their limits are set.
+        items: Places and labels, from left to right.
+    """
+    width = 72 * axes.get_window_extent().width / axes.figure.dpi  # points of the axes
+    to_axes = axes.transData + axes.transAxes.inverted()
+    end, raised = -width, False
+    for value, label in items:
+        place = to_axes.transform((value, 0))[0] * width
         half = 1.9 * len(label) + 1
-        raised = x / far * wide - half < end and not raised
-        end = x / far * wide + half
-        axes.axvline(x, color=MUTED, linewidth=0.6, linestyle=":")
+        raised = place - half < end and not raised
+        end = place + half
+        axes.axvline(value, color=_MUTED, linewidth=0.6, linestyle=":")
         axes.annotate(
-            label, (x, 1.0), xytext=(0, 8 if raised else 1), xycoords=("data", "axes fraction"),
-            textcoords="offset points", ha="center", va="bottom", fontsize=6, color=MUTED,
-        )  # fmt: skip
-
-
-def drawable() -> bool:
-    """Whether matplotlib is installed."""
-    return find_spec("matplotlib") is not None
+            label,
+            (value, 1.0),
+            xytext=(0, 8 if raised else 1),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=6,
+            color=_MUTED,
+        )
 
 
 def need_matplotlib() -> None:
-    """Say what to install where matplotlib is missing."""
-    if not drawable():
+    """Raise if matplotlib is not installed, saying what to install."""
+    if find_spec("matplotlib") is None:
         raise FrontierError(
             'figures need matplotlib, which is not installed; type pip install "advfrontier[figures]"'
         )
 
 
 def styled() -> Any:
-    """A context in which figures are drawn and saved."""
+    """Return a context in which figures are drawn and saved."""
     from matplotlib import style  # noqa: PLC0415 - an optional extra
 
     return style.context("advfrontier.report.figures")
 
 
-def line_number(k: int) -> tuple[int, int]:
-    """Colour and dashes of the k-th model: with many models a colour comes again, dashed anew."""
-    return k % len(COLOURS), (k + k // len(COLOURS)) % len(DASHES)
+def norm_formula(norm: str) -> str:
+    r"""Return the symbol of a norm as a formula, such as $\ell_{\infty}$.
+
+    Args:
+        norm: Name of the norm. Symbols that are not ℓ with a number stay as they are.
+    """
+    symbol = norm_symbol(norm)
+    index = symbol.removeprefix("ℓ").replace("∞", r"\infty")
+    if symbol.startswith("ℓ") and (index.isdigit() or index == r"\infty"):
+        return rf"$\ell_{{{index}}}$"
+    return symbol
 
 
-def line_of(k: int) -> dict[str, Any]:
-    """The same as matplotlib has it."""
-    colour, dash = line_number(k)
-    return {"color": COLOURS[colour], "linestyle": DASHES[dash]}
+def line_number(number: int) -> tuple[int, int]:
+    """Return the indices of colour and dashes of a model; colours recur with other dashes.
+
+    Args:
+        number: Place of the model among those drawn together.
+    """
+    return number % len(COLOURS), (number + number // len(COLOURS)) % len(DASHES)
+
+
+def line_of(number: int) -> dict[str, Any]:
+    """Return colour and dashes of a model, as matplotlib has them.
+
+    Args:
+        number: Place of the model among those drawn together.
+    """
+    colour, dashes = line_number(number)
+    return {"color": COLOURS[colour], "linestyle": DASHES[dashes]}
 
 
 def lines_of(models: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Model → colour and dashes, which it keeps in every panel."""
-    return {model: line_of(k) for k, model in enumerate(dict.fromkeys(models))}
+    """Return model to colour and dashes, the same ones for every panel."""
+    return {model: line_of(number) for number, model in enumerate(dict.fromkeys(models))}
 
 
-def panels(count: int, *, wide: float, columns: int = 4) -> Figure:
-    """A figure of so many panels, each so many inches wide, in rows of so many."""
+def _panels(count: int, *, width: float, height: float) -> Figure:
+    """Return a figure with panels side by side; sizes are in inches, without the legend."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
 
-    across = min(count, columns)
-    rows = -(-count // across)
-    figure = Figure(figsize=(wide * across, _HIGH * rows), layout="constrained")
-    for axes in figure.subplots(rows, across, squeeze=False).flat[count:]:
-        axes.remove()
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.subplots(1, count)
     return figure
 
 
-def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
-    """A curve, which goes on at its last accuracy."""
-    axes.plot(
-        [*curve.epsilons, 1e9],
-        [*curve.accuracies, curve.accuracies[-1]],
-        drawstyle="steps-post",
-        **line,
-    )
-
-
-def curve_axes(axes: Axes, norm: str, curves: Iterable[Curve], *, least: float = 0.0) -> None:
-    """Robust accuracy against ε, up to where all of these curves have fallen to 1 %, and at least so far."""
-    axes.set_xlim(0, max(least, *(curve.falls_to(0.01) for curve in curves)) or 1.0)
-    axes.set_ylim(0, 1)
-    axes.set_xlabel(f"ε in {SYMBOLS[norm]}")
-    axes.set_ylabel("robust accuracy")
-
-
-def common_legend(figure: Figure, *, columns: int, last: Collection[str] = ()) -> None:
-    """One legend below all panels, with every name once, some of them last."""
+def _save(figure: Figure, path: str, formats: Sequence[str], *, columns: int) -> list[str]:
+    """Add one legend for all panels and write the figure in every format; return the files."""
     named: dict[str, Any] = {}
     for axes in figure.axes:
         for line, name in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(name, line)
-    names = sorted(named, key=lambda name: name in last)
-    if names:
-        lines = [named[name] for name in names]
-        figure.legend(lines, names, loc="outside lower center", ncols=min(columns, len(names)))
-
-
-def save(
-    figure: Figure, path: str, *, formats: Sequence[str], dpi: int = 300, mark: bytes = _MARK
-) -> list[str]:
-    """Write a figure in every format; returns the files. One that is there already must hold the mark."""
+    across = min(columns, len(named))
+    rows = -(-len(named) // across)
+    figure.set_figheight(figure.get_figheight() + 0.15 * rows)
+    figure.legend(named.values(), list(named), loc="outside lower center", ncols=across)
     written = []
     for kind in formats:
         content = BytesIO()
-        figure.savefig(content, format=kind, dpi=dpi, metadata=_METADATA.get(kind))
-        written.append(write_file(f"{path}.{kind}", content.getvalue(), mark=mark))
+        figure.savefig(content, format=kind, dpi=_DPI, metadata=_METADATA.get(kind))
+        written.append(write_file(f"{path}.{kind}", content.getvalue(), mark=_MARK))
     return written

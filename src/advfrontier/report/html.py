@@ -1,16 +1,15 @@
-"""Pages about models from templates: the report of one in every norm, two side by side, and many ranked.
+"""Pages from templates: the report of a model, two models compared, and the leaderboard.
 
-HTML is one file each, with everything inside and nothing fetched; its pictures are PNG made with nothing but zlib.
+A page is one file that fetches nothing. Charts are drawn by `plots`, samples are bitmaps.
 """
 
 from __future__ import annotations
 
 import base64
-import json
+import re
 import struct
-import zlib
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
 from os import PathLike
@@ -18,177 +17,220 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.samples import GalleryItem
-from advfrontier.evaluation.summary import NormSummary, most_wins
+from advfrontier.evaluation.summary import NormSummary, Win
 from advfrontier.frontier.comparison import Comparison
-from advfrontier.frontier.ranking import Ranking, RankTable, mean_rows
+from advfrontier.frontier.ranking import Ranking, RankRow, mean_rows
 from advfrontier.pool import tier_label
 from advfrontier.record.folder import write_file
-from advfrontier.report import charts, numbers, words
-from advfrontier.report.numbers import score, size
-from advfrontier.report.render import as_cells, as_markdown, printable
-from advfrontier.report.summary import NO_RADII, in_order, row_flags
-from advfrontier.table import Column, Table
-from advfrontier.threat.names import SYMBOLS
+from advfrontier.report import numbers, plots, words
+from advfrontier.report.numbers import norm_text, score
+from advfrontier.report.render import as_cells, clean
+from advfrontier.report.summary import NO_RADII, comparison_notes, has_rank, in_order, row_flags
+from advfrontier.table import Table
 
-MARK = b'<meta name="generator" content="advfrontier">'  # by which pages of our own are known
-PNG_MARK = b"Software\0advfrontier"  # and pictures
-_GREY, _RGB = 0, 2
+MARK = b'<meta name="generator" content="advfrontier">'  # by which own pages are known
+PICTURE_BYTES = 1_000_000  # of all samples of a report together
 _SHOWN_WINS = 8
-_SHOWN_CROSSINGS = 6  # there may be hundreds where two curves run together
+_REST = "other runs"
+_RAISED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+_BITMAP = struct.Struct("<2sIHHI IiiHHIIiiII")  # file header and BITMAPINFOHEADER
 
 
 def write_report(path: str | PathLike[str], summaries: Sequence[NormSummary]) -> str:
-    """Write one file that opens offline: the first model in all of its norms, the other models drawn beside it."""
+    """Write the report of the first model in all its norms, and return its path or address.
+
+    Args:
+        path: The file, such as `report.html`, or an address.
+        summaries: The model, and other models that are drawn beside it.
+    """
     if not summaries:
         raise FrontierError(
             "nothing to report: expected at least one summary, such as summarise(evaluation, …)"
         )
     model = summaries[0].model
-    own = in_order(s for s in summaries if s.model == model)
-    beside = in_order(s for s in summaries if s.model != model)
-    named = [(summary.model, summary.norm) for summary in own + beside]
-    if twice := [" in ".join(pair) for pair in named if named.count(pair) > 1]:
-        raise FrontierError(
-            f"two summaries of {twice[0]}: expected one per model and norm; leave one out"
-        )
-    names = list(dict.fromkeys(s.model for s in beside))
-    norms = [charts.norm_data(s, [o for o in beside if o.norm == s.norm], names=names) for s in own]
+    own = [summary for summary in summaries if summary.model == model]
+    beside = [summary for summary in summaries if summary.model != model]
+    own, rows = in_order(own), in_order([*own, *beside])
+    _check_once(rows)
+    names = words.models_of([*own, *beside])
+    curves, queries, wins = [], [], []
+    purposes: dict[str, None] = {}
+    commands: dict[str, None] = {}
+    for summary in own:
+        group = [other for other in rows if other.norm == summary.norm]
+        curves.append(plots.curve_chart(group, names))
+        queries.append(plots.queries_chart(group, names))
+        wins.append((summary.norm, _wins(group)))
+        purposes |= dict.fromkeys(summary.counts)
+        commands |= dict.fromkeys(summary.commands)
     return write_page(
         path,
         "report.html.j2",
         title=f"Robustness of {model}",
         model=model,
-        first=own[0],
+        names=names,
         own=own,
-        rows=in_order([*own, *beside]),
-        beside=names,
+        rows=rows,
+        curves=curves,
+        queries=queries,
+        wins=wins,
         standings=_standings(own),
-        radii=any(s.robust for s in (*own, *beside)),
+        ranked=any(map(has_rank, rows)),
         no_radii=NO_RADII,
-        certified=any(s.certified for s in (*own, *beside)),
-        wins={s.norm: most_wins(s, _SHOWN_WINS) for s in own},
-        purposes=list(dict.fromkeys(purpose for s in own for purpose in s.counts)),
+        purposes=list(purposes),
         gallery=_gallery(own),
-        commands=list(dict.fromkeys(command for s in own for command in s.commands)),
-        data=script_json({"model": model, "norms": norms}),
+        commands=list(commands),
     )
 
 
-def _standings(own: Sequence[NormSummary]) -> dict[str, Any] | None:
-    """The rank tables of all norms side by side: a row per model."""
-    standing = [s.standing for s in own if s.standing]
-    tables = [each.table for each in standing]
+def _check_once(summaries: Iterable[NormSummary]) -> None:
+    """Raise if a model comes twice in a norm."""
+    known: set[tuple[str, str]] = set()
+    for summary in summaries:
+        if (summary.model, summary.norm) in known:
+            raise FrontierError(
+                f"two summaries of {summary.model} in {summary.norm}: expected one per model and "
+                "norm; leave one out"
+            )
+        known.add((summary.model, summary.norm))
+
+
+@dataclass(frozen=True)
+class Standings:
+    """DOI and rank of every model in every norm that has a rank table.
+
+    Args:
+        norms: Names of these norms.
+        rows: Per model its mean over the norms, and its row in each norm by name.
+        data: Data set of the samples.
+        queries: Budgets at which the tables were read.
+        referenced: Whether reference models are among the models.
+    """
+
+    norms: list[str]
+    rows: list[tuple[RankRow, dict[str, RankRow]]]
+    data: str
+    queries: list[int]
+    referenced: bool
+
+
+def _standings(own: Sequence[NormSummary]) -> Standings | None:
+    """Return the rank tables of all norms side by side, or None if there is none."""
+    tables, referenced = [], False
+    for summary in own:
+        if summary.standing:
+            tables.append(summary.standing.table)
+            referenced = referenced or summary.standing.referenced
     if not tables:
         return None
-    cells = {table.norm: {row.model: row for row in table.rows} for table in tables}
-    return {
-        "norms": list(cells),
-        "rows": [(row, {norm: rows[row.model] for norm, rows in cells.items() if row.model in rows})
-                 for row in mean_rows(tables)],
-        "dataset": tables[0].data,
-        "queries": sorted({table.queries for table in tables}),
-        "referenced": any(each.referenced for each in standing),
-    }  # fmt: skip
+    rows = []
+    for mean in mean_rows(tables):
+        cells = {}
+        for table in tables:
+            for row in table.rows:
+                if row.model == mean.model:
+                    cells[table.norm] = row
+        rows.append((mean, cells))
+    return Standings(
+        norms=[table.norm for table in tables],
+        rows=rows,
+        data=tables[0].data,
+        queries=sorted({table.queries for table in tables}),
+        referenced=referenced,
+    )
+
+
+def _wins(summaries: Sequence[NormSummary]) -> list[tuple[str, list[Win | None]]]:
+    """Return the runs that found the most points of the first model, with all models beside it.
+
+    Runs that are not listed are summed in the last row.
+    """
+    listed: dict[str, list[Win | None]] = {}
+    for summary in summaries:
+        shown = 2 if listed else _SHOWN_WINS  # few of a model beside, which others list already
+        for win in summary.wins[:shown]:
+            listed.setdefault(win.run, [])
+    rest: list[Win | None] = []
+    for summary in summaries:
+        for cells in listed.values():
+            cells.append(None)
+        others = Win(_REST, 0, 0.0)
+        for win in summary.wins:
+            if win.run in listed:
+                listed[win.run][-1] = win
+            else:
+                others = Win(_REST, others.samples + win.samples, others.share + win.share)
+        rest.append(others if others.samples else None)
+    if any(rest):
+        listed[_REST] = rest
+    return list(listed.items())
 
 
 def _gallery(own: Sequence[NormSummary]) -> list[dict[str, GalleryItem]]:
-    """Sample by sample what each norm did to it."""
+    """Return, sample by sample, what each norm did to it: as many as `PICTURE_BYTES` allow."""
     samples: dict[str, dict[str, GalleryItem]] = {}
-    for norm, item in ((summary.norm, item) for summary in own for item in summary.gallery):
-        samples.setdefault(item.sample, {})[norm] = item
-    return list(samples.values())
-
-
-def comparison_table(comparison: Comparison, first: NormSummary, second: NormSummary) -> Table:
-    """The verdict, and the figures behind it."""
-    labels = [at.label for at in first.robust]
-    columns = (
-        Column("model", folds=True),
-        Column("queries", "count"),
-        Column(f"AUREC up to {size(comparison.E)}", "size"),
-        *(Column(f"robust % at {label}", "percent") for label in labels),
-    )
-    rows: list[tuple[Any, ...]] = [
-        (name, summary.tier, area, *(at.accuracy for at in summary.robust))
-        for name, summary, area in zip(
-            comparison.names, (first, second), comparison.aurec, strict=True
-        )
-    ]
-    rows.append(("difference", "", comparison.difference, *("" for _ in labels)))
-    return Table(
-        f"{first.norm}: {comparison.verdict}",
-        columns,
-        tuple(rows),
-        tuple(comparison_notes(comparison)),
-    )
+    for summary in own:
+        for item in summary.gallery:
+            samples.setdefault(item.sample, {})[summary.norm] = item
+    shown, spent = [], 0
+    for norms in samples.values():
+        for index, item in enumerate(norms.values()):
+            pictures = (0 if index else 1) + (2 if item.magnification else 0)
+            spent += pictures * len(bitmap_uri(item.original))
+        if spent > PICTURE_BYTES:
+            break
+        shown.append(norms)
+    return shown
 
 
 def write_comparison(
     path: str | PathLike[str], compared: Sequence[tuple[Comparison, NormSummary, NormSummary]]
 ) -> str:
-    """Write a page with both curves in every norm, their bands, and by how much one leads where.
+    """Write a page with both curves and their difference in every norm; return where.
 
-    Each entry is a comparison with the summaries of its two models, in its order; one entry per norm.
+    Args:
+        path: The file, such as `comparison.html`, or an address.
+        compared: Per norm a comparison, and the summaries of its two models in its order.
     """
     if not compared:
         raise FrontierError(
-            "nothing to compare: expected at least one comparison with the summaries of its two models"
+            "nothing to compare: expected at least one comparison with the summaries of its two "
+            "models"
         )
-    entries = [(comparison, *_named(comparison, *summaries)) for comparison, *summaries in compared]
-    norms = [
-        {**charts.norm_data(first, [second]), "difference": _difference(first, second)}
-        for _, first, second in entries
-    ]
-    first, second = compared[0][0].names
+    names = compared[0][0].names
+    entries, charts = [], []
+    for comparison, *summaries in compared:
+        first, second = _named(comparison, *summaries)
+        entries.append((comparison, first, second))
+        charts.append(plots.curve_chart([first, second], names))
+        charts.append(plots.difference_chart(first, second))
     return write_page(
         path,
         "comparison.html.j2",
-        title=f"{first} and {second}",
-        names=(first, second),
+        title=f"{names[0]} and {names[1]}",
+        names=names,
         entries=entries,
+        charts=charts,
         notes=comparison_notes,
-        radii=any(one.robust for _, one, _ in entries),
-        data=script_json({"model": first, "norms": norms}),
     )
 
 
 def _named(
     comparison: Comparison, first: NormSummary, second: NormSummary
 ) -> tuple[NormSummary, NormSummary]:
-    """The summaries under the comparison's names, which tell two records of one model apart; without their pools."""
+    """Return the summaries under the names that tell two records of one model apart."""
     if first.norm != second.norm:
         raise FrontierError(
-            f"{first.model} in {first.norm}, {second.model} in {second.norm}: expected the same norm"
+            f"{first.model} in {first.norm}, {second.model} in {second.norm}: expected the same "
+            "norm"
         )
-    both = zip((first, second), comparison.names, strict=True)
-    one, other = (replace(summary, model=name, standing=None) for summary, name in both)
-    return one, other
-
-
-def _difference(first: NormSummary, second: NormSummary) -> dict[str, Any]:
-    """The first curve less the second, as steps."""
-    steps, gaps = first.curve.less(second.curve)
-    names = {"first": first.model, "second": second.model}
-    return {
-        "x": [charts.short(ε) for ε in steps.tolist()],
-        "y": [round(gap, 6) for gap in gaps.tolist()],
-        **names,
-    }
-
-
-def comparison_notes(comparison: Comparison) -> list[str]:
-    """What to know beside the verdict, which says what to run next: where the curves cross, and flags."""
-    notes = []
-    if comparison.crossings:
-        shown = ", ".join(size(ε) for ε in comparison.crossings[:_SHOWN_CROSSINGS])
-        more = len(comparison.crossings) - _SHOWN_CROSSINGS
-        notes.append(f"the curves cross at ε = {shown}{f' and {more} more' if more > 0 else ''}")
-    return notes + [f"flag: {flag}" for flag in comparison.flags]
+    one, other = comparison.names
+    return replace(first, model=one, standing=None), replace(second, model=other, standing=None)
 
 
 def write_leaderboard(
@@ -198,143 +240,165 @@ def write_leaderboard(
     title: str = "Robustness leaderboard",
     highlight: Collection[str] | None = None,
 ) -> str:
-    """Write the page: sortable tables, and beside each the curves, every model in one colour on all of the page.
+    """Write the leaderboard: sortable tables with the curves beside them; return where.
 
-    The models to highlight are by default those asked about, where they stand among reference models.
+    Args:
+        path: The file, such as `board.html`, or an address.
+        ranking: The models. A model has one colour on all of the page.
+        title: Heading of the page.
+        highlight: Models that stand out; by default the models asked about, where they stand
+            among reference models.
     """
-    rows = [row for table in ranking.norms for row in table.rows]
-    names = list(dict.fromkeys(row.model for row in (*ranking.overall, *rows)))
+    given: dict[str, bool] = {}  # model: whether it is one of those asked about
+    for row in ranking.overall:
+        given[row.model] = row.given
+    boards = []
+    for table in ranking.norms:
+        for row in table.rows:
+            given[row.model] = row.given
+    names = list(given)
+    for table in ranking.norms:
+        boards.append((table, plots.board_chart(table, names)))
     if highlight is None:
-        highlight = (
-            {row.model for row in rows if row.given} if not all(row.given for row in rows) else ()
-        )
-    if unknown := [model for model in highlight if model not in names]:
-        raise FrontierError(
-            f"no model {unknown[0]} to highlight: expected some of {', '.join(names)}"
-        )
-
-    def chart_of(table: RankTable) -> dict[str, Any]:
-        doubted = {row.model for row in table.rows if row.bracketed}
-        curves = {row.model: table.curves[row.model] for row in table.rows}
-        return charts.svg_chart(
-            table.norm, curves, frontier=table.frontier, doubted=doubted, names=names
-        )
-
+        highlight = set() if all(given.values()) else {name for name in names if given[name]}
+    for model in highlight:
+        if model not in names:
+            raise FrontierError(
+                f"no model {model} to highlight: expected some of {', '.join(names)}"
+            )
     return write_page(
         path,
         "leaderboard.html.j2",
         title=title,
         ranking=ranking,
+        names=names,
         verdict=_verdict(ranking),
-        told=row_flags,
-        chart_of=chart_of,
+        boards=boards,
+        row_flags=row_flags,
         highlight=highlight,
-        decimals=numbers.column_decimals,  # of the areas and of the medians, so that their columns line up
+        decimals=numbers.column_decimals,
     )
 
 
 def _verdict(ranking: Ranking) -> str:
-    best = next((row for row in ranking.overall if row.rank == 1 and not row.bracketed), None)
-    if best:
-        where = ", ".join(SYMBOLS[norm] for norm in ranking.shared)
-        return f"{best.model} has the highest mean DOI over {where}: {score(best.doi.estimate)}."
-    leaders = [
-        f"{row.model} in {SYMBOLS[table.norm]} ({score(row.doi.estimate)})"
-        for table in ranking.norms
-        for row in table.rows
-        if row.rank == 1 and not row.bracketed
-    ]
+    """Return who leads: over all norms, or norm by norm where no norms are shared."""
+    for row in ranking.overall:
+        if row.rank == 1 and not row.bracketed:
+            where = ", ".join(map(norm_text, ranking.shared))
+            return f"{row.model} has the highest mean DOI over {where}: {score(row.doi.estimate)}."
+    leaders = []
+    for table in ranking.norms:
+        for row in table.rows:
+            if row.rank == 1 and not row.bracketed:
+                doi = score(row.doi.estimate)
+                leaders.append(f"{row.model} in {norm_text(table.norm)} ({doi})")
     return f"The highest DOI: {', '.join(leaders)}." if leaders else "No model has a DOI."
 
 
 def write_page(path: str | PathLike[str], template: str, **content: Any) -> str:
-    """Fill a template and write it to a path or an address; folders on the way are made."""
-    return write_file(
-        path, environment().get_template(template).render(**content).encode(), mark=MARK
-    )
+    """Fill a template and write it, with the folders on its way; return its path or address.
+
+    Args:
+        path: A path or an address.
+        template: Name of the template.
+        content: Its variables.
+    """
+    page = environment().get_template(template).render(**content)
+    return write_file(path, page.encode(), mark=MARK)
 
 
 def as_html(table: Table) -> Markup:
-    """A table element with its title and notes, for a notebook."""
-    drawn = environment().get_template("table.html.j2").render(table=table, rows=as_cells(table))
-    return Markup(drawn)  # noqa: S704 - the template escapes
+    """Return a table element with title and notes, for a notebook."""
+    template = environment().get_template("table.html.j2")
+    return Markup(template.render(table=table, rows=as_cells(table)))  # noqa: S704 - it escapes
 
 
-def script_json(content: Any) -> Markup:
-    """JSON that may stand inside a script element: nothing in it can end the element or begin a comment."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for letter in "<>&\u2028\u2029":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return Markup(text)  # noqa: S704 - escaped just above, for where it stands
-
-
-def asset(name: str) -> Markup:
-    """A style sheet or script of this package, as it is."""
-    text = files("advfrontier.report").joinpath("templates", name).read_text(encoding="utf-8")
-    return Markup(text)  # noqa: S704 - our own file
-
-
-@cache
-def plotly() -> Markup:
-    """plotly.js as the Python package carries it."""
-    from plotly.offline import get_plotlyjs  # type: ignore[import-untyped] # noqa: PLC0415 - only reports need it
-
-    return Markup(get_plotlyjs())  # noqa: S704 - a library made to stand in a script element
+def chart_html(chart: plots.Chart) -> Markup:
+    """Return a chart with its style sheet, for a notebook: nothing in it needs a script."""
+    macros: Any = environment().get_template("chart.html.j2").module
+    return Markup('<style>{}</style><div style="max-width: 560px">{}</div>').format(
+        asset("chart.css"), macros.chart(chart)
+    )
 
 
 @cache
 def environment() -> Environment:
-    """The templates, and what they may call."""
-    found = Environment(
+    """Return the templates. Every text is cleaned and escaped where it is put into a page."""
+    pages = Environment(
         loader=PackageLoader("advfrontier.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_cleaned,
     )
-    found.globals.update(asset=asset, plotly=plotly, symbols=SYMBOLS, words=words, line=charts.line)
-    found.filters |= {
-        show.__name__: show for show in (numbers.whole, numbers.ranks, numbers.duration)
+    pages.globals |= {
+        "asset": asset,
+        "words": words,
+        "look": plots.look,
+        "has_rank": has_rank,
+        "levels_of": numbers.LEVELS,
     }
-    for show in (numbers.percent, numbers.size, numbers.score):
-        found.filters[show.__name__] = show
-        found.filters[f"{show.__name__}_interval"] = partial(numbers.ends, show=show)
-    found.filters |= {
+    pages.filters |= {
+        "whole": numbers.whole,
+        "ranks": numbers.ranks,
+        "duration": numbers.duration,
+        "percent": numbers.percent,
+        "size": numbers.size,
+        "score": numbers.score,
+        "levels": numbers.levels,
+        "percent_interval": partial(numbers.ends, show=numbers.percent),
+        "size_interval": partial(numbers.ends, show=numbers.size),
+        "score_interval": partial(numbers.ends, show=numbers.score),
         "tier": tier_label,
-        "picture": data_uri,
-        "markdown": as_markdown,
-        "printable": printable,
-        "key": lambda value: value if numbers.known(value) else -1,  # what is not known sorts last
+        "norm": norm_text,
+        "typeset": typeset,
+        "picture": bitmap_uri,
+        "sort_key": lambda value: value if numbers.known(value) else -1,  # unknown sorts last
     }
-    return found
+    return pages
 
 
-def png(image: NDArray[np.uint8]) -> bytes:
-    """An array (height, width, 1 or 3) of uint8 as a PNG file."""
-    height, width, channels = image.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, _GREY if channels == 1 else _RGB, 0, 0, 0)
-    rows = np.ascontiguousarray(image).reshape(height, width * channels)
-    unfiltered = np.pad(
-        rows, ((0, 0), (1, 0))
-    ).tobytes()  # each row begins with its filter: 0, none
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + _chunk(b"IHDR", header)
-        + _chunk(b"tEXt", PNG_MARK)
-        + _chunk(b"IDAT", zlib.compress(unfiltered, 9))
-        + _chunk(b"IEND", b"")
+def _cleaned(value: Any) -> Any:
+    """Clean what a template prints, except markup of our own."""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def typeset(text: str) -> Markup:
+    """Return a text as markup: the index of a norm is set low, and no line ends before a %."""
+    escaped = str(escape(clean(text)))
+    marked = re.sub("ℓ([₀-₉∞])", lambda norm: f"ℓ<sub>{norm[1].translate(_RAISED)}</sub>", escaped)
+    return Markup(marked.replace(" %", "\u00a0%"))  # noqa: S704 - escaped just above
+
+
+def asset(name: str) -> Markup:
+    """Return a style sheet or script of this package.
+
+    Args:
+        name: File name, such as `page.css`.
+    """
+    text = files("advfrontier.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return Markup(text)  # noqa: S704 - our own file
+
+
+def bitmap(image: NDArray[np.uint8]) -> bytes:
+    """Return an image as a BMP file of 24 bits per pixel.
+
+    Args:
+        image: Array (height, width, 1 or 3) of uint8, grey or RGB.
+    """
+    height, width, _ = image.shape
+    stride = -(-3 * width // 4) * 4  # rows are filled to a multiple of four bytes
+    rows = np.zeros((height, stride), dtype=np.uint8)
+    colours = np.broadcast_to(image, (height, width, 3))
+    rows[:, : 3 * width] = colours[::-1, :, ::-1].reshape(height, -1)  # bottom up, blue first
+    offset, length = _BITMAP.size, rows.size
+    header = _BITMAP.pack(
+        b"BM", offset + length, 0, 0, offset, 40, width, height, 1, 24, 0, length, 0, 0, 0, 0
     )
+    return header + rows.tobytes()
 
 
-def data_uri(image: NDArray[np.uint8]) -> str:
-    """The PNG as an address that needs no file."""
-    return "data:image/png;base64," + base64.b64encode(png(image)).decode("ascii")
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    return (
-        struct.pack(">I", len(content))
-        + kind
-        + content
-        + struct.pack(">I", zlib.crc32(kind + content))
-    )
+def bitmap_uri(image: NDArray[np.uint8]) -> str:
+    """Return a bitmap as an address that needs no file."""
+    return "data:image/bmp;base64," + base64.b64encode(bitmap(image)).decode("ascii")

@@ -1,4 +1,4 @@
-"""Numbers as they are printed: the same way in every table. What is not known (None, NaN) is a dash."""
+"""Numbers and norms as text, the same way in every table and page. None and NaN are a dash."""
 
 from __future__ import annotations
 
@@ -7,45 +7,83 @@ from collections.abc import Callable, Iterable
 from typing import TypeGuard
 
 from advfrontier.frontier.confidence import Interval
+from advfrontier.threat.names import norm_symbol
 
 NONE = "–"
+LEVELS = {"Linf": 255}  # norms whose distances are also read as steps of an 8-bit image
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def known(value: float | None) -> TypeGuard[float]:
-    """Whether there is a number at all."""
+    """Tell whether there is a number: neither None nor NaN."""
     return value is not None and not math.isnan(value)
 
 
 def percent(share: float | None) -> str:
-    """A share in percent, one decimal: 43.1."""
+    """Return a share in percent with one decimal, such as 43.1."""
     return f"{100 * share:.1f}" if known(share) else NONE
 
 
 def score(value: float | None) -> str:
-    """A DOI or the like: three decimals."""
+    """Return an index such as a DOI with three decimals."""
     if not known(value):
         return NONE
     return "∞" if math.isinf(value) else f"{value:.3f}"
 
 
 def size(value: float | None, decimals: int | None = None) -> str:
-    """A perturbation size or an area: four digits, or the decimals of its column."""
+    """Return a perturbation size or an area.
+
+    Args:
+        value: The size; whole numbers are printed without decimals, as ℓ0 counts features.
+        decimals: Decimals of its column; by default as many as give four digits.
+    """
     if not known(value):
         return NONE
     if math.isinf(value):
         return "∞"
     if decimals is not None:
         return f"{value:.{decimals}f}"
-    if value == int(value) and abs(value) < 1e6:  # ℓ0 counts entries
+    if value == int(value):
         return str(int(value))
     digits = _decimals(value)
     return f"{value:.{digits}f}" if digits < 9 else f"{value:.3e}"
 
 
+def levels(value: float | None, norm: str) -> str:
+    """Return a distance in steps of an 8-bit image, such as 26.5/255.
+
+    Args:
+        value: The distance, for images in [0, 1].
+        norm: Name of the norm. The text is empty in norms where such steps mean nothing.
+    """
+    if norm not in LEVELS or not known(value) or math.isinf(value) or value == 0:
+        return ""
+    return f"{LEVELS[norm] * value:.3g}/{LEVELS[norm]}"
+
+
+def distance(value: float | None, norm: str) -> str:
+    """Return a distance with its steps of an 8-bit image where they mean something.
+
+    Args:
+        value: The distance.
+        norm: Name of the norm. In ℓ∞ the text is such as `0.03137 (8/255)`.
+    """
+    steps = levels(value, norm)
+    return f"{size(value)} ({steps})" if steps else size(value)
+
+
+def norm_text(norm: str) -> str:
+    """Return the symbol of a norm with its number set low: ℓ₂. There is no low ∞: ℓ∞."""
+    return norm_symbol(norm).translate(_SUBSCRIPTS)
+
+
 def column_decimals(values: Iterable[float | None]) -> int:
-    """The decimals that give the largest of a column four digits, and none where all are whole."""
+    """Return the decimals that give the largest of a column four digits, 0 if all are whole."""
     finite = [abs(value) for value in values if value is not None and math.isfinite(value)]
-    return 0 if all(value == int(value) for value in finite) else min(8, _decimals(max(finite)))
+    if all(value == int(value) for value in finite):
+        return 0
+    return min(8, _decimals(max(finite)))
 
 
 def _decimals(value: float) -> int:
@@ -53,7 +91,12 @@ def _decimals(value: float) -> int:
 
 
 def ends(interval: Interval, show: Callable[[float], str]) -> str:
-    """The two ends of an interval as `show` prints them: 40.1–46.2; empty where they are not known."""
+    """Return the two ends of an interval, such as 40.1–46.2; empty where they are not known.
+
+    Args:
+        interval: The interval.
+        show: How one end is printed.
+    """
     if not known(interval.low):
         return ""
     between = " to " if interval.low < 0 else "–"  # a dash before a minus would be misread
@@ -61,25 +104,28 @@ def ends(interval: Interval, show: Callable[[float], str]) -> str:
 
 
 def whole(count: float) -> str:
-    """A count with separators: 12,000."""
+    """Return a count with separators, such as 12,000."""
     return f"{count:,.0f}"
 
 
 def ranks(pair: tuple[int, int] | None) -> str:
-    """The ranks a model takes in most resamples: 2–4, or 3."""
-    return "" if pair is None else "–".join(map(str, dict.fromkeys(pair)))
+    """Return a range of ranks, such as 2–4, or 3 where both ends are equal."""
+    if pair is None:
+        return ""
+    low, high = pair
+    return str(low) if low == high else f"{low}–{high}"
 
 
 def duration(seconds: float) -> str:
-    """How long something took, in the unit a person would use."""
+    """Return a time in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def memory(size: float) -> str:
-    """Bytes in the unit a person would use."""
+def memory(count: float) -> str:
+    """Return a number of bytes in kB, MB or GB."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size / 1e3:.0f} kB"
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count / 1e3:.0f} kB"

@@ -1,4 +1,4 @@
-"""Results as tables: the numbers people paste into papers, of one evaluation and of models ranked, these as CSV too."""
+"""Results as tables: one evaluation, several models, ranks, and two models compared."""
 
 from __future__ import annotations
 
@@ -6,243 +6,342 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from advfrontier.evaluation.summary import NormSummary, total_counts
+from advfrontier.frontier.comparison import Comparison
 from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
 from advfrontier.pool import tier_label
-from advfrontier.report.numbers import known, percent, size, whole
+from advfrontier.report.numbers import known, ranks, size, whole
 from advfrontier.report.render import as_csv
-from advfrontier.report.words import averaged_text, passes_text
+from advfrontier.report.words import averaged_text, models_of, passes_text
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import NORMS
 
-NO_RADII = "no radius is customary for this data: for robust accuracy give some, such as --radii 4/255,8/255"
-_COLUMNS = (
-    Column("norm"), Column("model", folds=True), Column("clean accuracy %", "percent"), Column("at ε", "size"),
-    Column("robust accuracy %", "percent"), Column("certified accuracy %", "percent"),
-    Column("median distance", "size"), Column("AUREC", "size"), Column("up to", "size"), Column("DOI", "score"),
-    Column("rank", "integer"), Column("queries per sample", "count"),
-)  # fmt: skip
-_HEAD = (
-    Column("rank", "integer"),
-    Column("95 %", "integer"),
-    Column(""),
-    Column("model", folds=True),
+NO_RADII = (
+    "no radius is customary for this data: for robust accuracy give some, such as "
+    "--radii 4/255,8/255"
 )
-_LEGEND = "* the records asked about; (…) distances that cannot be trusted, which do not count in the others' ranks"
+_SHOWN_CROSSINGS = 6  # there may be hundreds where two curves run together
+_LEGEND = (
+    "* the records asked about; (…) distances that cannot be trusted, which do not count in the "
+    "others' ranks"
+)
 _CSV = (
-    "norm", "model", "rank", "bracketed", "rank_low", "rank_high", "doi", "doi_low", "doi_high", "aurec", "E",
-    "clean_accuracy", "median_distance", "queries", "samples", "flags",
-)  # fmt: skip
+    "norm",
+    "model",
+    "rank",
+    "bracketed",
+    "rank_low",
+    "rank_high",
+    "doi",
+    "doi_low",
+    "doi_high",
+    "aurec",
+    "E",
+    "clean_accuracy",
+    "median_distance",
+    "queries",
+    "samples",
+    "flags",
+)
 
 
 def in_order(summaries: Iterable[NormSummary]) -> list[NormSummary]:
-    """Norms in their usual order."""
-    return sorted(summaries, key=lambda summary: NORMS.index(summary.norm))
+    """Return summaries in the usual order of norms; norms of a user come last."""
+
+    def place(summary: NormSummary) -> int:
+        return NORMS.index(summary.norm) if summary.norm in NORMS else len(NORMS)
+
+    return sorted(summaries, key=place)
+
+
+def has_rank(summary: NormSummary) -> bool:
+    """Tell whether a model has a DOI and a rank, possibly in brackets."""
+    return summary.standing is not None and summary.standing.row.rank is not None
 
 
 def summary_tables(summaries: Sequence[NormSummary]) -> list[Table]:
-    """A row per norm and radius: one table per tier of a model, or one of all models norm by norm."""
-    several = len({summary.model for summary in summaries}) > 1
+    """Return a row per norm and radius.
+
+    Args:
+        summaries: Evaluations. One model has a table per budget; several models share one table,
+            norm by norm, per set of samples.
+    """
+    several = len(models_of(summaries)) > 1
     groups: dict[tuple[Any, ...], list[NormSummary]] = {}
-    for s in summaries:
-        groups.setdefault(
-            (s.data, len(s.samples), *(() if several else (s.tier, s.seed))), []
-        ).append(s)
-    return [_table(in_order(group)) for group in groups.values()]
+    for summary in summaries:
+        key: tuple[Any, ...] = (summary.data, len(summary.samples))
+        if not several:
+            key += (summary.tier, summary.seed)
+        groups.setdefault(key, []).append(summary)
+    return [_summary_table(in_order(group)) for group in groups.values()]
+
+
+def _summary_table(summaries: Sequence[NormSummary]) -> Table:
+    """Return the table of evaluations on the same samples; columns without content are left out."""
+    several = len(models_of(summaries)) > 1
+    ranked = any(has_rank(summary) for summary in summaries)
+    radii = any(summary.robust for summary in summaries)
+    certified = radii and any(summary.certified for summary in summaries)
+    columns = [Column("norm")]
+    if several:
+        columns.append(Column("model", folds=True))
+    columns.append(Column("clean accuracy %", "percent"))
+    if radii:
+        columns += [Column("at ε", "size"), Column("robust accuracy %", "percent")]
+    if certified:
+        columns.append(Column("certified accuracy %", "percent"))
+    columns += [Column("median distance", "size"), Column("AUREC", "size"), Column("up to", "size")]
+    if ranked:
+        columns += [Column("DOI", "score"), Column("rank", "integer")]
+    columns.append(Column("queries per sample", "count"))
+    rows = []
+    for summary in summaries:
+        for values in _summary_rows(summary):
+            rows.append(tuple(values[column.name] for column in columns))
+    notes = _notes(summaries, several=several)
+    return Table(_title(summaries), tuple(columns), tuple(rows), notes)
+
+
+def _summary_rows(summary: NormSummary) -> list[dict[str, Any]]:
+    """Return the values of an evaluation by column: all at its first radius, few at the others."""
+    standing, certified = summary.standing, summary.certified
+    doi = standing.row.doi if standing else None
+    row: dict[str, Any] = {
+        "norm": summary.norm,
+        "model": summary.model,
+        "clean accuracy %": summary.clean,
+        "at ε": None,
+        "robust accuracy %": None,
+        "certified accuracy %": None,
+        "median distance": summary.median,
+        "AUREC": summary.aurec,
+        "up to": summary.E if summary.aurec.known else None,
+        "DOI": Doubted(doi) if standing and standing.row.bracketed else doi,
+        "rank": standing.position if standing else None,
+        "queries per sample": summary.queries_per_sample,
+    }
+    rows: list[dict[str, Any]] = []
+    for index, at in enumerate(summary.robust):
+        proven = certified.robust[index].accuracy if certified else None
+        start = dict.fromkeys(row, "") if rows else row
+        robust = {"at ε": at.label, "robust accuracy %": at.accuracy}
+        rows.append(start | robust | {"certified accuracy %": proven})
+    return rows or [row]
 
 
 def _title(summaries: Sequence[NormSummary]) -> str:
-    first, models = summaries[0], {s.model for s in summaries}
-    tiers = " or ".join(tier_label(tier) for tier in sorted({s.tier for s in summaries}))
-    seeds = ", ".join(str(seed) for seed in sorted({s.seed for s in summaries}))
+    first = summaries[0]
+    models = models_of(summaries)
+    tiers = sorted({summary.tier for summary in summaries})
+    seeds = sorted({summary.seed for summary in summaries})
     return (
-        f"{first.model if len(models) == 1 else f'{len(models)} models'} on {first.data}, {whole(len(first.samples))} "
-        f"samples, at most {tiers} queries per sample{passes_text(summaries)}, seed {seeds}"
+        f"{first.model if len(models) == 1 else f'{len(models)} models'} on {first.data}, "
+        f"{whole(len(first.samples))} samples, at most {' or '.join(map(tier_label, tiers))} "
+        f"queries per sample{passes_text(summaries)}, seed {', '.join(map(str, seeds))}"
     )
-
-
-def _table(summaries: Sequence[NormSummary]) -> Table:
-    ranked, radii = any(s.standing for s in summaries), any(s.robust for s in summaries)
-    several, certified = (
-        len({s.model for s in summaries}) > 1,
-        radii and any(s.certified for s in summaries),
-    )
-    optional = {"model": several, "certified accuracy %": certified, "DOI": ranked, "rank": ranked}
-    optional |= {"at ε": radii, "robust accuracy %": radii}
-    shown = [k for k, column in enumerate(_COLUMNS) if optional.get(column.name, True)]
-    rows = tuple(tuple(row[k] for k in shown) for summary in summaries for row in _rows(summary))
-    return Table(
-        _title(summaries),
-        tuple(_COLUMNS[k] for k in shown),
-        rows,
-        _notes(summaries, several=several),
-    )
-
-
-def _rows(summary: NormSummary) -> list[tuple[Any, ...]]:
-    """A row with everything, and one for every further radius."""
-    where, certified = summary.standing, summary.certified
-    doi = where and (Doubted(where.row.doi) if where.row.bracketed else where.row.doi)
-    proven = [at.accuracy for at in certified.robust] if certified else [None] * len(summary.robust)
-    robust: list[tuple[Any, ...]] = [
-        (at.label, at.accuracy, p) for at, p in zip(summary.robust, proven, strict=True)
-    ]
-    first, *more = robust or [(None, None, None)]
-    end = summary.E if summary.aurec.known else None
-    after = (
-        summary.median,
-        summary.aurec,
-        end,
-        doi,
-        where and where.position,
-        summary.queries_per_sample,
-    )
-    return [
-        (summary.norm, summary.model, summary.clean, *first, *after),
-        *(("", "", "", *at, *[""] * 6) for at in more),
-    ]
 
 
 def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...]:
-    def place(s: NormSummary) -> str:
-        return f"{s.norm} of {s.model}" if several else s.norm
+    """Return everything to know beside the figures, flags last."""
 
-    spent = ", ".join(
-        f"{whole(count)} {purpose}" for purpose, count in total_counts(summaries).items()
-    )
-    notes = [
-        "intervals in brackets: 95 %, for other samples of the same source",
-        f"queries spent: {spent}",
-    ]
-    notes += [f"EOT in {place(s)}: {text}" for s in summaries if (text := averaged_text(s))]
-    if not any(s.robust for s in summaries):
+    def place(summary: NormSummary) -> str:
+        return f"{summary.norm} of {summary.model}" if several else summary.norm
+
+    counts = total_counts(summaries).items()
+    spent = ", ".join(f"{whole(count)} {purpose}" for purpose, count in counts)
+    notes = ["intervals in brackets: 95 %, for other samples of the same source"]
+    notes.append(f"queries spent: {spent}")
+    for summary in summaries:
+        averaged = averaged_text(summary)
+        if averaged:
+            notes.append(f"EOT in {place(summary)}: {averaged}")
+    if not any(summary.robust for summary in summaries):
         notes.append(NO_RADII)
     notes += _doi_notes(summaries)
-    notes += [
-        f"certified in {place(s)}: median radius {size(s.certified.median)}, of a median distance of {size(s.median)}"
-        for s in summaries
-        if s.certified
-    ]
-    for s in summaries:
-        if s.unbroken and not s.broken:
-            notes.append(f"no AUREC in {place(s)}: no run broke any sample")
-        elif s.convergence.settled is False:
-            drop = percent(s.convergence.last_drop)
+    for summary in summaries:
+        if summary.certified:
             notes.append(
-                f"not settled in {place(s)}: the last quarter of the queries lowered AUREC by {drop} %"
+                f"certified in {place(summary)}: median radius {size(summary.certified.median)}, "
+                f"of a median distance of {size(summary.median)}"
             )
-    notes += [f"flag in {place(s)}: {flag}" for s in summaries for flag in s.flags]
-    return (*notes, *(f"flag in {place(s)}: DOI: {note}" for s in summaries for note in s.notes))
+        if summary.unbroken and not summary.broken:
+            notes.append(f"no AUREC in {place(summary)}: no run broke any sample")
+    for summary in summaries:
+        for flag in [*summary.flags, *(f"DOI: {note}" for note in summary.notes)]:
+            notes.append(f"flag in {place(summary)}: {flag}")
+    return tuple(notes)
 
 
 def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
-    """Why there is no DOI, each reason once; and the tier it was read at, where that is not the record's own."""
-    reasons: dict[str, list[str]] = {}
-    for s in summaries:
-        if s.no_standing:
-            reasons.setdefault(s.no_standing, []).append(s.norm)
-    tables = {
-        s.norm: s.standing.table.queries
-        for s in summaries
-        if s.standing and s.standing.table.queries != s.tier
-    }
-    return [
-        *(
-            f"no DOI in {', '.join(dict.fromkeys(norms))}: {reason}"
-            for reason, norms in reasons.items()
-        ),
-        *(
+    """Return why there is no DOI, each reason once, and at which budget a DOI was read."""
+    reasons: dict[str, dict[str, None]] = {}
+    budgets = {}
+    for summary in summaries:
+        if summary.no_standing:
+            reasons.setdefault(summary.no_standing, {})[summary.norm] = None
+        if summary.standing and summary.standing.table.queries != summary.tier:
+            budgets[summary.norm] = summary.standing.table.queries
+    notes = []
+    for reason, norms in reasons.items():
+        notes.append(f"no DOI in {', '.join(norms)}: {reason}")
+    for norm, queries in budgets.items():
+        notes.append(
             f"DOI and rank in {norm} after {tier_label(queries)} queries, as the other models"
-            for norm, queries in tables.items()
-        ),
-    ]
+        )
+    return notes
+
+
+# Ranks
 
 
 def rank_tables(ranking: Ranking) -> list[Table]:
-    """The table over all norms, if there is one, and that of every norm."""
+    """Return the table over all norms, if there is one, and a table per norm."""
     tables = [_overall(ranking)] if ranking.overall else []
-    tables += [_of_norm(table) for table in ranking.norms]
+    tables += map(_of_norm, ranking.norms)
     notes = [_LEGEND]
     if len(ranking.norms) > 1 and not ranking.overall:
         notes.append("no table over all norms: fewer than two norms hold all models")
     for table in ranking.norms:
-        notes += [
-            f"flag in {table.norm}: {row.model}: {told}"
-            for row in table.rows
-            for told in row_flags(row)
-        ]
+        for row in table.rows:
+            for flag in row_flags(row):
+                notes.append(f"flag in {table.norm}: {row.model}: {flag}")
     *others, last = tables
     return [*others, Table(last.title, last.columns, last.rows, tuple(notes))]
 
 
-def ranking_csv(ranking: Ranking) -> str:
-    """A line per model and norm, and with norm `all` a line per model over the norms all models share."""
-    models: list[tuple[RankTable | None, RankRow]] = [
-        (table, row) for table in ranking.norms for row in table.rows
-    ]
-    radii = [(table.norm, radius) for table in ranking.norms for radius in table.radii]
-    rows = []
-    for table, row in (*models, *((None, row) for row in ranking.overall)):
-        norm, *about = (
-            (table.norm, table.E, table.queries, table.samples)
-            if table
-            else ("all", None, None, None)
-        )
-        doi = [
-            value if known(value) else None
-            for value in (row.doi.estimate, row.doi.low, row.doi.high, row.aurec)
-        ]
-        robust = (row.robust.get(radius) if norm == of else None for of, radius in radii)
-        start = (norm, row.model, row.rank, int(row.bracketed), *(row.ranks or (None, None)), *doi)
-        told = (about[0], row.clean_accuracy, row.median, *about[1:], "; ".join(row_flags(row)))
-        rows.append((*start, *told, *robust))
-    columns = (*_CSV, *(f"robust_accuracy_{of}_{radius}" for of, radius in radii))
-    return as_csv(Table("", tuple(Column(name) for name in columns), tuple(rows)))
-
-
 def _overall(ranking: Ranking) -> Table:
-    columns = (
-        *_HEAD,
-        Column("mean DOI", "score"),
-        *(Column(f"DOI {norm}", "score") for norm in ranking.shared),
-    )
-    rows = tuple(
-        (
-            *_start(row),
-            *(
-                Doubted(row.dois[norm]) if row.bracketed else row.dois[norm]
-                for norm in ranking.shared
-            ),
-        )
-        for row in ranking.overall
-    )
-    return Table(f"All norms: mean DOI over {', '.join(ranking.shared)}", columns, rows)
+    columns = [*_rank_columns(), Column("mean DOI", "score")]
+    for norm in ranking.shared:
+        columns.append(Column(f"DOI {norm}", "score"))
+    rows = []
+    for row in ranking.overall:
+        cells = [*_rank_cells(row)]
+        for norm in ranking.shared:
+            doi = row.dois[norm]
+            cells.append(Doubted(doi) if row.bracketed else doi)
+        rows.append(tuple(cells))
+    title = f"All norms: mean DOI over {', '.join(ranking.shared)}"
+    return Table(title, tuple(columns), tuple(rows))
 
 
 def _of_norm(table: RankTable) -> Table:
-    area = Column(f"AUREC up to {size(table.E)}", "sizes")
-    robust = (Column(f"at {radius} %", "percent") for radius in table.radii)
-    columns = (
-        *_HEAD,
-        Column("DOI", "score"),
-        area,
-        Column("clean %", "percent"),
-        *robust,
-        Column("median", "sizes"),
+    columns = [*_rank_columns(), Column("DOI", "score")]
+    columns.append(Column(f"AUREC up to {size(table.E)}", "sizes"))
+    columns.append(Column("clean %", "percent"))
+    for radius in table.radii:
+        columns.append(Column(f"at {radius} %", "percent"))
+    columns.append(Column("median", "sizes"))
+    rows = []
+    for row in table.rows:
+        figures = (row.aurec, row.clean_accuracy, *row.robust.values(), row.median)
+        rows.append((*_rank_cells(row), *figures))
+    title = (
+        f"{table.norm} on {table.data}: {whole(table.samples)} samples, "
+        f"{tier_label(table.queries)} queries each"
     )
-    rows = tuple(
-        (*_start(row), row.aurec, row.clean_accuracy, *row.robust.values(), row.median)
-        for row in table.rows
-    )
-    title = f"{table.norm} on {table.data}: {whole(table.samples)} samples, {tier_label(table.queries)} queries each"
-    return Table(title, columns, rows)
+    return Table(title, tuple(columns), tuple(rows))
 
 
-def _start(row: RankRow) -> tuple[Any, ...]:
-    """What every row begins with."""
-    rank, doi = (Doubted(row.rank), Doubted(row.doi)) if row.bracketed else (row.rank, row.doi)
-    return rank, row.ranks, "*" if row.given else "", row.model, doi
+def _rank_columns() -> list[Column]:
+    mark = Column("")  # a star for the models asked about
+    return [Column("rank", "integer"), Column("95 %"), mark, Column("model", folds=True)]
+
+
+def _rank_cells(row: RankRow) -> tuple[Any, ...]:
+    """Return rank, range of ranks, mark, model and DOI of a row."""
+    rank = Doubted(row.rank) if row.bracketed else row.rank
+    doi = Doubted(row.doi) if row.bracketed else row.doi
+    spread = None if row.ranks is None else ranks(row.ranks)
+    return rank, spread, "*" if row.given else "", row.model, doi
 
 
 def row_flags(row: RankRow) -> list[str]:
-    """Why a model is in doubt, and what is to be known about its DOI, each once."""
-    return list(dict.fromkeys((*map(str, row.flags), *(row.doi.flags if not row.dois else ()))))
+    """Return why a model is in doubt and what limits its DOI, each reason once."""
+    texts = [*map(str, row.flags)]
+    if not row.dois:  # a row of one norm, not a mean over norms
+        texts += row.doi.flags
+    return list(dict.fromkeys(texts))
+
+
+def ranking_csv(ranking: Ranking) -> str:
+    """Return a line per model and norm, and with norm `all` a line per model over shared norms."""
+    columns = [*map(Column, _CSV)]
+    radii = []
+    for table in ranking.norms:
+        for radius in table.radii:
+            radii.append((table.norm, radius))
+            columns.append(Column(f"robust_accuracy_{table.norm}_{radius}"))
+    rows = []
+    for table in ranking.norms:
+        for row in table.rows:
+            cells = [*_csv_cells(row, table)]
+            for norm, radius in radii:
+                cells.append(row.robust[radius] if norm == table.norm else None)
+            rows.append(tuple(cells))
+    for row in ranking.overall:
+        rows.append((*_csv_cells(row), *[None] * len(radii)))
+    return as_csv(Table("", tuple(columns), tuple(rows)))
+
+
+def _csv_cells(row: RankRow, table: RankTable | None = None) -> tuple[Any, ...]:
+    """Return the values of a row in the order of `_CSV`; without a table it is over all norms."""
+    low, high = row.ranks or (None, None)
+    figures = []
+    for value in (row.doi.estimate, row.doi.low, row.doi.high, row.aurec):
+        figures.append(value if known(value) else None)
+    return (
+        table.norm if table else "all",
+        row.model,
+        row.rank,
+        int(row.bracketed),
+        low,
+        high,
+        *figures,
+        table.E if table else None,
+        row.clean_accuracy,
+        row.median,
+        table.queries if table else None,
+        table.samples if table else None,
+        "; ".join(row_flags(row)),
+    )
+
+
+# Two models
+
+
+def comparison_table(comparison: Comparison, first: NormSummary, second: NormSummary) -> Table:
+    """Return the verdict on two models in one norm and the figures behind it.
+
+    Args:
+        comparison: Their comparison.
+        first: Summary of its first model.
+        second: Summary of its second model, in the same norm.
+    """
+    columns = [
+        Column("model", folds=True),
+        Column("queries", "count"),
+        Column(f"AUREC up to {size(comparison.E)}", "size"),
+    ]
+    for at in first.robust:
+        columns.append(Column(f"robust % at {at.label}", "percent"))
+    rows: list[tuple[Any, ...]] = []
+    for index, summary in enumerate((first, second)):
+        accuracies = [at.accuracy for at in summary.robust]
+        name, area = comparison.names[index], comparison.aurec[index]
+        rows.append((name, summary.tier, area, *accuracies))
+    rows.append(("difference", "", comparison.difference, *[""] * len(first.robust)))
+    notes = tuple(comparison_notes(comparison))
+    return Table(f"{first.norm}: {comparison.verdict}", tuple(columns), tuple(rows), notes)
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """Return what to know beside the verdict: where the curves cross, and flags."""
+    notes = []
+    if comparison.crossings:
+        crossings = comparison.crossings
+        text = ", ".join(map(size, crossings[:_SHOWN_CROSSINGS]))
+        if len(crossings) > _SHOWN_CROSSINGS:
+            text += f" and {len(crossings) - _SHOWN_CROSSINGS} more"
+        notes.append(f"the curves cross at ε = {text}")
+    for flag in comparison.flags:
+        notes.append(f"flag: {flag}")
+    return notes

@@ -1,4 +1,4 @@
-"""What results show of themselves: `advfrontier.views` calls these functions by their names."""
+"""How results show themselves; `advfrontier.views` calls these functions by their names."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, printable
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import chosen_radii
 from advfrontier.evaluation.samples import sample_table
-from advfrontier.evaluation.summary import summarise_all
+from advfrontier.evaluation.summary import NormSummary, summarise_all
 from advfrontier.evaluation.trace import Traces
 from advfrontier.frontier.confidence import curve_margin
-from advfrontier.pool import Ensemble, Race
-from advfrontier.report.charts import svg_chart
+from advfrontier.pool import Ensemble, Fork, Raise, Refine
 from advfrontier.report.figures import (
     curve_axes,
+    draw_band,
     draw_marks,
-    draw_model,
+    draw_steps,
     line_of,
     need_matplotlib,
     styled,
 )
-from advfrontier.report.html import as_html, environment, write_report
+from advfrontier.report.html import as_html, chart_html, write_report
 from advfrontier.report.numbers import percent
+from advfrontier.report.plots import curve_chart
 from advfrontier.report.render import as_text
 from advfrontier.report.summary import summary_tables
 from advfrontier.table import Column, Table
@@ -36,113 +37,139 @@ from advfrontier.table import Column, Table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SHOWN = 20  # runs of a trace that are listed
+_SHOWN = 20  # runs of a trace and steps of an ensemble that are listed
 _PARTS = (0.1, 0.3, 1.0)  # of the queries of a trace, after which its distances are listed
 
 
 @singledispatch
 def tables(result: Any, **options: Any) -> list[Table]:
-    """The tables of a result."""
+    """Return the tables of a result.
+
+    Args:
+        result: An evaluation, traces or an ensemble.
+        options: Of an evaluation, `radii`, such as `4/255,8/255`.
+    """
     raise TypeError(f"{type(result).__name__} has no table ({options})")
 
 
 @tables.register
 def _(result: Evaluation, *, radii: str | None = None) -> list[Table]:
-    return summary_tables(summarise_all([result], radii=radii, gallery=0))
+    return summary_tables(_summaries(result, radii))
 
 
 @tables.register
 def _(result: Traces) -> list[Table]:
     best = result.frontier()
-    nearest = (result.distances[:, -1] <= best) & (best > 0) & np.isfinite(best)
-    at = sorted(
-        {int(result.queries[max(0, round(part * result.queries.size) - 1)]) for part in _PARTS}
-    )
+    attacked = (best > 0) & np.isfinite(best)
+    nearest = (result.distances[:, -1] <= best) & attacked
+    wins = nearest.sum(axis=1).tolist()
+    budgets = []
+    for part in _PARTS:
+        checkpoint = max(0, round(part * result.queries.size) - 1)
+        budgets.append(int(result.queries[checkpoint]))
+    budgets = sorted(set(budgets))
+    medians = [np.median(result.at(budget), axis=1).tolist() for budget in budgets]
+    rows = []
+    for run in sorted(range(len(result.runs)), key=lambda run: -wins[run]):
+        rows.append((result.runs[run], *(median[run] for median in medians), wins[run]))
     columns = (
         Column("run"),
-        *(Column(f"median after {queries}", "sizes") for queries in at),
+        *(Column(f"median after {budget}", "sizes") for budget in budgets),
         Column("on the frontier", "integer"),
     )
-    medians = [np.median(result.at(queries), axis=1) for queries in at]
-    order = sorted(range(len(result.runs)), key=lambda k: -int(nearest[k].sum()))
-    rows = [
-        (result.runs[k], *(float(each[k]) for each in medians), int(nearest[k].sum()))
-        for k in order
-    ]
     notes = tuple(f"flag: {flag}" for flag in result.flags)
     return [Table(repr(result).strip("<>"), columns, tuple(rows), notes).head(_SHOWN)]
 
 
 @tables.register
 def _(result: Ensemble) -> list[Table]:
-    rows = [(run, queries, queries / result.total) for run, queries in result.queries.items()]
-    notes = [f"AOI {percent(result.aoi)} %"] if result.aoi is not None else []
-    notes += (
-        [f"no allocation of these queries can pass {percent(result.bound)} %"]
-        if result.bound is not None
-        else []
-    )
-    columns = Column("run"), Column("queries", "count"), Column("share (%)", "percent")
-    return [
-        Table(repr(result).strip("<>"), columns, tuple(rows), (*notes, *map(str, result.flags)))
-    ]
+    columns = (Column("from", "count"), Column("to", "count"), Column("step", folds=True))
+    rows = []
+    for span in result.between(0, result.total):
+        rows.append((span.begin, min(span.end, result.total), _step_text(span.step)))
+    notes = []
+    if result.aoi is not None:
+        notes.append(f"AOI {percent(result.aoi)} %")
+    if result.bound is not None:
+        notes.append(f"no allocation of these queries can pass {percent(result.bound)} %")
+    notes += result.flags
+    return [Table(repr(result).strip("<>"), columns, tuple(rows), tuple(notes)).head(_SHOWN)]
 
 
-@tables.register
-def _(result: Race) -> list[Table]:
-    columns = Column("run"), Column("is raised to", "count")
-    title = f"{repr(result).strip('<>')}: each sample leaves out the moves that cannot help there"
-    return [Table(title, columns, result.order, result.flags).head(_SHOWN)]
+def _step_text(step: Raise | Refine | Fork) -> str:
+    """Return what a step of an ensemble does."""
+    if isinstance(step, Raise):
+        return f"raise {step.run} to {step.queries} queries"
+    if isinstance(step, Refine):
+        beyond = f"up to {step.reach:g} times beyond" if step.start == "beyond" else "at"
+        return f"refine by {step.run}, {step.queries} queries, starting {beyond} the best point"
+    gained = "; ".join(_step_text(each) for each in step.fork.gained)
+    otherwise = "; ".join(_step_text(each) for each in step.fork.otherwise)
+    return f"where the step before gained: {gained}; otherwise: {otherwise}"
 
 
 def text(result: Any, **options: Any) -> str:
-    """The tables as plain text."""
+    """Return the tables of a result as plain text; arguments as of `tables`."""
     return "\n\n".join(map(as_text, tables(result, **options)))
 
 
 def html(result: Any) -> str:
-    """The tables, and of an evaluation the curve, as a notebook shows them; a message where they cannot be read."""
+    """Return what a notebook shows: tables, and of an evaluation its curve.
+
+    Args:
+        result: An evaluation, traces or an ensemble. If it cannot be read, the text says why.
+    """
     try:
-        shown = [as_html(table) for table in tables(result)]
-        if isinstance(result, Evaluation):
-            chart = svg_chart(result.norm, {result.model: result.curve()})
-            shown.append(environment().get_template("curves.svg.j2").module.picture(chart))  # type: ignore[attr-defined]
+        if not isinstance(result, Evaluation):
+            return Markup("\n").join(as_html(table) for table in tables(result))
+        summaries = _summaries(result, None)
+        parts = [as_html(table) for table in summary_tables(summaries)]
+        parts.append(chart_html(curve_chart(summaries, [result.model])))
     except FrontierError as error:
-        return Markup("<p>{}: {}</p>").format(repr(result), str(error))
-    return Markup("\n").join(shown)
+        return Markup("<p>{}: {}</p>").format(printable(repr(result)), str(error))
+    return Markup("\n").join(parts)
+
+
+def _summaries(evaluation: Evaluation, radii: str | None) -> list[NormSummary]:
+    return summarise_all([evaluation], radii=radii, gallery=0)
 
 
 def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = None) -> Axes:
-    """The curve of an evaluation in matplotlib's axes, a new figure of pyplot's by default."""
+    """Draw the curve of an evaluation by matplotlib and return the axes.
+
+    Args:
+        evaluation: The evaluation.
+        ax: Where to; by default a new figure of pyplot.
+        radii: Where lines are drawn, such as `4/255,8/255`, instead of the usual radii.
+    """
     need_matplotlib()
     if ax is None:
         from matplotlib import pyplot as plt  # noqa: PLC0415 - an optional extra
 
         with styled():
             _, ax = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
-    known = ax.get_legend_handles_labels()[1]  # what is drawn already has its colour
-    curve = evaluation.curve()
-    draw_model(
-        ax, evaluation.model, curve, curve_margin(len(evaluation.distances)), line_of(len(known))
-    )
-    marks = chosen_radii(evaluation, radii)
-    least = max(
-        [1.2 * size for _, size in marks] + ([ax.get_xlim()[1]] if known else []), default=0.0
-    )
-    curve_axes(ax, evaluation.norm, [curve], least=least)
-    if not known:
-        draw_marks(ax, [(size, label) for label, size in marks], ax.get_xlim()[1])
+    drawn = ax.get_legend_handles_labels()[1]  # models that have their colours already
+    curve, line = evaluation.curve(), line_of(len(drawn))
+    draw_band(ax, curve, curve_margin(len(evaluation.distances)), line)
+    draw_steps(ax, curve, label=printable(evaluation.model), **line)
+    marks = [(size, label) for label, size in chosen_radii(evaluation, radii)]
+    far = ax.get_xlim()[1] if drawn else 0.0
+    curve_axes(ax, evaluation.norm, [curve], marks)
+    ax.set_xlim(0, max(far, ax.get_xlim()[1]))
+    if not drawn:
+        draw_marks(ax, marks)
     ax.legend(fontsize=8, frameon=False)
     return ax
 
 
 def dataframe(evaluation: Evaluation) -> Any:
-    """One row per sample, for pandas."""
+    """Return a pandas DataFrame with one row per sample."""
     try:
         import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional extra
     except ImportError as error:
         raise FrontierError(
-            "to_dataframe needs pandas, which is not installed: type pip install 'advfrontier[pandas]'"
+            "to_dataframe needs pandas, which is not installed: type pip install "
+            "'advfrontier[pandas]'"
         ) from error
     table = sample_table(evaluation)
     return pd.DataFrame(table.records(), columns=[column.label for column in table.columns])
@@ -151,5 +178,11 @@ def dataframe(evaluation: Evaluation) -> Any:
 def report(
     evaluations: Sequence[Evaluation], path: str | PathLike[str], *, radii: str | None = None
 ) -> str:
-    """Write the report of the first evaluation's model, the others beside it."""
+    """Write the report of the first evaluation's model, with other models beside it.
+
+    Args:
+        evaluations: Evaluations of the model and of others.
+        path: The file, or an address.
+        radii: Where robust accuracy is read, such as `4/255,8/255`, instead of the usual radii.
+    """
     return write_report(path, summarise_all(evaluations, radii=radii))

@@ -1,13 +1,12 @@
-"""What was found, in sentences."""
+"""Findings as sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from advfrontier.evaluation.summary import NormSummary, RobustAt
 from advfrontier.pool import tier_label
-from advfrontier.report.numbers import percent, size, whole
-from advfrontier.threat.names import SYMBOLS
+from advfrontier.report.numbers import distance, norm_text, percent, whole
 
 PAPER = "Adversarial Frontiers: Minimum-Norm Attack Ensembles for Robustness Evaluation"
 CITATION = f"""@article{{advfrontier,
@@ -18,144 +17,167 @@ CITATION = f"""@article{{advfrontier,
 
 
 def headline(summaries: Sequence[NormSummary]) -> str:
-    """The finding in one sentence: clean accuracy, and what is left of it in each norm at the radius people quote."""
+    """Return the finding in one sentence: clean accuracy and robust accuracy per norm.
+
+    Args:
+        summaries: One model, one entry per norm.
+    """
     first = summaries[0]
+    samples = len(first.samples)
     start = (
-        f"{first.model} classifies {_percent(first.clean.estimate)} of {whole(len(first.samples))} samples correctly"
-        + (
-            f" (those of {SYMBOLS[first.norm]})"
-            if len({len(s.samples) for s in summaries}) > 1
-            else ""
-        )
+        f"{first.model} classifies {_percent(first.clean.estimate)} of {whole(samples)} samples "
+        "correctly"
     )
-    if first.misclassified == len(first.samples):
+    if len({len(summary.samples) for summary in summaries}) > 1:
+        start += f" (the samples of {norm_text(first.norm)})"
+    if first.misclassified == samples:
         return f"{start}: there is nothing to attack."
-    left = [(s.norm, quoted(s)) for s in summaries if s.robust and s.broken]
-    parts = [
-        f"{_percent(at.accuracy.estimate)} {'' if k else 'when each may be changed '}by {at.label} in {SYMBOLS[norm]}"
-        for k, (norm, at) in enumerate(left)
-    ]
-    found = f"{start}, and still {_listed(parts)}" if parts else start
-    if parts and all(at.customary for _, at in left):
-        found += f", the customary {'radius' if len(left) == 1 else 'radii'}"
-    unbroken = [SYMBOLS[s.norm] for s in summaries if not s.broken]
-    return f"{found}; no run broke any sample in {_listed(unbroken)}." if unbroken else f"{found}."
-
-
-def sentence(summaries: Sequence[NormSummary]) -> str:
-    """How it was evaluated, ready for a paper: one sentence per set of samples, tier and seed."""
-    groups: dict[tuple[str, int, int, int, str], list[NormSummary]] = {}
-    for s in summaries:
-        version = s.versions.get("advfrontier", "")
-        groups.setdefault((s.data, len(s.samples), s.tier, s.seed, version), []).append(s)
-    sentences = []
-    for (data, samples, tier, seed, version), group in groups.items():
-        models = list(dict.fromkeys(s.model for s in group))
-        norms = list(dict.fromkeys(SYMBOLS[s.norm] for s in group))
-        sentences.append(
-            f"{_listed(models)} {'was' if len(models) == 1 else 'were'} evaluated with advfrontier {version} "
-            f"(Scionis et al., “{PAPER}”) in {_listed(norms)} on {whole(samples)} samples of {data}, with ensembles "
-            f"of minimum-norm attacks that spend {tier_label(tier)} queries per sample{passes_text(group)} (seed "
-            f"{seed})."
-        )
-    return "\n".join(sentences)
+    parts: list[str] = []
+    radii: list[RobustAt] = []
+    unbroken: list[str] = []
+    for summary in summaries:
+        symbol = norm_text(summary.norm)
+        if not summary.broken:
+            unbroken.append(symbol)
+        elif summary.robust:
+            at = quoted(summary)
+            radii.append(at)
+            when = "" if parts else "when each may be changed "
+            parts.append(f"{_percent(at.accuracy.estimate)} {when}by {at.label} in {symbol}")
+    text = f"{start}, and still {listed(parts)}" if parts else start
+    if parts and all(at.customary for at in radii):
+        text += f", the customary {'radius' if len(parts) == 1 else 'radii'}"
+    if unbroken:
+        text += f"; no run broke any sample in {listed(unbroken)}"
+    return f"{text}."
 
 
 def quoted(summary: NormSummary) -> RobustAt:
-    """Robust accuracy at the customary radius, or at the last of those asked for."""
-    return next((at for at in summary.robust if at.customary), summary.robust[-1])
+    """Return robust accuracy at the customary radius, or at the last one that was asked for."""
+    for at in summary.robust:
+        if at.customary:
+            return at
+    return summary.robust[-1]
 
 
 def details(summaries: Sequence[NormSummary]) -> list[str]:
-    """The sentences after the headline: how far half of the samples are from an error, ranks, whether it settled."""
-    bound = "Every curve is an upper bound: a stronger attack could only lower it."
-    averaged = [f"In {SYMBOLS[s.norm]} {text}." for s in summaries if (text := averaged_text(s))]
-    return [
-        text
-        for text in (_medians(summaries), *averaged, _ranks(summaries), settled(summaries), bound)
-        if text
-    ]
+    """Return the sentences after the headline: median distances, ranks, how to read the curves.
+
+    Args:
+        summaries: One model, one entry per norm.
+    """
+    sentences = [_medians(summaries)]
+    for summary in summaries:
+        averaged = averaged_text(summary)
+        if averaged:
+            sentences.append(f"In {norm_text(summary.norm)} {averaged}.")
+    ranks = _ranks(summaries)
+    if ranks:
+        sentences.append(ranks)
+    return [*sentences, "Every curve is an upper bound: a stronger attack could only lower it."]
 
 
 def averaged_text(summary: NormSummary) -> str:
-    """How a random model was attacked, and how sure its mistakes are; nothing of any other."""
-    found = summary.averaged
-    if found is None:
+    """Return how a random model was attacked and how sure its mistakes are.
+
+    Args:
+        summary: An evaluation. The text is empty unless its queries were averaged (EOT).
+    """
+    averaged = summary.averaged
+    if averaged is None:
         return ""
-    text = f"every query is the mean of {found.eot} passes"
-    if found.median != found.median:  # NaN: nothing was found
+    text = f"every query is the mean of {averaged.eot} passes"
+    if averaged.median != averaged.median:  # NaN: no adversarial image was found
         return text
     return (
-        f"{text}; of {whole(found.passes)} fresh passes, {percent(found.median)} % misclassify the median adversarial "
-        f"image and {percent(found.lowest)} % the least sure one"
+        f"{text}; of {whole(averaged.passes)} fresh passes, {percent(averaged.median)} % "
+        f"misclassify the median adversarial image and {percent(averaged.lowest)} % the least "
+        "sure one"
     )
 
 
 def passes_text(summaries: Sequence[NormSummary]) -> str:
-    """What a query is, where it is more than a pass."""
-    found = sorted({s.averaged.eot if s.averaged else 1 for s in summaries})
-    return "" if found == [1] else f", each the mean of {' or '.join(map(str, found))} passes"
-
-
-def settled(summaries: Sequence[NormSummary]) -> str:
-    """Whether more queries would lower the curves much further; nothing where no sample was broken."""
-    known = [s for s in summaries if s.convergence.settled is not None]
-    falling = [s for s in known if not s.convergence.settled]
-    if not known:
+    """Return how many passes a query is the mean of; empty where each query is one pass."""
+    passes = sorted({summary.averaged.eot if summary.averaged else 1 for summary in summaries})
+    if passes == [1]:
         return ""
-    if not falling:
-        most = _percent(max(s.convergence.last_drop for s in known))
-        where = "" if len(summaries) == 1 else " in every norm"
-        if len(known) < len(summaries):
-            where = f" in {_listed([SYMBOLS[s.norm] for s in known])}"
-        most = f"at most {most}" if len(known) > 1 else most
-        return f"AUREC has settled{where}: the last quarter of the queries lowered it by {most}."
-    parts = _listed([f"{SYMBOLS[s.norm]} ({_percent(s.convergence.last_drop)})" for s in falling])
-    return (
-        f"AUREC was still falling over the last quarter of the queries in {parts}: more queries would lower "
-        f"{'that curve' if len(falling) == 1 else 'those curves'} further."
-    )
+    return f", each the mean of {' or '.join(map(str, passes))} passes"
 
 
 def flagged(summaries: Sequence[NormSummary]) -> list[tuple[str, list[str]]]:
-    """Every flag once, with the norms it was raised in."""
+    """Return every flag once, with the symbols of the norms it was raised in."""
     norms: dict[str, list[str]] = {}
     for summary in summaries:
-        for text in (*map(str, summary.flags), *(f"DOI: {note}" for note in summary.notes)):
-            norms.setdefault(text, []).append(SYMBOLS[summary.norm])
+        symbol = norm_text(summary.norm)
+        for flag in summary.flags:
+            norms.setdefault(str(flag), []).append(symbol)
+        for note in summary.notes:
+            norms.setdefault(f"DOI: {note}", []).append(symbol)
     return list(norms.items())
 
 
+def sentence(summaries: Sequence[NormSummary]) -> str:
+    """Return how models were evaluated, ready for a paper.
+
+    Args:
+        summaries: Any models and norms; there is a sentence per set of samples, budget and seed.
+    """
+    groups: dict[tuple[str, int, int, int, str], list[NormSummary]] = {}
+    for summary in summaries:
+        version = summary.versions.get("advfrontier", "")
+        samples = len(summary.samples)
+        key = (summary.data, samples, summary.tier, summary.seed, version)
+        groups.setdefault(key, []).append(summary)
+    sentences = []
+    for (data, samples, tier, seed, version), group in groups.items():
+        models = models_of(group)
+        norms = list(dict.fromkeys(norm_text(summary.norm) for summary in group))
+        sentences.append(
+            f"{listed(models)} {'was' if len(models) == 1 else 'were'} evaluated with advfrontier "
+            f"{version} (Scionis et al., “{PAPER}”) in {listed(norms)} on {whole(samples)} samples "
+            f"of {data}, with ensembles of minimum-norm attacks that spend {tier_label(tier)} "
+            f"queries per sample{passes_text(group)} (seed {seed})."
+        )
+    return "\n".join(sentences)
+
+
+def models_of(summaries: Iterable[NormSummary]) -> list[str]:
+    """Return the names of the models, each once, in the order of their first summary."""
+    return list(dict.fromkeys(summary.model for summary in summaries))
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return `a, b and c`."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
 def _medians(summaries: Sequence[NormSummary]) -> str:
-    known = [s for s in summaries if s.median != float("inf")]
-    if not known:
+    parts = []
+    for summary in summaries:
+        if summary.median != float("inf"):
+            parts.append(f"{distance(summary.median, summary.norm)} in {norm_text(summary.norm)}")
+    if not parts:
         return "In no norm was half of the samples broken."
-    parts = [f"{size(s.median)} in {SYMBOLS[s.norm]}" for s in known]
-    return f"Half of the samples are misclassified within a distance of {_listed(parts)}."
+    return f"Half of the samples are misclassified within a distance of {listed(parts)}."
 
 
 def _ranks(summaries: Sequence[NormSummary]) -> str:
-    standing = [
-        (s.norm, s.standing) for s in summaries if s.standing and s.standing.row.rank is not None
-    ]
-    if not standing:
+    parts: list[str] = []
+    doubted, among = False, ""
+    for summary in summaries:
+        standing = summary.standing
+        if standing is None or standing.row.rank is None:
+            continue
+        if not parts:
+            reference = f"reference models of {standing.table.data}"
+            among = reference if standing.referenced else f"{len(standing.table.rows)} models here"
+        parts.append(f"{standing.position} in {norm_text(summary.norm)}")
+        doubted = doubted or standing.row.bracketed
+    if not parts:
         return ""
-    first = standing[0][1]
-    among = (
-        f"reference models of {first.table.data}"
-        if first.referenced
-        else f"{len(first.table.rows)} models here"
-    )
-    parts = _listed([f"{where.position} in {SYMBOLS[norm]}" for norm, where in standing])
-    doubt = any(where.row.bracketed for _, where in standing)
-    brackets = " (in brackets: its distances cannot be trusted)" if doubt else ""
-    return f"By DOI among the {among} it ranks {parts}{brackets}."
+    brackets = " (in brackets: its distances cannot be trusted)" if doubted else ""
+    return f"By DOI among the {among} it ranks {listed(parts)}{brackets}."
 
 
 def _percent(share: float) -> str:
-    return f"{percent(share)}\u00a0%"  # never a line break between a number and its sign
-
-
-def _listed(parts: Sequence[str]) -> str:
-    """a, b and c."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{percent(share)} %"

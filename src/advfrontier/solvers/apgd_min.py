@@ -159,7 +159,13 @@ class Steps:
             window = max(window - max(int(0.03 * steps), 1), int(0.06 * steps), 1)
         return None
 
-    def check(self, problem: Problem, state: APGDMinState, answer: Answer, window: int) -> Tensor:  # noqa: ARG002
+    def check(
+        self,
+        problem: Problem,  # noqa: ARG002
+        state: APGDMinState,
+        answer: Answer,
+        window: int,
+    ) -> Tensor:
         """Halve the step where the loss rarely fell or nothing was gained; return these rows."""
         nearer = answer.best_distance < (1 - 1e-4) * state.checked_distance
         gained = torch.where(answer.found, nearer, state.lowest_loss < state.checked_loss)
@@ -201,7 +207,13 @@ class SparseSteps(Steps):
         window = max(int(0.04 * steps), 1)
         return window if (i + 1) % window == 0 else None
 
-    def check(self, problem: Problem, state: APGDMinState, answer: Answer, window: int) -> Tensor:  # noqa: ARG002
+    def check(
+        self,
+        problem: Problem,
+        state: APGDMinState,
+        answer: Answer,  # noqa: ARG002
+        window: int,  # noqa: ARG002
+    ) -> Tensor:
         """Take the largest step where the reference point became sparser; return these rows."""
         changed = (state.reference - problem.inputs).sign_().abs_().sum(1)
         features = changed.clamp_(min=1)

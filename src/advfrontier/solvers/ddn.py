@@ -55,7 +55,8 @@ class DDN:
         gradient, size = random_where_lost(problem, answer, i)
         δ = (state.point - problem.inputs).addcmul_(gradient, (-α / size)[:, None])
 
-        factor = torch.where(answer.misclassified, 1 - self.gamma, 1 + self.gamma)
-        state.radius = torch.minimum(factor * state.radius, problem.largest)
+        smaller, larger = (1 - self.gamma) * state.radius, (1 + self.gamma) * state.radius
+        radius = torch.where(answer.misclassified, smaller, larger)
+        state.radius = torch.minimum(radius, problem.largest)
         scale = (state.radius / length(δ))[:, None]
         state.point = torch.addcmul(problem.inputs, δ, scale).clamp_(0, 1)

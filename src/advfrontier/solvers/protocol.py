@@ -40,6 +40,7 @@ class Problem:
         norm: The norm to minimise; it knows the shape of a sample.
         steps: Number of steps of the whole run. Schedules end there, even if the run stops before.
         starts: (n, d) in [0, 1]: the inputs, a random point of a restart, or the point to refine.
+            Only `start` finds them there; afterwards they are the inputs.
         margin: (n,), margin at the inputs; of a targeted run, the margin towards the target.
         boundary: (n,), first-order estimate of the distance to the boundary.
         largest: (n,), largest distance inside the box.

@@ -77,7 +77,13 @@ class PublishedDDN(Rounded, PlainEntropy):
 class EstimatedRadius(FMN):
     """FMN whose radius before the first success is the first-order estimate alone."""
 
-    def _first(self, problem: Problem, state: FMNState, answer: Answer, γ: float) -> Tensor:  # noqa: ARG002
+    def _first(
+        self,
+        problem: Problem,
+        state: FMNState,  # noqa: ARG002
+        answer: Answer,
+        γ: float,  # noqa: ARG002
+    ) -> Tensor:
         return estimated_distance(problem, answer)
 
 
@@ -292,7 +298,7 @@ DEPARTURES: tuple[Departure, ...] = (
 
 
 def check_published(runs: Iterable[str]) -> None:
-    """Raise if no paper has one of these runs' attacks: it would stand unnoticed among published ones.
+    """Raise if a run's attack is of no paper: it would stand unnoticed among published ones.
 
     Args:
         runs: Names of runs.

@@ -1,6 +1,7 @@
-"""`file.py:factory` and `package.module:factory`: the user's own Python, run because the user names it.
+"""`file.py:factory` and `package.module:factory`: the user's own Python, which is run.
 
-The factory is called without arguments and returns the model. It may also be a class, or the model itself.
+The factory is called without arguments and returns the model. It may also be a class, or the model
+itself.
 """
 
 from __future__ import annotations
@@ -23,27 +24,35 @@ from advfrontier.sources.reading import existing
 
 
 class Callback(nn.Module):
-    """A plain function from images to logits, as a module."""
+    """A plain function from images to logits, as a module.
+
+    Args:
+        function: takes images (n, …), returns logits (n, classes).
+    """
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.function = function
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the function's logits."""
+        """Return the function's logits.
+
+        Args:
+            images: images (n, …).
+        """
         return self.function(images)
 
 
 def load(spec: str) -> nn.Module:
-    """Import the module and make the model."""
+    """Import the module, call the factory and return the model.
+
+    Args:
+        spec: `file.py:factory` or `package.module:factory`.
+    """
     place, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
     is_file = place.endswith(".py") or "/" in place
     try:
-        if not is_file and (here := str(Path.cwd())) not in sys.path:
-            sys.path.append(
-                here
-            )  # a console command, unlike `python -m`, does not look here by itself
-        module = _from_file(existing(place, spec)) if is_file else importlib.import_module(place)
+        module = _import_file(existing(place, spec)) if is_file else _import_module(place)
     except FrontierError:
         raise
     except ModuleNotFoundError as error:
@@ -52,21 +61,27 @@ def load(spec: str) -> nn.Module:
                 f"{spec}: {place} needs the module {error.name}, which is not installed"
             ) from error
         raise FrontierError(
-            f"{spec}: no module {error.name!r}: expected an importable package.module, or a file as path/to/file.py"
+            f"{spec}: no module {error.name!r}: expected an importable package.module, or a file "
+            "as path/to/file.py"
         ) from error
     except (Exception, SystemExit) as error:
         raise FrontierError(
             f"{spec}: running {place} raised {type(error).__name__}: {error}"
         ) from error
-    return _model(spec, _attribute(spec, module, name))
+    return _as_model(spec, _find_attribute(spec, module, name))
 
 
-def _from_file(path: Path) -> ModuleType:
+def _import_module(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:  # a console command, unlike `python -m`, does not look here
+        sys.path.append(here)
+    return importlib.import_module(name)
+
+
+def _import_file(path: Path) -> ModuleType:
     path = path.resolve()
-    if str(path.parent) not in sys.path:
-        sys.path.append(
-            str(path.parent)
-        )  # its neighbours can be imported, as when it is run as a script
+    if str(path.parent) not in sys.path:  # lets it import its neighbours, as a script can
+        sys.path.append(str(path.parent))
     name = f"{path.stem}_{blake2b(str(path).encode(), digest_size=4).hexdigest()}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -77,51 +92,52 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def _attribute(spec: str, module: ModuleType, name: str) -> Any:
+def _find_attribute(spec: str, module: ModuleType, name: str) -> Any:
     try:
         return functools.reduce(getattr, name.split("."), module)
     except AttributeError as error:
-        own = module.__name__  # what was imported from elsewhere is no factory of this module
-        found = [
-            key
-            for key, value in vars(module).items()
-            if callable(value) and not key.startswith("_")
-            if isinstance(value, nn.Module) or getattr(value, "__module__", own) == own
-        ]
-        there = f"it has {', '.join(found)}" if found else "and nothing else there could be one"
-        asked = f"has no {name!r}" if name else "alone names no factory"
-        place = spec.rpartition(":")[0] if name else spec
-        raise FrontierError(f"{place} {asked}: expected a factory or a model; {there}") from error
+        candidates = []
+        for key, value in vars(module).items():
+            defined_here = getattr(value, "__module__", module.__name__) == module.__name__
+            if key.startswith("_") or not callable(value):
+                continue
+            if defined_here or isinstance(value, nn.Module):
+                candidates.append(key)
+        rest = "and nothing else there could be one"
+        if candidates:
+            rest = f"it has {', '.join(candidates)}"
+        problem = f"{spec} alone names no factory"
+        if name:
+            problem = f"{spec.rpartition(':')[0]} has no {name!r}"
+        raise FrontierError(f"{problem}: expected a factory or a model; {rest}") from error
 
 
-def _model(spec: str, found: Any) -> nn.Module:
-    if isinstance(found, nn.Module):
-        return found
-    if not callable(found):
-        raise FrontierError(f"{spec} is a {type(found).__name__}: expected a factory or a model")
-    if missing := _required_arguments(found):
-        if (
-            len(missing) == 1
-            and not inspect.isroutine(found)
-            and not isinstance(found, (type, functools.partial))
-        ):
-            return Callback(found)  # an object that is called with images: the model itself
+def _as_model(spec: str, value: Any) -> nn.Module:
+    if isinstance(value, nn.Module):
+        return value
+    if not callable(value):
+        raise FrontierError(f"{spec} is a {type(value).__name__}: expected a factory or a model")
+    missing = _required_arguments(value)
+    factory = inspect.isroutine(value) or isinstance(value, (type, functools.partial))
+    if len(missing) == 1 and not factory:
+        return Callback(value)  # an object that is called with images: the model itself
+    if missing:
         raise FrontierError(
             f"{spec} needs the arguments {', '.join(missing)}: expected a factory that takes none; "
-            f"write one that fills them in"
+            "write one that fills them in"
         )
     try:
-        made = found()
+        model = value()
     except (Exception, SystemExit) as error:
         raise FrontierError(
             f"{spec}: the factory raised {type(error).__name__}: {error}"
         ) from error
-    if isinstance(made, nn.Module):
-        return made
-    if callable(made) and not isinstance(made, type):
-        return Callback(made)
+    if isinstance(model, nn.Module):
+        return model
+    if callable(model) and not isinstance(model, type):
+        return Callback(model)
     raise FrontierError(
-        f"{spec} returned {type(made).__name__}: expected an nn.Module or a function of images"
+        f"{spec} returned {type(model).__name__}: expected an nn.Module or a function of images"
     )
 
 

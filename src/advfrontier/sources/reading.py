@@ -1,89 +1,113 @@
-"""What every reader of a source needs: the source taken apart, optional libraries, and guards around them.
+"""What every reader of a source needs: the source taken apart, optional libraries, and guards.
 
-Nothing connects unless asked to, and of pickles only plain tensors are read. Libraries decide late, and differently in
-every release, whether they fetch a file and how they read it. So both are refused in the one function that each of them
-has to call: `socket.connect` and `torch.load`. Whatever a reader raises becomes a FrontierError.
+Two rules hold for all sources. Nothing is downloaded unless the user asks for it: libraries get
+their own offline switches, see `offline`. Checkpoints are read as plain tensors, see
+`weights_only`. Whatever a reader raises becomes a FrontierError.
 """
 
 from __future__ import annotations
 
-import math
+import os
 import pickle
-import socket
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-import torch
-from torch import nn
 from torch.library import Library
 
 from advfrontier.errors import FrontierError
 
-_BATCH = 3  # a size that nobody exports for
-_LARGEST = 2**24  # numbers of an image: larger ones are not tried
-_ON_TORCHVISION = ("onnx2torch", "robustbench", "timm", "torchvision", "transformers")
-_declared: list[Library] = []  # operators live as long as this
-_TURN = threading.RLock()  # the guards replace functions of the process: one at a time
+_BUILT_ON_TORCHVISION = ("onnx2torch", "robustbench", "timm", "torchvision", "transformers")
+_SWITCHES = threading.RLock()  # the switches below are the process's: one reader at a time
+_declared: list[Library] = []  # operators exist as long as their library object
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A source taken apart: `kind:place?option=value&option=value`. `text` is what the user typed."""
+    """A source taken apart: `kind:place?option=value&option=value`.
+
+    Args:
+        text: the source as messages and records name it.
+        kind: the part before the first colon, such as `npz`.
+        place: a file, a folder or a name.
+        options: what follows the question mark.
+        download: whether files may be downloaded.
+    """
 
     text: str
     kind: str
     place: str
     options: Mapping[str, str]
-    download: bool  # whether it may be fetched
+    download: bool
 
     @property
     def hint(self) -> str:
-        """What to do if something may be missing only because it was not fetched."""
-        allow = "if it is not on this machine, allow the download with --download (download=True)"
-        return "" if self.download else f"; {allow}"
+        """What to type if a file is missing only because downloads are off."""
+        if self.download:
+            return ""
+        return "; if it is not on this machine, allow the download with --download (download=True)"
 
     def option(self, name: str, *, choices: tuple[str, ...]) -> str:
-        """An option that has a few possible values; empty if it is left out."""
+        """Return an option that has a few possible values, "" if it is left out.
+
+        Args:
+            name: the option.
+            choices: its possible values.
+        """
         value = self.options.get(name, "")
         if value and value not in choices:
             raise self.error(f"{name}={value}: expected one of {', '.join(choices)}")
         return value
 
     def error(self, why: str) -> FrontierError:
-        """To be raised where the source is not what it should be."""
+        """Return an error whose message begins with the source.
+
+        Args:
+            why: what was found, what was expected, what to type.
+        """
         return FrontierError(f"{self.text}: {why}")
 
 
 def read_spec(
     text: str, options: Mapping[str, tuple[str, ...]], *, download: bool = False
 ) -> Spec | None:
-    """Take a source apart; None if its kind is not among those that `options` knows."""
+    """Take a source apart; return None if its kind is unknown.
+
+    Args:
+        text: what the user typed.
+        options: the known kinds, each with the names of its options.
+        download: whether files may be downloaded.
+    """
     kind, _, rest = text.partition(":")
     if kind not in options:
         return None
     place, mark, query = rest.rpartition("?")
     if not mark or "=" not in query:  # a question mark in the name of a file
         place, query = rest, ""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in filter(None, query.split("&")):
-        key, equals, value = part.partition("=")
-        if key not in options[kind] or not equals or not value:
+        key, _, value = part.partition("=")
+        if key not in options[kind] or not value:
             known = " or ".join(f"{name}=…" for name in options[kind]) or "none"
             raise FrontierError(f"{text}: {part!r} is not an option of {kind}: expected {known}")
-        found[key] = value
-    return Spec(text, kind, place, found, download)
+        values[key] = value
+    return Spec(text, kind, place, values, download)
 
 
 def existing(path: str | Path, text: str, *, folder: bool = False) -> Path:
-    """Return the path of a file, or of a folder, that must be there."""
+    """Return the path of a file or folder; raise if it is not there.
+
+    Args:
+        path: the file or folder; `~` is the user's home.
+        text: the source, for the message.
+        folder: whether a folder is expected.
+    """
     place = Path(path).expanduser()
     if not (place.is_dir() if folder else place.is_file()):
         found = "a folder" if place.is_dir() else "a file" if place.is_file() else "nothing"
@@ -93,31 +117,38 @@ def existing(path: str | Path, text: str, *, folder: bool = False) -> Path:
 
 
 def need(module: str, *, extra: str, source: str) -> Any:
-    """Import an optional library, or say what to type to get it."""
+    """Import an optional library; raise with the command that installs it.
+
+    Args:
+        module: the module to import, such as `timm`.
+        extra: the extra of this package that brings it.
+        source: the source, for the message.
+    """
+    install = f"pip install 'advfrontier[{extra}]'"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # what they warn of while importing each other is not the user's doing
-            if module.partition(".")[0] in _ON_TORCHVISION:
+            warnings.simplefilter("ignore")  # libraries warn about each other while they import
+            if module.partition(".")[0] in _BUILT_ON_TORCHVISION:
                 fit_torchvision()
             return import_module(module)
     except ModuleNotFoundError as error:
         raise FrontierError(
-            f"{source}: needs the package {error.name}, which is not installed; pip install 'advfrontier[{extra}]'"
+            f"{source}: needs the package {error.name}, which is not installed; {install}"
         ) from error
     except Exception as error:
         raise FrontierError(
-            f"{source}: {module} is installed but cannot be imported ({type(error).__name__}: {error}); "
-            f"its version may not fit: pip install --upgrade 'advfrontier[{extra}]'"
+            f"{source}: {module} is installed but cannot be imported "
+            f"({type(error).__name__}: {error}); its version may not fit: pip install --upgrade "
+            f"{module.partition('.')[0]}"
         ) from error
 
 
 def fit_torchvision() -> None:
-    """Make torchvision importable beside a build of torch that its compiled operators do not fit.
+    """Make torchvision importable beside a build of torch that its operators do not fit.
 
-    Its wheels are compiled for one build of torch: beside another (CUDA wheels beside a CPU build, say) the operators
-    do not load, and the import fails where it decorates two of them. Declared, they let it pass; no model needs them.
+    Its wheels are compiled for one build of torch. Beside another one, such as CUDA wheels beside
+    a CPU build, the import fails where it decorates two operators. Declaring these two lets the
+    import pass; no model needs them.
     """
     try:
         import_module("torchvision")
@@ -126,97 +157,97 @@ def fit_torchvision() -> None:
     except RuntimeError as error:
         if "torchvision::" not in str(error) or _declared:
             raise
-        _declared.append(Library("torchvision", "FRAGMENT"))  # type: ignore[no-untyped-call]
+        library = Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
         for operator in ("nms", "qnms"):
             schema = f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-            _declared[0].define(schema)  # type: ignore[no-untyped-call]
-
-
-class NoConnectionError(OSError):
-    """A library wanted to connect although no download was asked for."""
+            library.define(schema)  # type: ignore[no-untyped-call]
+        _declared.append(library)
 
 
 @contextmanager
 def explaining(what: str, hint: str = "") -> Iterator[None]:
-    """Turn whatever a reader raises into a FrontierError that says what is wrong, in whose words, and what to do."""
+    """Turn whatever is raised inside into a FrontierError.
+
+    Args:
+        what: the beginning of the message.
+        hint: the end of the message: what was expected, what to type.
+    """
     try:
         yield
     except FrontierError:
         raise
     except Exception as error:
-        words = next(iter(str(error).splitlines()), "")[:300]
-        raise FrontierError(f"{what} ({type(error).__name__}: {words}){hint}") from error
+        first_line = next(iter(str(error).splitlines()), "")[:300]
+        raise FrontierError(f"{what} ({type(error).__name__}: {first_line}){hint}") from error
 
 
 @contextmanager
-def connections(*, allowed: bool) -> Iterator[None]:
-    """Refuse what this thread would fetch. Other threads may still connect, and files in caches may be read."""
-    if allowed:
+def offline(*, wanted: bool = True) -> Iterator[None]:
+    """Switch the Hugging Face libraries to their offline mode, in which they read caches only.
+
+    `HF_HUB_OFFLINE` in the environment is read when they are imported. Afterwards the switch is
+    the constant of that name, which they look up whenever they connect.
+
+    Args:
+        wanted: whether to do anything.
+    """
+    if not wanted:
         yield
         return
-    thread = threading.get_ident()
-
-    def closed(original: Any) -> Any:
-        def guarded(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == thread:
-                raise NoConnectionError("no download was asked for")
-            return original(*args, **kwargs)
-
-        return guarded
-
-    with _TURN, ExitStack() as stack:
-        stack.enter_context(patch.object(socket.socket, "connect", closed(socket.socket.connect)))
-        stack.enter_context(patch.object(socket, "getaddrinfo", closed(socket.getaddrinfo)))
-        # Told that they are offline, these go to their caches at once instead of trying several times.
-        for module in ("huggingface_hub.constants", "datasets.config"):
-            if hasattr(sys.modules.get(module), "HF_HUB_OFFLINE"):
-                stack.enter_context(patch.object(sys.modules[module], "HF_HUB_OFFLINE", new=True))
-        yield
+    with _SWITCHES:
+        before = []
+        for name in ("huggingface_hub.constants", "datasets.config"):
+            module = sys.modules.get(name)
+            if module is not None:
+                before.append((module, module.HF_HUB_OFFLINE))
+                module.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            for module, value in before:
+                module.HF_HUB_OFFLINE = value  # type: ignore[attr-defined]
 
 
 @contextmanager
 def weights_only(source: str) -> Iterator[None]:
-    """Let `torch.load` read tensors and plain containers only, whatever its caller asks for."""
-    load = torch.load
+    """Let `torch.load` read tensors and plain containers only, whatever its caller asks for.
 
-    def safe_load(*args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("pickle_module", None)
-        return load(*args, **{**kwargs, "weights_only": True})
-
-    with (
-        _TURN,
-        patch.object(torch, "load", safe_load),
-        patch.object(torch.serialization, "load", safe_load),
-    ):
+    Args:
+        source: the source, for the message.
+    """
+    switch = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"  # torch's own
+    with _SWITCHES:
+        before = os.environ.get(switch)
+        os.environ[switch] = "1"
         try:
             yield
-        except pickle.UnpicklingError as error:
+        except Exception as error:
+            if not isinstance(error.__cause__ or error, pickle.UnpicklingError):
+                raise
             raise FrontierError(
-                f"{source}: the checkpoint is not one of plain tensors, and reading anything else could run any code: "
-                "refused; keep its state_dict alone, as safetensors or with torch.save(model.state_dict(), file)"
+                f"{source}: the checkpoint is not one of plain tensors, and reading anything else "
+                "could run any code: refused; keep its state_dict alone, as safetensors or with "
+                "torch.save(model.state_dict(), file)"
             ) from error
+        finally:
+            if before is None:
+                del os.environ[switch]
+            else:
+                os.environ[switch] = before
 
 
 @contextmanager
-def loading(source: str, what: str, hint: str, *, download: bool) -> Iterator[None]:
-    """All guards around a library that loads a model; `what` and `hint` are for the error it may raise."""
-    with explaining(f"{source}: {what}", hint), connections(allowed=download), weights_only(source):
-        yield
+def loading(spec: Spec, what: str, hint: str) -> Iterator[None]:
+    """Put all guards around a library that loads a model.
 
-
-def try_batches(source: str, model: nn.Module, shape: Sequence[int], option: str) -> None:
-    """Refuse a graph that does not compute, or only with the batch size it was exported for.
-
-    `shape` is what the file says of its input, 0 for a size that may vary; with `option` it would take any batch.
+    Args:
+        spec: the source.
+        what: what the message says if the library raises.
+        hint: what the message says to type.
     """
-    if len(shape) != 4 or not 0 < math.prod(shape[1:]) <= _LARGEST:
-        return
-    hint = f": expected any; export it with {option} for the first dimension"
-    what = f"{source}: works only with batches of {shape[0] or 'one size'}, or not at all"
-    with explaining(what, hint), torch.no_grad():
-        logits = model.eval()(torch.zeros(_BATCH, *shape[1:]))
-        if logits.ndim != 2 or len(logits) != _BATCH or not logits.is_floating_point():
-            kind = f"{logits.dtype} of shape {tuple(logits.shape)}"
-            raise FrontierError(
-                f"{what}: {_BATCH} images give {kind}{hint}, and logits (n, classes)"
-            )
+    with (
+        explaining(f"{spec.text}: {what}", hint),
+        offline(wanted=not spec.download),
+        weights_only(spec.text),
+    ):
+        yield

@@ -1,9 +1,8 @@
-"""Samples of what a Python user has, and what all sources need to make samples: float32 NCHW in [0, 1]."""
+"""Samples of what a Python user has, and what all sources need: float32 NCHW in [0, 1]."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -29,32 +28,52 @@ from advfrontier.sources.reading import explaining
 CHANNELS = (1, 3)
 
 
-@dataclass(frozen=True, eq=False)
 class Rows:
-    """Reads rows of an array that each process opens for itself: pickled as the way to open it, without the array."""
+    """Reads rows of an array that each process opens for itself.
 
-    open: Callable[[], Any]
-    to_images: Callable[[Any], Tensor]
+    A pickled copy holds the way to open the array, not the array.
+
+    Args:
+        open_array: opens the array.
+        to_images: turns some rows of it into float32 NCHW in [0, 1].
+    """
+
+    def __init__(self, open_array: Callable[[], Any], to_images: Callable[[Any], Tensor]) -> None:
+        self.open_array = open_array
+        self.to_images = to_images
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"open": self.open, "to_images": self.to_images}
+        return {"open_array": self.open_array, "to_images": self.to_images}
 
     @cached_property
     def array(self) -> Any:
         """The array, opened when it is first needed."""
-        return self.open()
+        return self.open_array()
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Read these rows."""
+        """Return the images of these rows.
+
+        Args:
+            rows: row numbers, int64 (k,).
+        """
         return self.to_images(self.array[rows.numpy()])
 
 
 def choose(source: Samples, samples: int | None, seed: int | None) -> Samples:
-    """The first `samples` rows; with a seed, the first of one permutation, so that more samples contain fewer."""
+    """Return the first `samples` rows, or with a seed the first rows of a fixed permutation.
+
+    With one seed, more samples contain all those that fewer samples contain.
+
+    Args:
+        source: all samples.
+        samples: how many to take; all by default.
+        seed: seed of the permutation; rows keep their order by default.
+    """
     count = len(source) if samples is None else samples
     if not 1 <= count <= len(source):
         raise FrontierError(
-            f"{source.name}: samples={samples}, but it has {len(source)}: expected 1 to {len(source)}"
+            f"{source.name}: samples={samples}, but it has {len(source)}: expected 1 to "
+            f"{len(source)}"
         )
     if seed is None and count == len(source):
         return source
@@ -65,15 +84,11 @@ def choose(source: Samples, samples: int | None, seed: int | None) -> Samples:
         chosen = order[:count].clone()  # a slice would be pickled whole
     else:
         raise FrontierError(
-            f"{source.name}: the seed of the samples is {seed}: expected one from 0 to 2^64 - 1, as in "
-            "--sample-seed 42 (in Python seed=42)"
+            f"{source.name}: the seed of the samples is {seed}: expected one from 0 to 2^64 - 1, "
+            "as in --sample-seed 42 (in Python seed=42)"
         )
-    return Samples(
-        source.name,
-        source.labels[chosen],
-        partial(_read_chosen, source.read, chosen),
-        source.class_names,
-    )
+    read = partial(_read_chosen, source.read, chosen)
+    return Samples(source.name, source.labels[chosen], read, source.class_names)
 
 
 def _read_chosen(read: Callable[[Tensor], Tensor], chosen: Tensor, rows: Tensor) -> Tensor:
@@ -81,11 +96,18 @@ def _read_chosen(read: Callable[[Tensor], Tensor], chosen: Tensor, rows: Tensor)
 
 
 def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samples:
-    """Make samples of tensors, arrays or lists with labels; of a Dataset, a DataLoader, or batches of (images, labels).
+    """Return samples of tensors, arrays, lists, a Dataset, a DataLoader or batches.
 
-    A Dataset is read on demand, and so is a DataLoader over one, in the order its sampler gives now; anything else, and
-    a DataLoader with batches of the user's own, is read once and kept in memory. Samples are returned as they are.
-    8-bit images are divided by 255, and channels that can only be the last axis are put first.
+    A Dataset is read on demand, and so is a DataLoader over one, in the order that its sampler
+    gives now. Anything else, and a DataLoader with batches of the user's own, is read once and
+    kept in memory. 8-bit images are divided by 255. Channels that can only be the last axis are
+    put first.
+
+    Args:
+        images: images (n, …), or something that yields (images, labels); Samples are returned
+            as they are.
+        labels: class numbers (n,); None if `images` has its own.
+        name: what tables call the data.
     """
     if isinstance(images, Samples) and labels is None:
         return images
@@ -99,41 +121,65 @@ def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samp
         return _from_dataset(images, name or _dataset_name(images.dataset))
     name = name or "tensors"
     if labels is not None:
-        with explaining(
-            f"{name}: cannot be read", ": expected tensors, arrays or lists of numbers, of one size"
-        ):
-            pixels = check_unit(channels_first(as_tensor(images)), name)
-            numbers = as_labels(as_tensor(labels), len(pixels), name)
-        return Samples(name, numbers, partial(torch.index_select, pixels, 0))
+        return _from_arrays(images, labels, name)
     if isinstance(images, (Tensor, np.ndarray)):
         raise FrontierError(
-            f"{name}: images without labels: type the labels behind them, as in (model, images, labels)"
+            f"{name}: images without labels: type the labels behind them, as in "
+            "(model, images, labels)"
         )
-    with explaining(
-        f"{name}: cannot be read", ": expected images with labels, or batches of (images, labels)"
-    ):
-        batches = list(images)
-        if not batches or not all(isinstance(b, (tuple, list)) and len(b) >= 2 for b in batches):
+    hint = ": expected images with labels, or batches of (images, labels)"
+    with explaining(f"{name}: cannot be read", hint):
+        pixels, numbers = [], []
+        for batch in images:
+            if not isinstance(batch, (tuple, list)) or len(batch) < 2:
+                raise FrontierError(f"{name}: expected batches of (images, labels), at least one")
+            pixels.append(as_tensor(batch[0]))
+            numbers.append(as_tensor(batch[1]))
+        if not pixels:
             raise FrontierError(f"{name}: expected batches of (images, labels), at least one")
-        pixels, numbers = (torch.cat([as_tensor(batch[k]) for batch in batches]) for k in (0, 1))
-    return as_samples(pixels, numbers, name)
+        return _from_arrays(torch.cat(pixels), torch.cat(numbers), name)
+
+
+def _from_arrays(images: Any, labels: Any, name: str) -> Samples:
+    hint = ": expected tensors, arrays or lists of numbers, of one size"
+    with explaining(f"{name}: cannot be read", hint):
+        pixels = check_unit(channels_first(as_tensor(images)), name)
+        numbers = as_labels(as_tensor(labels), len(pixels), name)
+    return Samples(name, numbers, partial(torch.index_select, pixels, 0))
 
 
 def as_tensor(values: Any) -> Tensor:
-    """A tensor on the CPU of a tensor, an array, a picture, or a list of any of them."""
+    """Return a CPU tensor of a tensor, an array, a picture, or a list of any of them.
+
+    Args:
+        values: what to convert.
+    """
     if isinstance(values, Tensor):
         return values.detach().cpu()
-    if hasattr(values, "getbands"):  # of Pillow
+    if is_picture(values):
         return as_pixels(values if values.mode == "L" else as_rgb(values))
     if isinstance(values, (list, tuple)) and any(
-        hasattr(value, "getbands") or isinstance(value, Tensor) for value in values
+        is_picture(value) or isinstance(value, Tensor) for value in values
     ):
         return torch.stack([as_tensor(value) for value in values])
     return torch.from_numpy(np.require(values, requirements=("C", "W")))
 
 
+def is_picture(value: Any) -> bool:
+    """Return whether a value is a picture of Pillow, which need not be installed.
+
+    Args:
+        value: anything.
+    """
+    return hasattr(value, "getbands")
+
+
 def as_rgb(picture: Any) -> Any:
-    """A picture of any mode in colours. Pillow would cut off what has more than 8 bits: it is refused."""
+    """Return a picture in colours; raise if it has more than 8 bits, which Pillow would cut off.
+
+    Args:
+        picture: a picture of any mode.
+    """
     if picture.mode[0] in "IF":
         raise ValueError(
             f"its pixels are of mode {picture.mode}: expected 8 bits per channel; convert it"
@@ -142,33 +188,30 @@ def as_rgb(picture: Any) -> Any:
 
 
 def as_pixels(picture: Any) -> Tensor:
-    """A picture with one channel or three as uint8 CHW."""
+    """Return a picture with one channel or three as uint8 (channels, height, width).
+
+    Args:
+        picture: a picture of mode L or RGB.
+    """
     return torch.from_numpy(np.atleast_3d(picture).copy()).permute(2, 0, 1)
 
 
 def _dataset_name(dataset: Any) -> str:
-    """What a dataset is called, below whatever takes parts of it."""
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return "tensors" if isinstance(dataset, TensorDataset) else type(dataset).__name__
 
 
 def _can_be_indexed(loader: DataLoader[Any]) -> bool:
-    """Whether its batches are the items of its dataset in the order of its sampler, and no item is left out."""
-    batches, usual = loader.batch_sampler, loader.collate_fn in {default_collate, default_convert}
-    if (
-        isinstance(loader.dataset, IterableDataset)
-        or isinstance(loader.sampler, BatchSampler)
-        or not usual
-    ):
+    """Return whether the batches are the dataset's items in the sampler's order, and complete."""
+    if isinstance(loader.dataset, IterableDataset) or isinstance(loader.sampler, BatchSampler):
         return False
-    # One that the user has made draws from a sampler of its own, of which the loader does not know.
-    own = (
-        type(batches) is BatchSampler
-        and batches.sampler is loader.sampler
-        and not batches.drop_last
-    )
-    return batches is None or own
+    if loader.collate_fn not in {default_collate, default_convert}:
+        return False
+    batches = loader.batch_sampler
+    if type(batches) is BatchSampler:  # one of the user's own may draw from another sampler
+        return batches.sampler is loader.sampler and not batches.drop_last
+    return batches is None
 
 
 def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
@@ -181,7 +224,7 @@ def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
             f"{name}: its items are {type(item).__name__}: expected (image, label) pairs"
         )
     read = partial(_read_items, loader.dataset, order, name)
-    read(torch.tensor([0]))  # what cannot be read should show here, not in the middle of a run
+    read(torch.tensor([0]))  # an unreadable image shows here, not during a run
     with explaining(f"{name}: its labels cannot be read", ": expected class numbers as integers"):
         labels = torch.stack([torch.as_tensor(loader.dataset[i][1]) for i in order.tolist()])
     return Samples(name, as_labels(labels, len(order), name), read)
@@ -192,9 +235,11 @@ def _read_items(dataset: Any, order: Tensor, name: str, rows: Tensor) -> Tensor:
 
 
 def check_unit(images: Tensor, name: str) -> Tensor:
-    """Return images as float32 in [0, 1]: 8-bit ones divided by 255, others as they are if they are in it.
+    """Return images as float32 in [0, 1]: 8-bit ones divided by 255, others unchanged.
 
-    A model may take any shape; what comes out of files is NCHW.
+    Args:
+        images: images of any shape (n, …).
+        name: the source, for messages.
     """
     if images.dtype == torch.uint8:
         images = images.to(torch.float32) / 255
@@ -202,22 +247,29 @@ def check_unit(images: Tensor, name: str) -> Tensor:
 
 
 def channels_first(images: Tensor) -> Tensor:
-    """Put the channels first where they can only be the last axis: 1 or 3 of them, behind two larger axes."""
-    if (
-        images.ndim != 4
-        or images.shape[3] not in CHANNELS
-        or min(images.shape[1:3]) <= max(CHANNELS) + 1
-    ):
+    """Put the channels first where they can only be the last axis, behind two larger axes.
+
+    Args:
+        images: images (n, …).
+    """
+    if images.ndim != 4 or images.shape[3] not in CHANNELS:
+        return images
+    if min(images.shape[1:3]) <= max(CHANNELS) + 1:
         return images
     return images.permute(0, 3, 1, 2).contiguous()
 
 
-def stack_images(images: list[Any], name: str) -> Tensor:
-    """Put single images into one batch."""
+def stack_images(images: Sequence[Any], name: str) -> Tensor:
+    """Return single images as one batch, float32 NCHW in [0, 1].
+
+    Args:
+        images: tensors, arrays or pictures of one size.
+        name: the source, for messages.
+    """
     with explaining(f"{name}: an image cannot be read", ": expected tensors, arrays or pictures"):
         tensors = [as_tensor(image) for image in images]
-    if len({tensor.shape for tensor in tensors}) > 1:
-        shapes = sorted({tuple(tensor.shape) for tensor in tensors})
+    shapes = sorted({tuple(tensor.shape) for tensor in tensors})
+    if len(shapes) > 1:
         raise FrontierError(
             f"{name}: images of different sizes ({shapes[0]} and {shapes[1]}): expected one size; "
             "name a preprocessing, such as preprocessing=Res256Crop224"
@@ -226,7 +278,13 @@ def stack_images(images: list[Any], name: str) -> Tensor:
 
 
 def as_labels(labels: Tensor, count: int, name: str) -> Tensor:
-    """Return one int64 label per image."""
+    """Return one label per image, int64 (count,).
+
+    Args:
+        labels: class numbers (count,) or (count, 1).
+        count: the number of images.
+        name: the source, for messages.
+    """
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise FrontierError(
             f"{name}: labels are {labels.dtype}: expected class numbers as integers"

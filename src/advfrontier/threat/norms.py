@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 _LONG = 100_000  # features
-_SECULAR = 6  # passes
-_LEAST = 1e-20  # smaller entries of a proximal step are treated as this, so that powers are finite
+_SECULAR = 4  # passes: they suffice for float32
+_LEAST = 1e-20  # in place of smaller numbers, so that powers and quotients are finite
 _LARGEST_C = 0.39686  # of the quartic y⁴ − y + c for entries that are kept
 _QUINTIC = (-11.69709, 7.73988, -2.38711, 0.012458, -0.3423176, 1.00005419)  # its root, to 1.2e-4
 
@@ -252,10 +252,12 @@ class L1(Norm):
     def project_in_box(self, v: Tensor, radius: Tensor, inputs: Tensor) -> Tensor:
         """Return the nearest u with ‖u‖₁ ≤ radius and inputs + u in [0, 1].
 
-        This is not one projection after the other (Croce and Hein, 2021).
+        This is not one projection after the other (Croce and Hein, 2021). Rows whose level has not
+        converged, which takes entries much larger than the box, are scaled down to the ball.
         """
         level = boxed_water_level(v.abs(), room_of(inputs, v), radius)
-        return soft_threshold(v, level).add_(inputs).clamp_(0, 1).sub_(inputs)
+        u = soft_threshold(v, level).add_(inputs).clamp_(0, 1).sub_(inputs)
+        return u.mul_((radius / self.size(u).clamp_(min=TINY)).clamp_(max=1)[:, None])
 
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
         """Shrink all entries by the weight."""
@@ -312,17 +314,18 @@ class L2(Norm):
         1983), never overshoots.
         """
         del steps
-        pull = metric * anchor
+        pull, weight = metric * anchor, weight.clamp(min=TINY)[:, None]
+        width, force = torch.empty_like(pull), torch.empty_like(pull)
         ν = torch.zeros_like(weight)
         for _ in range(_SECULAR):
-            width = (metric * ν[:, None]).add_(1)
-            force = pull / width
-            square = torch.linalg.vecdot(force, force)
-            falling = torch.linalg.vecdot(force.mul_(force), metric / width)
-            ahead = square.sqrt() / weight.clamp(min=TINY) - 1
-            ν = (ν + ahead * square / falling.clamp_(min=TINY)).clamp_(0, 1 / TINY)
-        scaled = metric.mul(ν[:, None])
-        return scaled.div_(scaled + 1).mul_(anchor)
+            torch.mul(metric, ν, out=width).add_(1)
+            torch.div(pull, width, out=force).square_()
+            square = force.sum(1, keepdim=True)
+            falling = force.div_(width).mul_(metric).sum(1, keepdim=True).clamp_(min=_LEAST)
+            ahead = square.sqrt().div_(weight).sub_(1)
+            ν = torch.addcdiv(ν, ahead.mul_(square), falling).clamp_(0, 1 / TINY)
+        torch.mul(metric, ν, out=width)
+        return width.div_(torch.add(width, 1, out=force)).mul_(anchor)
 
     def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
         """Return a normal direction with a length of the density of the ball's shells."""

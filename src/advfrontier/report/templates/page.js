@@ -21,6 +21,17 @@
     before = null;
   });
 
+  // Tables that are wider than their box say so.
+  const cue = (box) => {
+    const rest = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    box.classList.toggle("more", rest > 2);
+    box.classList.toggle("wide", box.scrollWidth > box.clientWidth + 2);
+  };
+  for (const box of document.querySelectorAll(".scroll")) {
+    box.addEventListener("scroll", () => cue(box), { passive: true });
+    new ResizeObserver(() => cue(box)).observe(box);
+  }
+
   const value = (row, column, text) => {
     const cell = row.cells[column];
     const given = cell.dataset.sort ?? cell.textContent.trim();
