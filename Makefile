@@ -3,9 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Everything that a test touches; who only uses the program needs none of the extras.
-EXTRAS := dev,autoattack,docs,figures,hf,images,onnx,pandas,parquet,ray,robustbench,timm
+EXTRAS := dev,autoattack,docs,figures,hf,images,onnx,pandas,parquet,ray,timm
 
-.PHONY: setup demo test slow fuzz check docs bench peers parity results clean
+.PHONY: setup demo test slow fuzz check docs gpu bench peers parity results clean
 
 .venv/program: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -38,7 +38,10 @@ check: setup  ## style, types, and which room imports from which
 	$(BIN)/lint-imports
 
 docs: setup  ## the site, in build/site; any warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m zensical build --strict --clean
+
+gpu: setup  ## on a GPU: the engine's tests under a guard against waits, then the overheads
+	$(BIN)/python scripts/gpu.py
 
 # Other libraries to compare with, apart from the environment; none of what they depend on is needed.
 build/peers/ready: .venv/program

@@ -33,6 +33,7 @@ RESTARTS, TARGETS = 2, 5  # variants of each attack that are traced
 TIER = TIERS[0]
 EARLY = (1000, 2000, 3000)  # budgets within a tier that are looked at as well
 LATER = 1.005  # how much farther these may be where every run is raised once per tier
+LATITUDE = 0.001  # of the distances
 FACTOR = 10.0  # distances beyond this many times the best count as this
 QUIET = Machine(threads=1, progress=False, keep_state=False)
 
@@ -87,13 +88,13 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
         ],
         "search, 1000": search_first(
             "square_min",
-            100,
-            900,
+            50,
+            950,
             [
                 beyond("pdpgd", 400),
                 beyond("fab_min", 200),
-                beyond("apgd_min-dlr", 100),
-                best("fmn", 200),
+                beyond("apgd_min-dlr", 200),
+                best("fmn", 150),
             ],
         ),
     },
@@ -112,13 +113,13 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
         ],
         "search, 1000": search_first(
             "square_min",
-            100,
-            900,
+            50,
+            950,
             [
                 beyond("pdgd", 400),
                 beyond("fmn", 200),
-                beyond("apgd_min-dlr", 100),
-                best("fmn", 200),
+                beyond("apgd_min-dlr", 200),
+                best("fmn", 150),
             ],
         ),
     },
@@ -142,6 +143,15 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
             [beyond("apgd_min-dlr", 300), beyond("apgd_min-ce", 300), best("fmn", 200)],
         ),
     },
+}
+
+
+# Those that end the second and third 4000.
+AFTERWARDS = {
+    "L0": "search, fmn 200",
+    "L1": "search, 1000",
+    "L2": "search, 1000",
+    "Linf": "search, 1000",
 }
 
 
@@ -244,12 +254,15 @@ def order(traces: Sequence[Traces], queries: int) -> tuple[list[list[tuple[str, 
 def interleaved(
     norm: str, tiers: list[list[tuple[str, int]]], refinements: Steps, name: str = "12k"
 ) -> Ensemble:
-    """Return the ensemble: of each 4000 queries first raises, then refinements."""
-    room = TIER - spent(refinements)
+    """Return the ensemble: of each 4000 queries first raises, then refinements.
+
+    From the second 4000 on, the refinements search without gradients first.
+    """
     reached: dict[str, int] = {}
     steps: Steps = []
-    for tier in tiers:
-        left = room
+    for number, tier in enumerate(tiers):
+        closing = refinements if number == 0 else REFINEMENTS[norm][AFTERWARDS[norm]]
+        left = TIER - spent(closing)
         for run, level in tier:
             given = min(level, reached.get(run, 0) + left)
             if given > reached.get(run, 0):
@@ -262,7 +275,7 @@ def interleaved(
                 left -= given - reached[run]
                 reached[run] = given
                 steps.append({"run": run, "queries": given})
-        steps.extend(refinements)
+        steps.extend(closing)
     return make_ensemble(name=name, norm=norm, steps=steps)
 
 
@@ -301,6 +314,22 @@ def ratios(
         yield label, np.mean(means, axis=0)
 
 
+def choose(norm: str, table: dict[str, NDArray[np.float64]]) -> str:
+    """Return the candidate with the smallest distances.
+
+    One that searches without gradients is preferred where it costs no more than LATITUDE: it notices
+    where gradients mislead, and goes on where they do.
+    """
+    nearest = min(means[0] for means in table.values())
+    searching = {}
+    for label, means in table.items():
+        forks = any("fork" in step for step in REFINEMENTS[norm][label])
+        if forks and means[0] <= nearest + LATITUDE:
+            searching[label] = means[0]
+    pool = searching or {label: means[0] for label, means in table.items()}
+    return min(pool, key=lambda label: pool[label])
+
+
 def main() -> None:
     """Learn norm by norm, print a table, and write the files if asked to."""
     parser = argparse.ArgumentParser(
@@ -335,7 +364,7 @@ def main() -> None:
         for label, means in table.items():
             shown = " ".join(f"{mean:.4f}" for mean in means)
             print(f"| {norm} | {label} | {shown} |", flush=True)
-        chosen = min(table, key=lambda label: table[label][0])
+        chosen = choose(norm, table)
         print(f"{norm}: {chosen}", flush=True)
         if options.write:
             ensembles[chosen].save(learned / f"default-{norm}.toml")

@@ -1,15 +1,16 @@
-"""The tiers beside AutoAttack, and AutoAttack's package beside the original, on networks that others have trained.
+"""The default ensembles beside AutoAttack and adv-lib, on networks that others have trained.
 
-    python scripts/other_nets.py                                # all networks of ../shared/nets, resumable
+    python scripts/other_nets.py                                # all networks of ../shared/nets
     python scripts/other_nets.py --nets mnist_cnn_a_adv --norms Linf
     python scripts/other_nets.py --cached                       # the page of what is there
 
-The networks lie in a folder beside the repository and are not part of it: MNIST and CIFAR-10 classifiers of several
-authors, with the first test images. A record of the race of 8k queries is kept for each in build/other-nets, and 4k is
-read off it; AutoAttack is run at two radii. Where ../shared/reference has the distances of adv-lib and the samples that
-the original AutoAttack left, its radii are taken and both are compared; elsewhere the radii are the 35 % and 70 %
-quantiles of the distances that 4k found. The table goes to docs/other_nets.md, and
-all figures to docs/results/other_nets.json.
+The networks lie in a folder beside the repository and are not part of it: MNIST and CIFAR-10
+classifiers of several authors, with the first test images. A record of 8k queries is kept for each in
+build/other-nets, and 4k is read off it; interrupted, the same command resumes. AutoAttack is run at
+two radii, once: what docs/results/other_nets.json holds of it is taken from there. Where
+../shared/reference has the distances of adv-lib and the samples that the original AutoAttack left,
+its radii are taken and both are compared; elsewhere the radii are the 35 % and 70 % quantiles of the
+distances that 4k found when AutoAttack was run.
 """
 
 from __future__ import annotations
@@ -38,60 +39,80 @@ TIERS = (4000, 8000)
 QUANTILES = ("0.35", "0.7")
 WORK = HERE / "build" / "other-nets"
 DOCS = HERE / "docs"
+STORED = DOCS / "results" / "other_nets.json"
 
 
 OPENING = """
-The tiers that come with the package beside AutoAttack, on networks that others have trained on MNIST and CIFAR-10.
-`mnist_cnn_a_adv`, `cifar_cnn_a_adv` and `mnist_small_fgsm` are among those that the races were learned on (24 images);
-the others are not. The networks are not part of the repository: `python scripts/other_nets.py` writes this page where
-they lie in a folder `../shared/nets` beside it. All figures are in [one file](results/other_nets.json), too.
+The default ensembles beside AutoAttack, on networks that others have trained on MNIST and CIFAR-10.
+None of them took part in learning the ensembles. The networks are not part of the repository:
+`python scripts/other_nets.py` writes this page where they lie in a folder `../shared/nets` beside it.
+[One file](results/other_nets.json) has all figures.
 
-AutoAttack is the package `pyautoattack`, which draws other random numbers than the original: where that was recorded,
-the columns *original* and *differing* say how far two runs of AutoAttack agree. Where it was not, the radii are
-quantiles of the distances that 4k found, so one sample that AutoAttack finds a little nearer counts at once.
+AutoAttack is the package `pyautoattack`, which draws other random numbers than the original. Where
+the original was recorded, the columns *original* and *differing* say how far two runs of AutoAttack
+agree. Where it was not, the radii are quantiles of distances that a 4k ensemble once found.
 """.strip()
 
 
-def measure(name: str, norm: str) -> dict[str, Any]:
-    """One network in one norm: what the tiers found, and whom AutoAttack leaves at two radii."""
+def measure(name: str, norm: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Evaluate one network in one norm, beside AutoAttack at two radii.
+
+    Args:
+        name: Name of the network.
+        norm: Name of the norm.
+        known: What was measured before: radii and AutoAttack's counts are taken from there.
+    """
     model, images, labels = shared_net(name, SAMPLES)
     found = evaluate(
-        model, images, labels, norm=norm, ensemble="8k", name=name, batch_size=SAMPLES,
-        out=WORK / "records" / name / norm, machine=Machine(progress=True),
-    )  # fmt: skip
+        model,
+        images,
+        labels,
+        norm=norm,
+        ensemble="8k",
+        name=name,
+        batch_size=SAMPLES,
+        out=WORK / "records" / name / norm,
+        machine=Machine(threads=1, progress=True),
+    )
     tiers = {tier: found.distances_at(tier) for tier in TIERS}
     recorded = references().get(name, {})
-    measured = {
+    points = list(known.get("radii", []))
+    if not points and norm in AUTOATTACKS:
+        for quantile in QUANTILES:
+            usual = float(np.quantile(tiers[TIERS[0]], float(quantile)))
+            points.append(autoattack_at(name, norm, quantile, usual))
+    for point in points:
+        robust = {tier: int((each > point["radius"]).sum()) for tier, each in tiers.items()}
+        point["tiers"] = robust
+    return {
         "net": name,
         "norm": norm,
-        "mean": {tier: mean_ratio(distances, recorded, norm) for tier, distances in tiers.items()},
+        "mean": {tier: mean_ratio(each, recorded, norm) for tier, each in tiers.items()},
         "flags": [flag.text for flag in found.flags],
-        "radii": [],
+        "radii": points,
     }
-    for quantile in QUANTILES if norm in AUTOATTACKS else ():
-        key = f"AA/{norm}/{quantile}"
-        known = f"{key}/eps" in recorded
-        radius = (
-            float(recorded[f"{key}/eps"])
-            if known
-            else float(np.quantile(tiers[TIERS[0]], float(quantile)))
-        )
-        theirs = attack_at(model, images, labels, norm=norm, radius=radius, batch_size=SAMPLES)
-        measured["radii"].append(
-            {
-                "radius": radius,
-                "tiers": {
-                    tier: int((distances > radius).sum()) for tier, distances in tiers.items()
-                },
-                "autoattack": int(theirs.robust.sum()),
-                "queries": theirs.counts["attack"] / SAMPLES,
-                "original": int(recorded[f"{key}/robust"].sum()) if known else None,
-                "differing": int((theirs.robust != recorded[f"{key}/robust"]).sum())
-                if known
-                else None,
-            }
-        )
-    return measured
+
+
+def autoattack_at(name: str, norm: str, quantile: str, usual: float) -> dict[str, Any]:
+    """Run AutoAttack at the recorded radius of a quantile, or at the usual one if there is none."""
+    model, images, labels = shared_net(name, SAMPLES)
+    recorded = references().get(name, {})
+    key = f"AA/{norm}/{quantile}"
+    known = f"{key}/eps" in recorded
+    radius = float(recorded[f"{key}/eps"]) if known else usual
+    theirs = attack_at(model, images, labels, norm=norm, radius=radius, batch_size=SAMPLES)
+    point: dict[str, Any] = {
+        "radius": radius,
+        "autoattack": int(theirs.robust.sum()),
+        "queries": theirs.counts["attack"] / SAMPLES,
+        "original": None,
+        "differing": None,
+    }
+    if known:
+        original = recorded[f"{key}/robust"]
+        point["original"] = int(original.sum())
+        point["differing"] = int((theirs.robust != original).sum())
+    return point
 
 
 def mean_ratio(
@@ -164,13 +185,20 @@ def main() -> None:
     if not options.nets:
         sys.exit(f"{SHARED} has no networks; SHARED=FOLDER names another folder than ../shared")
     one_thread()
+    known = {}
+    if STORED.exists():
+        for each in json.loads(STORED.read_text(encoding="utf-8")):
+            known[each["net"], each["norm"]] = each
+    WORK.mkdir(parents=True, exist_ok=True)
     for name in options.nets if not options.cached else ():
         for norm in options.norms:
             path = WORK / f"{name}-{norm}.json"
-            if not path.exists():
-                content = json.dumps(jsonable(measure(name, norm)), indent=1)
-                path.write_text(content + "\n", encoding="utf-8")
-                print_tables(table([json.loads(content)]))
+            if path.exists() or (known and (name, norm) not in known):
+                continue
+            before = known.get((name, norm), {})
+            content = json.dumps(jsonable(measure(name, norm, before)), indent=1)
+            path.write_text(content + "\n", encoding="utf-8")
+            print_tables(table([json.loads(content)]))
     measured = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted(WORK.glob("*.json"))
     ]
@@ -178,7 +206,7 @@ def main() -> None:
     page = f"# {shown.title}\n\n{OPENING}\n\n{as_markdown(replace(shown, title=''))}\n"
     (DOCS / "other_nets.md").write_text(page, encoding="utf-8")
     content = json.dumps(measured, indent=1) + "\n"
-    (DOCS / "results" / "other_nets.json").write_text(content, encoding="utf-8")
+    STORED.write_text(content, encoding="utf-8")
     print(f"docs/other_nets.md: {len(measured)} networks and norms")
 
 

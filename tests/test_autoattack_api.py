@@ -1,16 +1,15 @@
-"""What AutoAttack's users get by run: AutoAttack's shape, without every run's points in memory at once."""
+"""The drop-in for AutoAttack: its call shape, with the results of an evaluation."""
 
 import io
-import weakref
-from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 from support.models import conv_net, samples
 
-from advfrontier import Evaluation, FrontierError, autoattack_api
+from advfrontier import Ensemble, FrontierError, autoattack_api, evaluate
 from advfrontier.autoattack_api import AutoAttack
+from advfrontier.pool import find_ensemble
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +19,12 @@ def attacked():
     labels[0] = (labels[0] + 1) % 4  # misclassified anyway
     adversary = AutoAttack(model, norm="Linf", eps=0.05, verbose=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(autoattack_api.VERSIONS, "standard", "1500")
+        patch.setitem(autoattack_api.VERSIONS, "standard", "300")
         found = adversary.run_standard_evaluation_individual(images, labels, return_labels=True)
-    return adversary, found, images
+    return model, adversary.eps, found, images, labels
 
 
-def test_the_precision_of_the_images_is_kept(tmp_path):
+def test_precision_of_the_images_is_kept(tmp_path):
     model = conv_net()
     images, labels = samples(model, 2, (1, 8, 8))
     model, images = model.double(), images.double()
@@ -58,7 +57,7 @@ def test_the_precision_of_the_images_is_kept(tmp_path):
         ({"norm": "L7"}, "unknown norm 'L7'"),
     ],
 )
-def test_what_is_refused_before_anything_is_attacked(given, message):
+def test_wrong_options_are_refused_before_any_query(given, message):
     with pytest.raises(FrontierError, match=message):
         AutoAttack(conv_net(), **given)
 
@@ -85,52 +84,48 @@ def test_accuracy_of_images_that_are_none():
 
 
 def test_every_run_has_its_points_within_eps(attacked):
-    adversary, found, images = attacked
-    record = adversary.evaluation
-    assert list(found) == list(record.ensemble.runs)
-    assert len(found) == len(record.ensemble.runs)
+    model, eps, found, images, labels = attacked
+    ensemble = find_ensemble("paper-300", "Linf", 4)
+    assert tuple(found) == ensemble.runs
     moved = 0
     for run, (points, classes) in found.items():
-        near = torch.from_numpy(record.trajectories[run][-1] <= adversary.eps) & (
-            record.labels >= 0
-        )
-        near[0] = False
+        alone = Ensemble.of(run, "Linf", {run: ensemble.queries[run]})
+        expected = evaluate(model, images, labels, norm="Linf", ensemble=alone, batch_size=250)
+        near = (expected.distances <= eps) & (expected.distances > 0)
         moved += int(near.sum())
-        assert torch.equal((points != images).flatten(1).any(1), near)
-        assert ((points - images).abs().amax() <= adversary.eps * (1 + 1e-6)).all()
+        assert (points != images).flatten(1).any(1).tolist() == near.tolist()
+        assert ((points - images).abs().amax() <= eps * (1 + 1e-6)).all()
         with torch.no_grad():
-            assert torch.equal(adversary.model(points).argmax(1), classes)
+            assert torch.equal(model(points).argmax(1), classes)
     assert moved
-    with pytest.raises(KeyError):
-        found["nothing"]
 
 
-def test_points_are_read_when_asked_for_and_not_kept(attacked, monkeypatch):
-    _, found, _ = attacked
-    reads, of_run = Counter(), Evaluation.of_run
-
-    def counted(self, run):
-        reads[run] += 1
-        return of_run(self, run)
-
-    monkeypatch.setattr(Evaluation, "of_run", counted)
-    found = type(found)(found._found, found._eps, labels=False)
-    first, *others = found
-    held = [weakref.ref(found[run]) for run in found]
-    assert [ref() for ref in held] == [None] * len(found)
-    assert set(reads.values()) == {1}
-    assert torch.equal(found[others[-1]], dict(found)[others[-1]])  # asked for out of order
-    assert found[first].shape == found[first].shape
-
-
-def test_saved_it_is_a_dict(attacked):
-    _, found, _ = attacked
+def test_points_of_all_runs_can_be_saved(attacked):
+    *_, found, _, _ = attacked
     file = io.BytesIO()
     torch.save(found, file)
     file.seek(0)
     loaded = torch.load(file, weights_only=True)
     assert isinstance(loaded, dict)
-    assert all(torch.equal(loaded[run][0], points) for run, (points, _) in found.items())
+    for run, (points, _) in found.items():
+        assert torch.equal(loaded[run][0], points)
+
+
+def test_standard_evaluation_is_an_evaluation_at_one_eps(capsys, monkeypatch):
+    monkeypatch.setitem(autoattack_api.VERSIONS, "standard", "500")  # in place of 4k
+    model = conv_net()
+    images, labels = samples(model, 6, (1, 8, 8))
+    labels[0] = (labels[0] + 1) % 4
+    whole = evaluate(model, images, labels, norm="Linf", ensemble=500, batch_size=250)
+    eps = float(np.median(whole.distances[whole.distances > 0]))
+    adversary = AutoAttack(model, norm="Linf", eps=eps, version="standard")
+    points, classes = adversary.run_standard_evaluation(images, labels, bs=250, return_labels=True)
+    assert ((points - images).abs().flatten(1).amax(1) <= eps * (1 + 1e-6)).all()
+    with torch.no_grad():
+        assert torch.equal(model(points).argmax(1), classes)
+    assert int((classes == labels).sum()) == int((whole.distances > eps).sum())
+    assert f"robust accuracy at Linf {eps:g}" in capsys.readouterr().out
+    assert adversary.clean_accuracy(images, labels) == 5 / 6
 
 
 class Misleading(torch.nn.Module):
@@ -144,7 +139,7 @@ class Misleading(torch.nn.Module):
         return self.net(2 * images.detach() - images)
 
 
-def test_where_gradients_fail_black_box_runs_are_run_too_and_all_flags_are_told(
+def test_failed_gradients_add_black_box_runs_and_print_all_flags(
     capsys, tmp_path, monkeypatch
 ):
     monkeypatch.setitem(autoattack_api.VERSIONS, "standard", "300")
@@ -169,7 +164,7 @@ def test_where_gradients_fail_black_box_runs_are_run_too_and_all_flags_are_told(
     assert {path.name for path in (tmp_path / "state").iterdir()} == {"standard", "black-box"}
 
 
-def test_an_honest_model_is_not_run_twice_and_warns_of_nothing(capsys, monkeypatch, recwarn):
+def test_honest_model_is_not_run_twice_and_warns_of_nothing(capsys, monkeypatch, recwarn):
     assert autoattack_api.VERSIONS["standard"] == "4k"
     monkeypatch.setitem(autoattack_api.VERSIONS, "standard", "600")
     net = conv_net()
@@ -189,7 +184,7 @@ class Noisy(Misleading):
         return self.net(images + 0.05 * torch.randn_like(images))
 
 
-def test_the_version_for_random_models_averages_over_20_passes(capsys, monkeypatch, recwarn):
+def test_version_for_random_models_averages_over_20_passes(capsys, monkeypatch, recwarn):
     monkeypatch.setitem(autoattack_api.VERSIONS, "rand", "30")
     net = conv_net()
     images, labels = samples(net, 4, (1, 8, 8))

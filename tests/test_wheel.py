@@ -28,7 +28,7 @@ assert set(benchmark_names()) >= {"paper", "fashion-mnist"}
 assert set(reference_pool("L2", 12000).distances) == set(MODELS) - {"F17"}
 from advfrontier.cli import main
 main(["evaluate", "zoo:F5", "-n", "5", "--norm", "L2", "--queries", "20", "--workers", "0"])
-assert Path("runs/zoo+F5/report.html").stat().st_size > 10**6
+assert Path("runs/zoo+F5/report.html").read_text(encoding="utf-8").startswith("<!")
 """
 
 
@@ -40,7 +40,7 @@ def wheel(tmp_path_factory):
     return next(folder.glob("*.whl"))
 
 
-def test_it_works_from_any_folder(wheel, tmp_path):
+def test_wheel_works_from_any_folder(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
         assert not [
@@ -51,7 +51,7 @@ def test_it_works_from_any_folder(wheel, tmp_path):
     subprocess.run(command, cwd=tmp_path / "elsewhere", check=True)  # noqa: S603
 
 
-def test_what_is_embedded_stays_small(wheel):
+def test_embedded_files_stay_small(wheel):
     with zipfile.ZipFile(wheel) as archive:
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
     assert (

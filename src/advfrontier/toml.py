@@ -81,10 +81,20 @@ def parse_toml(kind: type[AnyTable], content: str | bytes, name: str) -> AnyTabl
     try:
         return kind.model_validate(table)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        mistake = _mistake(table, first["loc"], first["type"], first["msg"])
+        mistake = first_mistake(error, table)
         hint = f"; {kind.hint}" if kind.hint else ""
         raise FrontierError(f"{name}: {mistake}{hint}") from error
+
+
+def first_mistake(error: ValidationError, content: Any) -> str:
+    """Return where the first mistake is, the value there and what was expected.
+
+    Args:
+        error: What the model of a table raised.
+        content: The table.
+    """
+    first = error.errors(include_url=False)[0]
+    return _mistake(content, first["loc"], first["type"], first["msg"])
 
 
 def has_key(path: str | PathLike[str], key: str) -> bool:
@@ -116,7 +126,7 @@ def _mistake(content: Any, place: tuple[int | str, ...], kind: str, message: str
         try:
             value = value[step]
         except (LookupError, TypeError):  # a step that names a type among several, not a key
-            break
+            continue
         if isinstance(step, int):
             where += f" {step + 1}"
         else:

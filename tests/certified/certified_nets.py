@@ -42,9 +42,18 @@ def plain():
 
 def pooled():
     return nn.Sequential(
-        Shifted(), nn.AvgPool2d(2), nn.Conv2d(2, 5, 3, padding=1, bias=False), nn.BatchNorm2d(5), nn.ReLU(),
-        nn.Dropout(), nn.Conv2d(5, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3),
-    )  # fmt: skip
+        Shifted(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(2, 5, 3, padding=1, bias=False),
+        nn.BatchNorm2d(5),
+        nn.ReLU(),
+        nn.Dropout(),
+        nn.Conv2d(5, 4, 3),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 3),
+    )
 
 
 def residual():

@@ -13,17 +13,18 @@ from advfrontier.certified.bounds import Bounds
 from advfrontier.certified.network import read_network
 from advfrontier.errors import FrontierError
 from advfrontier.threat.losses import margin
-from advfrontier.threat.norms import get_norm
+from advfrontier.threat.norms import make_norm
+from advfrontier.threat.random import Draws, sample_keys
 
 NORMS = ("L1", "L2", "Linf")
 
 
 def smallest_margins(model, x, y, norm, radii):
     """The least margin that random points and gradient descent find inside the balls, in float64."""
-    threat, clean = get_norm(norm), x.double().flatten(1)
-    ids, found = np.arange(len(x), dtype=np.uint64), []
+    threat, clean = make_norm(norm, tuple(x.shape[1:])), x.double().flatten(1)
+    keys, found = sample_keys(np.arange(len(x), dtype=np.uint64)), []
     for seed in range(4):
-        point = threat.random_start(clean, radii, seed=seed, ids=ids)
+        point = threat.random_start(clean, radii, Draws(seed, keys))
         for step in range(30):
             point.requires_grad_()
             gap = margin(model(point.view_as(x)), y)
@@ -73,7 +74,7 @@ def test_nothing_is_found_inside_the_radius(name, norm):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_a_linear_model_s_radius_is_its_distance(norm):
+def test_linear_model_s_radius_is_its_distance(norm):
     """Exactly, up to what was asked for: also where the box is in the way."""
     model, x = nn.Sequential(nn.Flatten(), linear(32, 4)), images(12, shape=(2, 4, 4))
     y = model(x).argmax(1)
@@ -89,7 +90,7 @@ def test_a_linear_model_s_radius_is_its_distance(norm):
     assert radii[~finite].isinf().all()
 
 
-def test_a_model_that_never_errs_is_certified_on_the_whole_box():
+def test_model_that_never_errs_is_certified_on_the_whole_box():
     model = nn.Sequential(nn.Flatten(), nn.Linear(8, 2))
     nn.init.zeros_(model[1].weight)
     with torch.no_grad():
@@ -98,7 +99,7 @@ def test_a_model_that_never_errs_is_certified_on_the_whole_box():
     assert radii.tolist() == [np.inf, np.inf, 0.0]
 
 
-def test_a_tie_is_a_mistake():
+def test_tie_counts_as_misclassified():
     model = nn.Sequential(nn.Flatten(), nn.Linear(8, 2))
     nn.init.zeros_(model[1].weight)
     nn.init.zeros_(model[1].bias)
@@ -116,7 +117,7 @@ def test_neither_neighbours_nor_the_start_matter_beyond_precision():
     torch.testing.assert_close(started, together, rtol=2e-4, atol=0)
 
 
-def test_the_model_is_left_as_it_was():
+def test_model_is_left_as_it_was():
     model, x = net("pooled"), images(1)
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -205,11 +206,14 @@ class Named(nn.Module):
         (nn.Sequential(nn.Flatten(), nn.LazyLinear(3)), "cannot be followed"),
         (nn.Sequential(nn.Flatten(), nn.Linear(32, 1)), "1 logit per image"),
         (nn.Sequential(nn.InstanceNorm2d(2), nn.Flatten()), "contains aten.native_batch_norm"),
-        (nn.Sequential(nn.BatchNorm2d(2, track_running_stats=False), nn.Flatten()), "contains aten.native_batch_norm"),
+        (
+            nn.Sequential(nn.BatchNorm2d(2, track_running_stats=False), nn.Flatten()),
+            "contains aten.native_batch_norm",
+        ),
         (nn.Conv2d(2, 2, 1), "does not end with its logits"),
     ],
-)  # fmt: skip
-def test_what_cannot_be_followed_is_refused_by_name(model, words):
+)
+def test_unknown_layer_is_refused_by_name(model, words):
     with pytest.raises(FrontierError, match=words):
         certified_radius(model, torch.rand(3, 2, 4, 4), torch.zeros(3, dtype=torch.int64), "Linf")
 
@@ -233,7 +237,7 @@ class InPlace(nn.Module):
         return self.last(x.sub_(0.5).div_(0.25).flatten(1) * self.mask)
 
 
-def test_a_model_that_changes_its_input_in_place():
+def test_model_that_changes_its_input_in_place_is_certified():
     torch.manual_seed(0)
     model, x = InPlace(), torch.rand(6, 2, 4, 4, dtype=torch.float64)
     before = x.clone()
@@ -281,7 +285,7 @@ def test_constants_of_operations_with_several_results(kind, norm):
     )
 
 
-def test_a_wide_first_layer_takes_its_units_block_by_block(monkeypatch):
+def test_wide_first_layer_takes_its_units_block_by_block(monkeypatch):
     model, x = net("plain"), images(3)
     y = model(x).argmax(1)
     whole = certified_radius(model, x, y, "L2")
@@ -298,14 +302,14 @@ class Talkative(nn.Module):
         return {"logits": self.model(x), "features": x.flatten(1) ** 2}
 
 
-def test_of_several_answers_the_logits_are_certified():
+def test_logits_among_several_outputs_are_certified():
     model, x = net("plain"), images(3)
     y = model(x).argmax(1)
     found = certified_radius(Talkative(model), x, y, "Linf")
     torch.testing.assert_close(found, certified_radius(model, x, y, "Linf"))
 
 
-def test_a_start_of_nought_and_labels_of_few_bits():
+def test_initial_radius_of_zero_and_labels_of_8_bits():
     model, x = net("plain"), images(3)
     y = model(x).argmax(1)
     found = certified_radius(model, x, y.to(torch.uint8), "Linf", start=torch.zeros(3))
@@ -323,7 +327,7 @@ def test_a_start_of_nought_and_labels_of_few_bits():
         ({"start": torch.ones(3)}, "start has the shape .*: expected one radius for each of 2"),
     ],
 )
-def test_what_is_no_data_is_refused(changes, words):
+def test_wrong_data_are_refused(changes, words):
     given = {"images": images(2), "labels": torch.tensor([0, 1]), "norm": "Linf"} | changes
     with pytest.raises(FrontierError, match=words):
         certified_radius(net("plain"), **given)

@@ -31,7 +31,7 @@ def subject():
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_the_truth_is_bracketed_and_no_attack_is_below_it(norm):
+def test_truth_is_bracketed_and_no_attack_is_below_it(norm):
     bound, distance, found = (column(norm, name) for name in ("bound", "distance", "found"))
     assert len(bound) >= 50
     assert (bound > 0).all()
@@ -60,7 +60,7 @@ def test_no_run_finds_anything_below_the_truth(norm, subject):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_the_program_finds_what_a_fine_grid_finds(norm, monkeypatch):
+def test_program_finds_what_a_fine_grid_finds(norm, monkeypatch):
     """A network of two sums, one of two pixels: all moves tried on a grid."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     spec = importlib.util.spec_from_file_location(

@@ -222,7 +222,7 @@ def test_pools_and_models_are_listed(run, capsys):
     assert "accuracy under PGD in Linf at 0.06: 77.6%" in capsys.readouterr().out
 
 
-def test_the_command_is_kept_and_threads_are_given_back(folder, monkeypatch):
+def test_command_is_stored_and_threads_are_restored(folder, monkeypatch):
     words = [
         "advfrontier",
         "evaluate",

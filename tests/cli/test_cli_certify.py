@@ -36,7 +36,7 @@ def test_certified_radii_are_stored_and_shown(records, run, capsys):
     assert "certified in Linf: median radius" in capsys.readouterr().out
 
 
-def test_an_evaluation_in_hand_and_one_of_published_solvers_are_certified_too(tmp_path):
+def test_evaluation_in_hand_and_one_of_published_solvers_are_certified_too(tmp_path):
     images, labels = (tensor[:4] for tensor in zoo.images_and_labels())
     found = evaluate(
         "zoo:F17",
@@ -52,7 +52,7 @@ def test_an_evaluation_in_hand_and_one_of_published_solvers_are_certified_too(tm
     assert found.certified.tolist() == radii.tolist()
 
 
-def test_it_is_not_computed_twice_and_goes_where_the_record_goes(
+def test_bounds_are_not_computed_twice_and_copied_with_the_record(
     records, run, monkeypatch, tmp_path
 ):
     assert run("certify", str(records / "Linf")) == 0
@@ -64,7 +64,7 @@ def test_it_is_not_computed_twice_and_goes_where_the_record_goes(
     )
 
 
-def test_a_file_of_another_record_is_not_taken(records, run, tmp_path):
+def test_file_of_another_record_is_not_taken(records, run, tmp_path):
     assert run("certify", str(records / "Linf")) == 0
     images, labels = (tensor[12:24] for tensor in zoo.images_and_labels())
     other = evaluate("zoo:F17", images, labels, norm="Linf", ensemble=200, out=tmp_path / "other")
@@ -75,14 +75,14 @@ def test_a_file_of_another_record_is_not_taken(records, run, tmp_path):
     assert Evaluation.load(tmp_path / "other").certified is None
 
 
-def test_what_cannot_be_certified_is_refused(records, run, capsys):
+def test_certify_refuses_other_norms_and_models(records, run, capsys):
     assert run("certify", str(records / "L0")) == 2
     assert "evaluation in L0: expected one in L1, L2, Linf" in capsys.readouterr().err
     assert run("certify", str(records / "Linf"), "--model", "zoo:F5") == 2
     assert "Linf holds a record of" in capsys.readouterr().err
 
 
-def test_an_object_has_to_be_given_again(tmp_path):
+def test_model_given_as_an_object_is_needed_again(tmp_path):
     images, labels = (tensor[:4] for tensor in zoo.images_and_labels())
     model = zoo.load("F17")
     evaluate(model, images, labels, norm="L2", ensemble=100, out=tmp_path / "mine")
@@ -92,7 +92,7 @@ def test_an_object_has_to_be_given_again(tmp_path):
     assert (certify(loaded, model=model) <= loaded.distances).all()
 
 
-def test_a_radius_beyond_what_was_found_is_refused(records, monkeypatch):
+def test_radius_beyond_what_was_found_is_refused(records, monkeypatch):
     evaluation = Evaluation.load(records / "Linf")
     monkeypatch.setattr(
         "advfrontier.evaluation.certify.certified_radius",

@@ -31,7 +31,7 @@ def config(folder):
     return write
 
 
-def test_a_file_says_everything(config, run, capsys):
+def test_file_holds_all_options(config, run, capsys):
     assert run("evaluate", "--config", "mine.toml") == 0
     found = Evaluation.load("from-file/L2")
     assert (found.ensemble.total, found.record.header.terms.shard) == (100, 4)
@@ -40,7 +40,7 @@ def test_a_file_says_everything(config, run, capsys):
     assert "L2@0>=0.5 holds" in capsys.readouterr().err
 
 
-def test_the_command_line_wins(config, folder, run):
+def test_command_line_overrides_the_file(config, folder, run):
     words = [
         "nets.py:weaker",
         "--norm",
@@ -98,7 +98,7 @@ def test_mistakes_in_a_file(config, run, capsys, text, words):
     assert words in printed.err + printed.out
 
 
-def test_a_file_that_is_not_there(folder, run, capsys):
+def test_file_that_is_not_there(folder, run, capsys):
     assert run("evaluate", "--config", "gone.toml") == 2
     assert "gone.toml: cannot be read (No such file or directory)" in capsys.readouterr().err
 
@@ -108,7 +108,7 @@ def test_other_commands_take_one_too(config, run):
     assert run("trace", "nets.py:net", "--config", "mine.toml", "-o", "t") == 0
 
 
-def test_a_list_stands_for_an_option_that_is_repeated(config, folder, run):
+def test_list_stands_for_an_option_that_is_repeated(config, folder, run):
     config(
         "models = ['nets.py:net', 'nets.py:weaker']\ndata = 'npz:data.npz'\nnorm = 'L2'\nruns = ['fmn', 'ddn']\n"
         "queries = 20\nworkers = 0\n"
@@ -121,7 +121,7 @@ def test_a_list_stands_for_an_option_that_is_repeated(config, folder, run):
     assert load_traces("t/nets.py+net/L2").runs == ("fmn", "ddn")
 
 
-def test_an_ensemble_that_is_typed_wins_over_runs_in_the_file(config, run, capsys):
+def test_typed_ensemble_overrides_runs_in_the_file(config, run, capsys):
     config("data = 'npz:data.npz'\nnorm = 'L2'\nruns = 'fmn'\nworkers = 0\nreport = false\n")
     words = ("evaluate", "nets.py:net", "--config", "mine.toml", "--out", "typed")
     assert run(*words, "--ensemble", "nobody-4k") == 2

@@ -73,8 +73,23 @@ def test_passes_per_query_are_stored_and_printed(folder, evaluate, run, capsys):
         == 0
     )
     assert Evaluation.load("a").eot == 2
-    assert run("trace", "nets.py:net", "--data", "npz:data.npz", "--runs", "fmn", "--eot", "2", "--queries", "10",
-               "--workers", "0") == 0  # fmt: skip
+    assert (
+        run(
+            "trace",
+            "nets.py:net",
+            "--data",
+            "npz:data.npz",
+            "--runs",
+            "fmn",
+            "--eot",
+            "2",
+            "--queries",
+            "10",
+            "--workers",
+            "0",
+        )
+        == 0
+    )
     assert Record.find("traces/nets.py+net/Linf").header.terms.eot == 2
 
 
@@ -124,7 +139,7 @@ def test_published_solvers_are_refused_beside_others(folder, evaluate, run, caps
         (["--tier", "4k"], "was learned with"),
         (
             ["--runs", "fmn,fab_min,square_min", "--queries", "300"],
-            "fab_min, square_min: searches of this package",
+            "fab_min, square_min: no paper has these searches of advfrontier",
         ),
     ):
         assert evaluate("nets.py:net", "--norm", "L2", "--published", "-o", "a", *words) == 2

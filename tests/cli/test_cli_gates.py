@@ -3,7 +3,7 @@
 import json
 
 
-def test_a_requirement_is_met_or_not(folder, evaluate, capsys):
+def test_requirement_is_met_or_not(folder, evaluate, capsys):
     words = ["nets.py:net", "--no-report", "-o", "a", "--json"]
     assert evaluate(*words, "--require", "Linf@0>=0.5") == 0  # all eight are right
     printed = capsys.readouterr()

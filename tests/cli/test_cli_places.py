@@ -69,7 +69,7 @@ def test_figures_go_to_an_address(folder, memory, run, evaluate):
     assert not Path("memory:").exists()
 
 
-def test_a_local_address_is_the_local_folder(folder, run, evaluate, capsys):
+def test_local_address_is_the_local_folder(folder, run, evaluate, capsys):
     address = f"file://{folder}/z"
     assert evaluate("nets.py:net", "-o", address) == 0
     assert (
@@ -82,7 +82,7 @@ def test_a_local_address_is_the_local_folder(folder, run, evaluate, capsys):
     )  # which renames: a reader never sees half a file
 
 
-def test_a_place_is_the_same_from_another_folder(folder, evaluate, monkeypatch):
+def test_place_is_the_same_from_another_folder(folder, evaluate, monkeypatch):
     assert evaluate("nets.py:net", "-o", "here", "--no-report") == 0
     found = Evaluation.load("here/Linf")
     (folder / "elsewhere").mkdir()
@@ -103,7 +103,7 @@ def test_files_are_listed_to_a_depth(tmp_path, memory):
         assert there.names("gone") == []
 
 
-def test_a_link_and_a_pipe_are_written_through(tmp_path):
+def test_link_and_a_pipe_are_written_through(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     write_file(tmp_path / "link", b"new")
@@ -127,7 +127,7 @@ def two_models(folder, evaluate, capsys):
     capsys.readouterr()
 
 
-def test_a_folder_of_two_models_is_not_compared_as_one(two_models, run, capsys):
+def test_folder_of_two_models_is_not_compared_as_one(two_models, run, capsys):
     assert run("compare", "both", "both/net") == 2
     said = capsys.readouterr().err
     assert "both holds records of 2 models (nets.py:net in " in said
@@ -147,7 +147,7 @@ def test_tables_of_two_models_have_two_files(two_models, run):
 @pytest.mark.parametrize(
     ("command", "times"), [(["report", "both/net", "both/weaker"], 2), (["report", "both"], 2)]
 )
-def test_a_report_reads_every_record_once(two_models, run, monkeypatch, command, times):
+def test_report_reads_every_record_once(two_models, run, monkeypatch, command, times):
     from advfrontier.evaluation import summary  # noqa: PLC0415
 
     read, summarise = [], summary.summarise
@@ -158,7 +158,7 @@ def test_a_report_reads_every_record_once(two_models, run, monkeypatch, command,
     assert len(read) == times
 
 
-def test_what_is_not_there_is_told(folder, memory, run, capsys):
+def test_missing_folder_and_foreign_record_are_named(folder, memory, run, capsys):
     assert run("extend", "memory://nothing", "--tier", "8k") == 2
     assert (
         "no folder memory://nothing, or nothing in it: type `advfrontier" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The documentation: the tutorial runs, links lead somewhere, and the site builds without a warning or a request."""
+"""The documentation: the tutorial runs, links are valid, and the site builds without a warning."""
 
 import ast
 import json
@@ -19,7 +19,7 @@ BY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relat
 
 
 def without_code(text):
-    """A page without what is shown as code, where brackets are no links and hashes no headings."""
+    """Return a page without its code, where brackets are no links and hashes no headings."""
     return re.sub(r"^```.*?^```|^    .*?$|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
@@ -28,13 +28,13 @@ def python_blocks(page):
 
 
 def anchors(page):
-    """The names of a page's headings, as the site and the usual viewers of Markdown make them."""
+    """Return the anchors of a page's headings, as the site and the usual viewers make them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#{1,6} +(.+?) *$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_tutorial_runs_from_its_first_block_to_its_last(tmp_path, monkeypatch):
+def test_tutorial_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     state = torch.get_rng_state()
     names = {}
@@ -46,7 +46,7 @@ def test_the_tutorial_runs_from_its_first_block_to_its_last(tmp_path, monkeypatc
     assert names["robust"].flags == ()  # as the text says
 
 
-def test_the_notebook_has_the_cells_of_the_tutorial():
+def test_notebook_has_the_cells_of_the_tutorial():
     notebook = json.loads((ROOT / "examples/tutorial.ipynb").read_text())
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert cells == [block.rstrip("\n") for block in python_blocks(ROOT / "docs/tutorial.md")], (
@@ -55,7 +55,7 @@ def test_the_notebook_has_the_cells_of_the_tutorial():
 
 
 def commands(page):
-    """What a reader is told to type, without comments and without where its output goes."""
+    """Return the commands of a page as words, without comments and redirections."""
     lines = re.findall(
         r"^    (?:\$ )?advfrontier +(.+?)(?: +#.*| +> .*)?$", page.read_text(), re.MULTILINE
     )
@@ -63,7 +63,7 @@ def commands(page):
 
 
 @BY_PAGE
-def test_commands_have_the_options_that_the_page_says(page):
+def test_commands_on_pages_have_their_options(page):
     for words in commands(page):
         app.parse_args(
             words, exit_on_error=False, print_error=False
@@ -71,7 +71,7 @@ def test_commands_have_the_options_that_the_page_says(page):
 
 
 @BY_PAGE
-def test_what_the_blocks_import_exists(page):
+def test_imports_on_pages_exist(page):
     for block in python_blocks(page):
         for node in ast.walk(ast.parse(block)):
             if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "advfrontier":
@@ -84,7 +84,7 @@ def test_what_the_blocks_import_exists(page):
 
 
 @BY_PAGE
-def test_links_lead_to_files_and_headings_that_exist(page):
+def test_links_lead_to_files_and_headings(page):
     broken = []
     for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
         if "://" in link:
@@ -96,7 +96,7 @@ def test_links_lead_to_files_and_headings_that_exist(page):
     assert broken == []
 
 
-def test_contributors_are_told_every_target_once():
+def test_contributing_names_every_make_target_once():
     targets = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[
         1
     ].split()
@@ -112,7 +112,7 @@ def test_every_page_is_in_the_navigation():
     assert missing == []
 
 
-def test_the_site_builds_strictly_and_asks_no_other_host_for_anything(site):
+def test_site_builds_strictly_and_fetches_nothing_from_other_hosts(site):
     pages = [*site.rglob("*.html")]
     assert len(pages) >= len(PAGES) - 1
     fetched = re.compile(
@@ -134,7 +134,7 @@ def test_the_site_builds_strictly_and_asks_no_other_host_for_anything(site):
     )
 
 
-def test_the_table_of_departures_lists_them_all():
+def test_table_of_departures_lists_them_all():
     text = (ROOT / "docs/solvers.md").read_text()
     table = text.partition("<!-- departures: begin -->")[2].partition("<!-- departures: end -->")[0]
     for each in DEPARTURES:

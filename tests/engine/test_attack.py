@@ -8,8 +8,8 @@ from torch import nn
 
 from advfrontier import FrontierError
 from advfrontier.engine import attack
-from advfrontier.solvers import FMN, SquareMin, solver_of
 from advfrontier.pool import Run
+from advfrontier.solvers import FMN, SquareMin, solver_of
 
 ORDERS = {"L0": 0, "L1": 1, "L2": 2, "Linf": torch.inf}
 

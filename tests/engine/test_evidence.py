@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support.models import Watch, conv_net, samples, tanh_mlp
+from support.models import Answering, Watch, conv_net, samples, tanh_mlp
 
 from advfrontier import trace, zoo
 from advfrontier.engine import Oracle, accuracy_flag, beaten, noise_check
@@ -152,3 +152,27 @@ def test_what_noise_costs():
         )
         assert watch.total == watch.forward == oracle.counts.verification == 4 * 7
     assert oracle.counts.attack == oracle.counts.checks == 0
+
+
+def constant(x):
+    """Return four classes, the first always ahead; the gradient is exactly zero."""
+    return torch.tensor([2.0, 1.0, 0.5, 0.0]).to(x) + 0 * x.sum(1, keepdim=True)
+
+
+def poisoned(x):
+    """Return the same logits, whose gradient is NaN: the slope of a square root at zero."""
+    return constant(x) + (0 * x).sqrt().sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("logits", [constant, poisoned])
+def test_models_that_no_run_breaks_are_flagged(logits):
+    images = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    labels, runs = torch.zeros(3, dtype=torch.long), ["pdpgd", "fmn", "ddn", "fmn:restart1", "alma"]
+    model = Answering(logits)
+    traces = trace(model, images, labels, norm="L2", runs=runs, queries=20)
+    assert (traces.distances == INF).all()
+    texts = [flag.text for flag in traces.flags]
+    names = "pdpgd, fmn, ddn and 2 other runs"
+    assert f"{names}: up to 3 samples had no gradient on most steps" in texts
+    not_finite = f"{names}: up to 3 samples had logits or gradients that are not finite"
+    assert (not_finite in texts) == (logits is poisoned)

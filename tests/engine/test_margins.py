@@ -76,3 +76,21 @@ def test_distances_grow_only_by_the_rounding_of_an_offset(make, classes):
         )  # a margin of two roundings, where the logits fall about evenly
         growth = found[offset] / found[0] - 1
         assert np.median(growth / forced) < 1.5
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_logits_that_are_not_finite_are_no_success(bad):
+    z = torch.tensor([[0.0, 5, 1]]).repeat(4, 1)
+    for row in range(3):
+        z[row, row] = bad
+    gap = z[:, 0] - z[:, 1:].amax(1)
+    assert robustly_misclassified(z, gap).tolist() == [False, False, False, True]
+
+
+def test_success_must_survive_another_batch_layout():
+    """A margin below 1e-5 of the largest logit is none in float32, and below 1e-12 in float64."""
+    z = torch.tensor([[10.0, 10.00005, -4.0], [10.0, 10.0002, -4.0], [0.0, 2e-5, -1.0]])
+    assert robustly_misclassified(z, z[:, 0] - z[:, 1]).tolist() == [False, True, True]
+    rows = [[10.0, 10.0 + 5e-12, -4.0], [10.0, 10.0 + 5e-11, -4.0]]
+    fine = torch.tensor(rows, dtype=torch.float64)
+    assert robustly_misclassified(fine, fine[:, 0] - fine[:, 1]).tolist() == [False, True]

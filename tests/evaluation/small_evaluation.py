@@ -3,17 +3,18 @@
 import numpy as np
 import torch
 
-from advfrontier import Ensemble
 from advfrontier.pool import Raise, Refine, make_ensemble
 
-SMALL = Ensemble.of(
-    "small", "L2", {"fmn": 200, "ddn": 100, "alma": 60, "fmn:restart1": 100, "ddn:target1": 40}
-)
 LARGER = make_ensemble(
     name="larger",
     norm="L2",
     steps=[
-        *SMALL.steps,
+        Raise(run="fmn", queries=200),
+        Raise(run="ddn", queries=100),
+        Raise(run="alma", queries=60),
+        Raise(run="fmn:restart1", queries=100),
+        Raise(run="ddn:target1", queries=40),
+        # 500 queries so far
         Raise(run="fmn", queries=300),
         Refine(run="fmn", queries=40, start="best"),
         Raise(run="ddn", queries=300),
@@ -22,6 +23,7 @@ LARGER = make_ensemble(
         Raise(run="ddn:target1", queries=90),
     ],
 )
+SMALL = LARGER.model_copy(update={"name": "small", "total": 500})
 
 
 def same(one, two):

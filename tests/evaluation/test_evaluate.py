@@ -11,7 +11,7 @@ from torch import nn
 from advfrontier import FrontierError, Machine, compare, evaluate, rank, trace, zoo
 from advfrontier.evaluation.compare import reference_pools
 from advfrontier.flags import Kind
-from advfrontier.pool import make_ensemble, paper_ensemble
+from advfrontier.pool import make_ensemble
 from advfrontier.threat.norms import make_norm
 
 
@@ -82,7 +82,7 @@ def test_refinement_is_credited_to_the_run_whose_point_it_moved(problem, norm):
     assert set(found.winners) <= {*raised, None}
     refinements = {name for name in ensemble.names if name.endswith(":refine")}
     assert set(found.refined_by) <= {*refinements, None}
-    assert any(found.refined_by)
+    assert any(found.refined_by) or norm == "L0"  # where one feature is enough
     assert sum(found.queries_by_run.values()) == ensemble.total
     for row, refinement in enumerate(found.refined_by):
         if refinement is not None:
@@ -102,14 +102,15 @@ def test_distances_at_before_the_first_checkpoint_are_infinite(evaluation):
         evaluation.distances_at("4k")
 
 
-def test_ensemble_of_a_model_with_two_classes_has_fewer_targets():
+def test_ensemble_of_a_model_with_two_classes_has_one_target_per_attack():
     model = conv_net((1, 4, 4), classes=2, seed=2)
-    images, labels = samples(model, 3, (1, 4, 4), seed=2)
+    images, labels = samples(model, 2, (1, 4, 4), seed=2)
     watch = Watch.on(model)
-    evaluation = evaluate(model, images, labels, norm="L2", ensemble="paper-8k")
-    expected = paper_ensemble("paper-8k", "L2").for_classes(2).total
-    assert evaluation.ensemble.total == expected < 8000
-    assert evaluation.counts["attack"] == 3 * expected
+    evaluation = evaluate(model, images, labels, norm="L2", ensemble="4k")
+    targets = {run.partition(":")[2] for run in evaluation.queries_by_run if ":target" in run}
+    assert targets == {"target1"}
+    assert evaluation.counts["attack"] == 2 * 4000
+    assert sum(evaluation.queries_by_run.values()) == 4000
     assert watch.total == sum(evaluation.counts.values())
 
 

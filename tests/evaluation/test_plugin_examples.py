@@ -1,9 +1,10 @@
-"""The examples of docs/plugins.md run."""
+"""The examples run."""
 
 import runpy
 from pathlib import Path
 
 import pytest
+import torch
 
 from advfrontier.pool import CATALOGUE
 
@@ -15,7 +16,7 @@ def run(name, capsys):
     return capsys.readouterr().out.splitlines()
 
 
-def test_a_solver(capsys):
+def test_example_of_a_solver_runs(capsys):
     try:
         *newton, ddn = run("plugin_solver.py", capsys)
     finally:
@@ -25,7 +26,7 @@ def test_a_solver(capsys):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # foolbox's
-def test_callables(capsys):
+def test_example_of_callables_runs(capsys):
     pytest.importorskip(
         "foolbox", reason="a dev dependency: pip install foolbox", exc_type=ImportError
     )
@@ -33,3 +34,14 @@ def test_callables(capsys):
     assert 2 <= int(deepfool.split()[1]) <= 1000
     assert boundary == "boundary: 1000 queries per sample"
     assert "deepfool" in best
+
+
+def test_example_of_a_quick_start_runs(capsys):
+    state = torch.get_rng_state()
+    lines = run("quickstart.py", capsys)
+    torch.set_rng_state(state)
+    assert lines[0] == "median distance after 100 300 1000 queries"
+    medians = [[float(number) for number in line.split()[1:]] for line in lines[1:5]]
+    for first, second, last in medians:
+        assert first >= second >= last > 0
+    assert lines[-1].startswith("passes through the model: {")

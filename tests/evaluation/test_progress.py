@@ -1,4 +1,4 @@
-"""Progress: a bar on terminals, one line in notebooks, plain lines elsewhere, and nothing if nobody looks."""
+"""Progress: a bar on terminals, one line in notebooks, plain lines elsewhere, and nothing where nobody reads it."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from advfrontier import Machine, progress, trace
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that goes on by a second every time it is looked at."""
+    """Advance the clock by a second every time it is read."""
     now = iter(range(10**6))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(now)))
 
@@ -37,7 +37,7 @@ def test_quick_work_is_not_reported():
     assert stream.getvalue() == ""
 
 
-def test_a_terminal_gets_a_bar_that_is_taken_away_again(monkeypatch):
+def test_terminal_gets_a_bar_that_is_removed_at_the_end(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
@@ -58,7 +58,7 @@ class Kernel:
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize("notebook", [True, False])
 @pytest.mark.parametrize("asked", [True, False, None])
-def test_whether_it_is_shown(monkeypatch, terminal, notebook, asked):
+def test_progress_is_shown_where_somebody_reads_it(monkeypatch, terminal, notebook, asked):
     monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: terminal)
     shell = Kernel() if notebook else None
     monkeypatch.setitem(progress.sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
@@ -66,7 +66,7 @@ def test_whether_it_is_shown(monkeypatch, terminal, notebook, asked):
     assert shown == (asked if asked is not None else terminal or notebook)
 
 
-def test_a_notebook_has_one_line_that_is_written_again(clock, monkeypatch):
+def test_notebook_has_one_line_that_is_overwritten(clock, monkeypatch):
     monkeypatch.setitem(progress.sys.modules, "IPython", SimpleNamespace(get_ipython=Kernel))
     stream = io.StringIO()
     with progress.Progress(100, unit="queries", stream=stream) as bar:

@@ -147,9 +147,9 @@ def test_unit_of_another_form_is_one_message(runs, change):
     forged = forge(runs, change)
     (false,) = verify(forged, net(), *data(), rerun=0).false
     assert false.startswith(
-        "the record does not hold what it claims, 200 queries of ensemble on samples 0–4: "
+        "the record does not hold what it claims, 200 queries of the ensemble on samples 0–4: "
     )
-    with pytest.raises(FrontierError, match="lacks ensemble on samples 0–4"):
+    with pytest.raises(FrontierError, match="lacks the ensemble on samples 0–4"):
         _ = forged.adversarials
 
 
@@ -249,7 +249,7 @@ def test_damaged_unit_is_found(runs, tmp_path):
     unit.write_bytes(content)
     result = verify(runs.place, net(), *data(), rerun=0)
     assert re.search(
-        r"the record does not hold what it claims, .* ensemble on samples 0–4: .*checksum",
+        r"the record does not hold what it claims, .* the ensemble on samples 0–4: .*checksum",
         result.false[0],
     )
 
@@ -285,7 +285,7 @@ def test_other_versions_do_not_excuse_distances_beyond_the_tolerance(runs):
     assert "samples 0–4 did not come out again: its distances differ by 100% in the median" in false
 
 
-def test_how_many_units():
+def test_rerun_is_a_share_or_a_number():
     assert [parse_rerun("5%")(n) for n in (0, 1, 40, 41)] == [0, 1, 2, 3]
     assert [parse_rerun(3)(n) for n in (2, 9)] == [2, 3]
     assert parse_rerun("0")(9) == 0
@@ -296,7 +296,7 @@ def test_how_many_units():
             parse_rerun(wrong)
 
 
-def test_the_digest_is_of_the_figures(runs):
+def test_digest_changes_with_the_figures(runs):
     digest = figures_digest(runs)
     assert figures_digest(Evaluation.load(runs.place)) == digest
     assert figures_digest(forge(runs, lower)) != digest

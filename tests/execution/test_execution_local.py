@@ -35,7 +35,7 @@ def test_every_task_is_done_once_and_an_error_is_reported_by_its_task(tmp_path):
     )
 
 
-def test_a_killed_worker_costs_a_retry_and_a_task_that_always_kills_is_reported_alone(tmp_path):
+def test_killed_worker_costs_a_retry_and_a_task_that_always_kills_is_reported_alone(tmp_path):
     work = Nasty(tmp_path)
     outcomes = list(execute(work, range(10), Machine(workers=2), retries=1))
     assert sorted(outcome.task for outcome in outcomes) == list(range(10))
@@ -63,9 +63,7 @@ def test_work_that_ends_the_program_while_it_is_loaded_is_an_outcome():
     assert pickle.loads(content)[1].startswith("SystemExit")  # noqa: S301
 
 
-@pytest.mark.parametrize(
-    "option", [{"workers": 1.5}, {"workers": "2"}, {"threads": 2.0}, {"pack": 1.5}]
-)
+@pytest.mark.parametrize("option", [{"workers": 1.5}, {"workers": "2"}, {"threads": 2.0}])
 def test_numbers_of_a_machine_are_whole(option):
     with pytest.raises(FrontierError, match=f"{next(iter(option))} is .*: expected a whole number"):
         Machine(**option)
@@ -92,7 +90,7 @@ def test_workers_take_turns_at_the_gpus(monkeypatch):
     } == {"4", "6"}
 
 
-def test_what_cannot_be_sent_is_refused(tmp_path):
+def test_work_that_cannot_be_pickled_is_refused(tmp_path):
     with pytest.raises(FrontierError, match="cannot be sent to worker processes"):
         list(execute(lambda task: task, [1], Machine(workers=1)))
     with pytest.raises(FrontierError, match="workers is -1"):
@@ -105,7 +103,7 @@ def test_what_cannot_be_sent_is_refused(tmp_path):
     assert "pickle" in bad.error
 
 
-def test_a_script_without_a_guard_is_told(tmp_path):
+def test_script_without_a_guard_is_one_message(tmp_path):
     script = tmp_path / "unguarded.py"
     script.write_text(
         f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
@@ -142,8 +140,11 @@ def test_workers_end_with_their_parent(tmp_path, stop):
     script.write_text(SLEEPY.format(here=str(HERE)))
     parent = subprocess.Popen(  # noqa: S603
         [sys.executable, script],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     worker = int(parent.stdout.readline())
     time.sleep(0.3)
     if stop == signal.SIGINT:

@@ -65,7 +65,7 @@ def test_tasks_errors_and_dead_workers(tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_the_overhead_is_small():
+def test_overhead_is_small():
     tasks = range(200)
     results, times = [], []
     for outcome in execute(threads, tasks, Machine(ray="local", workers=2, threads=2)):
@@ -103,7 +103,7 @@ def test_names_of_files_mean_the_same_on_workers_that_began_elsewhere(
     assert (found.distances == here.distances).all()
 
 
-def test_a_lost_node_loses_nothing(two_nodes, tmp_path):
+def test_lost_node_loses_nothing(two_nodes, tmp_path):
     work, tasks = Nasty(tmp_path, seconds=0.3), [task for task in range(12) if task != 3]
     found, lost = {}, None
     for outcome in execute(work, tasks, Machine(ray=two_nodes.address), retries=3):
@@ -146,6 +146,6 @@ def parent(pid):
         return None
 
 
-def test_a_wrong_address_is_told_at_once():
+def test_wrong_address_is_refused_at_once():
     with pytest.raises(FrontierError, match=r"no Ray cluster at '127.0.0.1:1'"):
         list(execute(square, [0], Machine(ray="127.0.0.1:1")))

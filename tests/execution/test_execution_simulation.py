@@ -32,7 +32,7 @@ def test_crashes_lose_half_a_unit_on_average_and_nothing_else():
     assert found.crashes == pytest.approx(400, rel=0.15)
 
 
-def test_the_papers_experiment_has_its_size():
+def test_papers_experiment_has_its_size():
     units = SCRIPT["experiment"](samples=1000, shard=300, apart=True)
     assert len(units) == 30 * 270 * 4
     assert len({unit.group for unit in units}) == 120

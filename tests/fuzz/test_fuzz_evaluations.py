@@ -1,25 +1,34 @@
-"""Records that were damaged or made by someone else: read as they are, or refused with one message.
+"""Evaluations and traces of records that were damaged or made by someone else.
 
-`ADVFRONTIER_FUZZ=5000 pytest tests/fuzz` (`make fuzz`) tries so many cases of each kind.
+They are read as they are, or refused with one message. `ADVFRONTIER_FUZZ=5000 pytest tests/fuzz`
+(`make fuzz`) tries a fifth of so many cases: those of the files alone are in `test_fuzz_records`.
 """
 
 import json
-import os
 import random
 import shutil
 
 import numpy as np
 import pytest
 import torch
+from fuzz.limits import CASES as FILE_CASES
 from support.models import conv_problem
 
-from advfrontier import Ensemble, Evaluation, FrontierError, evaluate, trace
+from advfrontier import Evaluation, FrontierError, evaluate, trace
 from advfrontier.evaluation.trace import load_traces
-from advfrontier.record import header, images
+from advfrontier.pool import make_ensemble
+from advfrontier.record.header import checksum
 
-CASES = int(os.environ.get("ADVFRONTIER_FUZZ", "40"))
-SMALL = Ensemble.of("small", "L2", {"fmn": 40, "ddn:target1": 20, "ddn": 20})
-LARGER = Ensemble.of("larger", "L2", {"fmn": 60, "ddn:target1": 20, "ddn": 30})
+CASES = FILE_CASES // 5
+STEPS = [
+    {"run": "fmn", "queries": 40},
+    {"run": "ddn:target1", "queries": 20},
+    {"run": "ddn", "queries": 20},
+    {"run": "fmn", "queries": 60},
+    {"run": "ddn", "queries": 30},
+]
+SMALL = make_ensemble(name="small", norm="L2", steps=STEPS, total=80)
+LARGER = make_ensemble(name="larger", norm="L2", steps=STEPS)
 JUNK = [None, -1, 0, 1, 7, 1e308, -1e-9, True, "", "x", "../../etc", "L2", "Linf", "fmn", "🂡" * 40, [], {}, [[]],
         [1, 2], {"a": 1}, "0" * 32, 10**12, 2**64, float("1e-300"), ["x"] * 50, {"fmn": 10}, {"fmn": 10**9},
         "evaluation", "trace"]  # fmt: skip
@@ -87,7 +96,7 @@ def forged(content, rng):
             del parent[path[-1]]
         else:
             parent[path[-1]] = json.loads(json.dumps(rng.choice(JUNK)))
-    return json.dumps({**tree, "checksum": header._checksum(tree)}).encode()
+    return json.dumps({**tree, "checksum": checksum(tree)}).encode()
 
 
 def read_all(place):
@@ -130,7 +139,6 @@ def test_headers(whole, problem, tmp_path, kind):
     for _ in range(CASES):
         changed = (damaged if kind == "damaged" else forged)(content, rng)
         (tmp_path / "a" / "record.json").write_bytes(changed)
-        images._KEPT.clear()
         try:
             found = read_all(tmp_path / "a")
         except FrontierError:
@@ -172,14 +180,12 @@ def test_tensor_files(whole, tmp_path, under):
         victim = rng.choice(files)
         content = victim.read_bytes()
         victim.write_bytes(damaged(content, rng))
-        images._KEPT.clear()
         try:
             same(read_all(tmp_path / "a"), right)
         except FrontierError:
             refused += 1
         victim.write_bytes(content)
     assert refused > CASES // 2
-    images._KEPT.clear()
     same(read_all(tmp_path / "a"), right)
 
 

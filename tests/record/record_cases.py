@@ -8,25 +8,22 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from advfrontier import Ensemble, FrontierError
+from advfrontier import FrontierError
 from advfrontier.pool import make_ensemble
 from advfrontier.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SMALL = Ensemble.of("small", "L2", {"fmn": 20, "ddn": 20})
-LARGER = make_ensemble(
-    name="larger",
-    norm="L2",
-    steps=[
-        {"run": "fmn", "queries": 20},
-        {"run": "ddn", "queries": 20},
-        {"run": "fmn", "queries": 40},
-        {"run": "ddn", "queries": 40},
-        {"run": "alma", "queries": 20},
-    ],
-)
+STEPS = [
+    {"run": "fmn", "queries": 20},
+    {"run": "ddn", "queries": 20},
+    {"run": "fmn", "queries": 40},
+    {"run": "ddn", "queries": 40},
+    {"run": "alma", "queries": 20},
+]
+SMALL = make_ensemble(name="small", norm="L2", steps=STEPS, total=40)
+LARGER = make_ensemble(name="larger", norm="L2", steps=STEPS)
 OPTIONS = {"norm": "L2", "ensemble": SMALL, "batch_size": 4}
 
 

@@ -8,7 +8,6 @@ from record_cases import LARGER, OPTIONS, refused, same
 from support.models import SHAPE, conv_net
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate
-from advfrontier.record import images
 
 
 def test_units_without_their_record_are_refused(problem, tmp_path):
@@ -43,11 +42,11 @@ def test_a_unit_of_another_record_is_named_and_done_again(problem, tmp_path, wha
     own = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     arguments, options = foreign(problem)[what]
     evaluate(*arguments, out=tmp_path / "b" / "L2", **OPTIONS, **options)
-    file = "units/ddn/00004+004-0020.safetensors"
+    file = "units/ensemble/00004+004-0040.safetensors"
     right = (tmp_path / "a" / "L2" / file).read_bytes()
     shutil.copy(tmp_path / "b" / "L2" / file, tmp_path / "a" / "L2" / file)
     refused(
-        "lacks ddn on samples 4–7 .*00004.004-0020.safetensors belongs to another record",
+        r"lacks the ensemble on samples 4–7 .*00004.004-0040\.safetensors belongs to another record",
         tmp_path / "a" / "L2",
         lambda: Evaluation.load(tmp_path / "a" / "L2").distances,
     )
@@ -70,7 +69,7 @@ def test_images_that_are_damaged_are_healed_when_the_images_are_at_hand(problem,
     model, pixels, labels = problem
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     evaluate(model, 1 - pixels, labels, out=tmp_path / "b" / "L2", **OPTIONS)
-    victim, right = tmp_path / "a" / "L2" / "images" / "00004+004.safetensors", None
+    victim = tmp_path / "a" / "L2" / "images" / "00004+004.safetensors"
     right = victim.read_bytes()
     if damage == "lost":
         victim.unlink()
@@ -80,14 +79,12 @@ def test_images_that_are_damaged_are_healed_when_the_images_are_at_hand(problem,
         victim.write_bytes(right[:-7] + bytes([right[-7] ^ 1]) + right[-6:])
     else:
         shutil.copy(tmp_path / "b" / "L2" / "images" / victim.name, victim)
-    images._KEPT.clear()
     with pytest.raises(
         FrontierError, match=r"does not hold the images of samples 4–7|gives other images"
     ):
         Evaluation.load(tmp_path / "a" / "L2").adversarials  # noqa: B018
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     assert victim.stat().st_size == len(right)
-    images._KEPT.clear()
     assert torch.equal(Evaluation.load(tmp_path / "a" / "L2").images(), pixels)
 
 
@@ -105,16 +102,14 @@ def test_a_clean_pass_of_another_record_is_not_taken_for_its_own(problem, tmp_pa
 
 def test_points_that_are_damaged_are_done_again_once_their_file_is_removed(problem, tmp_path):
     done = evaluate(*problem, out=tmp_path, **OPTIONS)
-    (unit,) = {unit for unit, _ in done.record.layout([done.winners[0]]) if unit.first == 0}
-    file, before = tmp_path / "L2" / unit.file(20), done.adversarials
-    content, points = (
-        file.read_bytes(),
-        done.record.read_unit(unit, 20).tensors["best_point"].numpy().tobytes(),
-    )
+    unit = min(done.record.units())
+    file, before = tmp_path / "L2" / unit.file(40), done.adversarials
+    content = file.read_bytes()
+    points = done.record.read_unit(unit, 40).best_point.numpy().tobytes()
     file.write_bytes(content.replace(points, points[::-1]))
     evaluate(*problem, out=tmp_path, **OPTIONS)  # which reads no points
     with pytest.raises(
-        FrontierError, match=r"checksum of best_point.*; remove that file; the same call as before"
+        FrontierError, match=r"checksum of best_point.*; remove that file; to resume, repeat"
     ):
         _ = Evaluation.load(tmp_path).adversarials
     file.unlink()

@@ -12,7 +12,6 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from advfrontier import Ensemble, Evaluation, FrontierError, evaluate, trace
-from advfrontier.engine.data import Samples
 from advfrontier.jobs import setup
 from advfrontier.record import Header, Record, images
 
@@ -58,41 +57,13 @@ def test_data_that_is_other_each_time_is_read_once_and_then_kept(problem, tmp_pa
     assert done.extend(LARGER).finished
 
 
-@pytest.mark.parametrize("reads", [2, 3, 4])
-def test_data_that_changes_later_is_noticed_by_whoever_reads_it(
-    problem, tmp_path, reads, monkeypatch
-):
-    model, images_, labels = problem
-    monkeypatch.setattr(images, "_LIMIT", 0)  # nothing stays in memory, so every unit reads again
-    left = iter(range(reads))
-
-    def read(rows):
-        return images_[rows] if next(left, None) is not None else 1 - images_[rows]
-
-    with pytest.raises(
-        FrontierError, match="turning gives other images than when the record was begun"
-    ):
-        trace(
-            model,
-            Samples("turning", labels, read),
-            out=tmp_path / "a" / "L2",
-            norm="L2",
-            runs=["fmn"],
-            batch_size=4,
-        )
-
-
 def test_an_evaluation_reads_its_header_once_and_hashes_every_image_once(
     problem, tmp_path, monkeypatch
 ):
     read, hashed = [], []
     from_bytes, sample_ids = Header.from_bytes, images.sample_ids
     monkeypatch.setattr(Header, "from_bytes", lambda *a: [read.append(1), from_bytes(*a)][1])
-    for module in (
-        "advfrontier.record.images",
-        "advfrontier.jobs.setup",
-        "advfrontier.engine.clean",
-    ):
+    for module in ("advfrontier.record.images", "advfrontier.engine.clean"):
         monkeypatch.setattr(
             f"{module}.sample_ids", lambda x: [hashed.append(len(x)), sample_ids(x)][1]
         )
@@ -101,10 +72,10 @@ def test_an_evaluation_reads_its_header_once_and_hashes_every_image_once(
     )
     done = evaluate(*problem, norm="L2", ensemble=ensemble, batch_size=4, out=tmp_path / "a" / "L2")
     assert len(done.distances) == 8
-    assert torch.equal(done.images(), problem[1])
-    assert len(done.record.units()) == 10
+    assert len(done.record.units()) == 2
     assert sum(read) <= 1
     assert sum(hashed) == 8
+    assert torch.equal(done.images(), problem[1])
 
 
 def test_ordinary_inputs(problem, tmp_path):
@@ -187,7 +158,7 @@ def test_figures_do_not_read_points_or_states(tmp_path, monkeypatch):
 
     def noted(self, unit, queries, names=None):
         found = original(self, unit, queries, names)
-        read.append(sum(tensor.nbytes for tensor in found.tensors.values()))
+        read.append(sum(tensor.nbytes for tensor in found.tensors().values()))
         return found
 
     monkeypatch.setattr(Record, "read_unit", noted)
@@ -199,7 +170,8 @@ def test_figures_do_not_read_points_or_states(tmp_path, monkeypatch):
     assert sum(read) < 2000
     read.clear()
     held.points([0, 1])
-    assert max(read) == 4 * images[0].nbytes  # the points of one unit, and not its state
+    points = 4 * images[0].nbytes  # of one unit, without its state
+    assert points <= max(read) < points + 2000
     assert len(read) <= 2
 
 

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from record_cases import OPTIONS
+from record_cases import LARGER, OPTIONS
 from support.models import SHAPE
 
-from advfrontier import Ensemble, Evaluation, FrontierError, Machine, evaluate, trace
+from advfrontier import Evaluation, FrontierError, Machine, evaluate, trace
 from advfrontier.autoattack_api import AutoAttack
 from advfrontier.cli import main
-from advfrontier.record import Record, images
-
-LARGER = Ensemble.of("larger", "L2", {"fmn": 40, "ddn": 40})
+from advfrontier.record import Record
 
 FOREIGN = [
     ".env.prod-eu", ".git/refs/.x.y-z", ".git/HEAD", ".hidden", "README.md", "originals/cat.png", "originals/dog.png",
@@ -134,7 +132,7 @@ def test_foreign_files_that_come_into_a_record_later_stay(problem, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["images", "units", "record.json", "clean.safetensors", "units/fmn"]
+    "name", ["images", "units", "record.json", "clean.safetensors", "units/ensemble"]
 )
 def test_no_link_in_a_record_is_followed(problem, tmp_path, name):
     """A received record with a link to a folder, or to a file, of the one who received it."""
@@ -152,7 +150,6 @@ def test_no_link_in_a_record_is_followed(problem, tmp_path, name):
         lambda: Evaluation.load(out).extend(LARGER, model=problem[0]),
         lambda: evaluate(problem[0], problem[1][:6], problem[2][:6], out=out, **OPTIONS),
     ):
-        images._KEPT.clear()  # what another test has read is not read again
         with pytest.raises(FrontierError, match=r"is a link|other samples|lacks"):
             use()
     assert (contents(outside) if outside.is_dir() else outside.read_bytes()) == before
@@ -302,4 +299,4 @@ def test_code_that_a_record_names_is_not_run(problem, tmp_path, capsys):
     )
     assert typed(*command) == 0
     assert ran.exists()
-    assert Evaluation.load(tmp_path / "a" / "L2").ensemble.total == 80
+    assert Evaluation.load(tmp_path / "a" / "L2").ensemble.total == 100

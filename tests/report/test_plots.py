@@ -185,6 +185,7 @@ def test_difference_chart_has_the_colour_of_the_model_that_leads():
     assert (above.look, below.look) == ("k0", "k1")
     assert max(y for _, y in corners(above.path)) <= SIDE / 2
     assert min(y for _, y in corners(below.path)) >= SIDE / 2
+    assert chart.x.high == max(one.curve.falls_to(0.01) for one in (first, second))
     (gap,) = lines(chart, "gap")
     _, gaps = first.curve.less(second.curve)
     assert gap.name == "net less other"

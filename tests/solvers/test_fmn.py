@@ -1,6 +1,7 @@
 """FMN's radius and step against their formulas, and FMN in a norm of one's own."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -140,8 +141,7 @@ def test_step_in_l0_is_stretched_only_where_all_features_may_change_in_vain():
 
 def test_refinement_is_finer_in_the_end():
     search = search_of("Linf", "fmn")
-    parts = vars(search.problem)
-    search.problem = type(search.problem)(**parts | {"refines": True})
+    search.problem = replace(search.problem, refines=True)
     for wrong, factor in ((True, 1 - 0.02), (False, 1 + 0.02)):
         search.state.radius = full(search, 0.2)
         step(search, 0, answer_of(search, wrong=wrong, best=0.3, distance=0.3))

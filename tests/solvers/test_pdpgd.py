@@ -8,7 +8,7 @@ from pixel_norm import Pixels
 from searches import answer_of, full, search_of, shift, step
 from support.device import count_device_work
 from support.models import samples, tanh_mlp
-from test_pdgd import N, STEPS, adam_step, settled
+from test_pdgd import STEPS, N, adam_step, settled
 
 from advfrontier.engine import attack
 from advfrontier.solvers import PDPGD

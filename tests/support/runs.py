@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from support.models import samples, tanh_mlp
-from support.tensors import same
 
 from advfrontier.engine import CleanPass, Oracle, Search, Shard, Unit, advance, clean_pass
 from advfrontier.engine.loop import advance_search
@@ -17,6 +15,8 @@ from advfrontier.pool import CATALOGUE, Ensemble, Run, pool
 from advfrontier.solvers import solver_of
 from advfrontier.threat.names import NORMS
 from advfrontier.threat.norms import make_norm
+from support.models import samples, tanh_mlp
+from support.tensors import same
 
 __all__ = ["SEED", "SHORT", "Advanced", "Bench", "catalogue", "complete", "length"]
 __all__ += ["runs_of", "same", "small", "step_cost"]

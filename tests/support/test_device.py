@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from support.device import count_device_work
 
 A = torch.arange(12.0).view(3, 4)
@@ -15,19 +16,15 @@ WAITING = {
     "max of two": lambda: max(A.sum(), A.mean()),
     "mask": lambda: A[A > 5],
     "assignment to a mask": lambda: A.clone().index_put_((A > 5,), A[0, 0]),
-    "nonzero": lambda: A.nonzero(),
     "where of one argument": lambda: torch.where(A > 5),
     "masked_select": lambda: A.masked_select(A > 5),
-    "unique": lambda: A.unique(),
-    "tolist": lambda: A.tolist(),
-    "numpy": lambda: A.numpy(),
     "asarray": lambda: np.asarray(A),
-    "cpu": lambda: A.cpu(),
     "to the host": lambda: A.to("cpu"),
     "upload": lambda: torch.tensor([1.0]),
     "upload of an array": lambda: torch.from_numpy(np.ones(2)),
     "equal": lambda: torch.equal(A, A),
 }
+METHODS = ("nonzero", "unique", "tolist", "numpy", "cpu")
 FREE = {
     "arithmetic": lambda: (A * 2 + 1).sum(1),
     "where": lambda: torch.where(A > 5, A, 0.0),
@@ -45,6 +42,13 @@ def test_waits_are_counted_with_their_place(name):
         WAITING[name]()
     assert work.waits >= 1
     assert all("test_device.py" in place for place in work.where)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_that_wait_are_counted(name):
+    with count_device_work() as work:
+        getattr(A, name)()
+    assert work.waits == 1
 
 
 @pytest.mark.parametrize("name", FREE)

@@ -6,7 +6,7 @@ from support.models import linear, tanh_mlp
 
 from advfrontier.threat.losses import margin
 from advfrontier.threat.names import NORMS
-from advfrontier.threat.norms import get_norm
+from advfrontier.threat.norms import make_norm
 from advfrontier.zoo import pgd, survivors
 
 RADII = {"L0": 12.0, "L1": 10.0, "L2": 1.5, "Linf": 0.1}
@@ -35,7 +35,7 @@ def test_points_stay_in_ball_and_box(norm, steps):
     point = pgd(
         model, x, y, norm, RADII[norm], steps=steps, generator=torch.Generator().manual_seed(1)
     )
-    size = get_norm(norm).size((point - x).double().flatten(1))
+    size = make_norm(norm, SHAPE).size((point - x).double().flatten(1))
     assert point.min() >= 0
     assert point.max() <= 1
     assert (size <= RADII[norm] * (1 + 1e-5)).all()
@@ -43,7 +43,7 @@ def test_points_stay_in_ball_and_box(norm, steps):
 
 
 @EVERY_NORM
-def test_the_optimum_of_a_linear_model_is_reached(norm):
+def test_optimum_of_a_linear_model_is_reached(norm):
     """Two classes: the largest loss of margin w·x + b in the ball is known in closed form away from the box's ends."""
     layer = linear(144, 2, seed=3)
     x = torch.full((4, *SHAPE), 0.5) + 0.1 * batch(4, seed=5)
@@ -64,7 +64,7 @@ def test_the_optimum_of_a_linear_model_is_reached(norm):
                 gain[i] += moved * w[i, j].abs()
                 left -= moved
     else:
-        gain = radius * get_norm(norm).dual_size(w)
+        gain = radius * make_norm(norm, SHAPE).dual_size(w)
     with torch.no_grad():
         start = margin(model(x), y)
         point = pgd(
@@ -100,8 +100,15 @@ def test_every_visited_point_counts(norm):
     y = model(x).argmax(1)
     seen = []
     pgd(
-        model, x, y, norm, SMALL[norm], steps=50,
-        generator=torch.Generator().manual_seed(0), loss=margin, visit=lambda z: seen.append(z.argmax(1) == y),
-    )  # fmt: skip
+        model,
+        x,
+        y,
+        norm,
+        SMALL[norm],
+        steps=50,
+        generator=torch.Generator().manual_seed(0),
+        loss=margin,
+        visit=lambda z: seen.append(z.argmax(1) == y),
+    )
     assert len(seen) == 51
     assert torch.equal(torch.stack(seen).all(0), survivors(model, x, y, norm, SMALL[norm]))

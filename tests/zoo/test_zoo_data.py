@@ -38,7 +38,7 @@ def test_indices_are_distinct_and_in_the_test_set():
     assert indices.max() < 10_000
 
 
-def test_a_changed_byte_is_refused(monkeypatch):
+def test_changed_byte_is_refused(monkeypatch):
     stored = fashion.embedded()
     stored["images"][17, 3, 3] ^= 1
     monkeypatch.setattr(fashion, "load_tensors", lambda _: stored)
@@ -58,7 +58,7 @@ def test_embedded_images_are_those_of_the_test_set():
     assert torch.equal(fashion.choose(labels), rows)
 
 
-def test_the_licence_travels_with_the_images():
+def test_licence_travels_with_the_images():
     notice = files("advfrontier.zoo").joinpath("data", fashion.LICENCE).read_text(encoding="utf-8")
     assert "Copyright © 2017 Zalando SE" in notice
     assert "Permission is hereby granted, free of charge" in notice
@@ -66,7 +66,7 @@ def test_the_licence_travels_with_the_images():
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["gz", "plain"])
-def test_a_folder_of_idx_files_is_read(tmp_path, packed):
+def test_folder_of_idx_files_is_read(tmp_path, packed):
     images, labels = write_set(tmp_path, 30, packed=packed)
     found = fashion.read_set("train", tmp_path)
     assert torch.equal(found[0], images)
@@ -101,7 +101,7 @@ def test_files_that_are_not_images_are_refused(tmp_path, spoil):
         fashion.read_set("train", tmp_path)
 
 
-def test_a_broken_gzip_file_is_refused(tmp_path):
+def test_broken_gzip_file_is_refused(tmp_path):
     write_set(tmp_path, 30)
     path = tmp_path / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-20])

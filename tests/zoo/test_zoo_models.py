@@ -90,7 +90,7 @@ def test_cards_meet_the_bars():
         assert 0 < card.minutes <= 20
 
 
-def test_the_pool_is_varied():
+def test_pool_is_varied():
     cards = zoo.MODELS.values()
     norms = Counter(card.norm for card in cards)
     assert set(norms) == {*NORMS, None, "union"}
@@ -109,7 +109,7 @@ def test_the_pool_is_varied():
     assert union.radius is None
 
 
-def test_the_split_is_nine_and_seven_and_stratified():
+def test_split_is_nine_and_seven_and_stratified():
     split = {name: card.split for name, card in zoo.MODELS.items()}
     assert [name for name, part in split.items() if part == "held-out"] == [
         "F2",
@@ -166,7 +166,7 @@ def test_other_weights_are_refused(monkeypatch):
         zoo.load("F5")
 
 
-def test_the_masked_model_hides_its_gradients_and_is_not_robust(data):
+def test_masked_model_hides_its_gradients_and_is_not_robust(data):
     """Flagged; PGD hardly hurts it, yet what was found with the staircase taken for the identity does."""
     images, labels = data[0][:100], data[1][:100]
     masked = zoo.load("F16")

@@ -84,7 +84,7 @@ def test_every_method_and_architecture_learns(name, data, tmp_path):
         *(pytest.param(n, marks=pytest.mark.slow) for n in ("noise", "l0")),
     ],
 )
-def test_an_interrupted_training_ends_with_the_same_bits(name, data, tmp_path, monkeypatch):
+def test_interrupted_training_ends_with_the_same_bits(name, data, tmp_path, monkeypatch):
     _, images, labels = data
     recipe = RECIPES[name]
     whole = training.fit(recipe, images, labels, tmp_path / "whole", Silent()).state_dict()
@@ -119,7 +119,7 @@ def test_seeds_matter(data, tmp_path):
     assert not torch.equal(a["2.weight"], b["2.weight"])
 
 
-def test_a_checkpoint_of_another_recipe_is_refused(data, tmp_path, monkeypatch):
+def test_checkpoint_of_another_recipe_is_refused(data, tmp_path, monkeypatch):
     _, images, labels = data
     monkeypatch.setattr(training, "_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
@@ -147,7 +147,7 @@ zoo.train("F5", sys.argv[1], sys.argv[2], progress=False)
 
 
 @pytest.mark.slow  # the same as above, with a process of its own
-def test_a_killed_process_goes_on_where_it_was(data, tmp_path):
+def test_killed_training_resumes(data, tmp_path):
     """The public function, a real SIGKILL at any moment, and the same file of weights in the end."""
     folder, *_ = data
     out = tmp_path / "part" / "F5.safetensors"

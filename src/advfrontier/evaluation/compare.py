@@ -153,11 +153,17 @@ def check_same_labels(evaluation: Evaluation, known: Mapping[str, int], whose: s
 
 def _same_attacks(one: Evaluation, other: Evaluation, queries: int) -> bool:
     """Tell whether the first `queries` queries of both ensembles take the same steps."""
-    kinds = {each.record.header.gradients for each in (one, other)}
-    if "none" in kinds and len(kinds) > 1:
+    if _lacks_gradients(one) != _lacks_gradients(other):
         # A model without gradients has an ensemble of its own, which stands in for any.
         return True
     return one.ensemble.prefix(queries) == other.ensemble.prefix(queries)
+
+
+def _lacks_gradients(evaluation: Evaluation) -> bool:
+    """Tell whether black-box runs stood in for others, not whether they were asked for."""
+    header = evaluation.record.header
+    flagged = any(flag.kind is Kind.NO_GRADIENTS for flag in header.flags)
+    return flagged and header.gradients == "none"
 
 
 def reached(evaluation: Evaluation) -> int:

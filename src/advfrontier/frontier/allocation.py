@@ -26,7 +26,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.frontier.certificate import certify
 from advfrontier.frontier.problem import Levels, Problem, Raises, build_problem
 from advfrontier.frontier.trajectories import Trajectories
-from advfrontier.pool import TIERS, Ensemble, Raise, make_ensemble, tier_label, tier_queries
+from advfrontier.pool import TIERS, Ensemble, make_ensemble, tier_label, tier_queries
 
 TOLERANCE = 1e-9  # a gain of global AOI below this is not worth a query
 DECIMALS = 12  # gains are compared to so many: below lies the rounding of sums, which differs between machines
@@ -57,11 +57,11 @@ def allocate(
         reached[budget] = allocation = applied(allocation, stage)
     bounds = certify(problem, reached)
     ensembles: list[Ensemble] = []
-    steps: list[Raise] = []
+    steps: list[dict[str, str | int]] = []
     for budget, stage in stages.items():
         for move in stage:
             for run, level in move:
-                steps.append(Raise(run=problem.runs[run], queries=int(problem.costs[level])))
+                steps.append({"run": problem.runs[run], "queries": int(problem.costs[level])})
         aoi = problem.aoi(reached[budget])
         ensemble = make_ensemble(
             name=f"{name}-{tier_label(budget)}",

@@ -169,7 +169,11 @@ class UnitJob(Job[UnitTask]):
                 self.__dict__["sent"] = False
             unit, stored = self._open(oracle, task, rows)
             began_at = unit.queries
-            self._advance(oracle, unit, task)
+            for stop in self._stops(unit.queries, task.queries):
+                advance(oracle, unit, stop, tick=self.tick)
+                late = self.until is not None and time.time() >= self.until
+                if late and unit.queries > task.reached and self._keeps_state(unit):
+                    break
             passes = (unit.queries - began_at) * len(rows) * oracle.eot
             spent = Counter(checks=oracle.counts.checks, attack=passes)
             seconds = time.perf_counter() - began
@@ -195,17 +199,11 @@ class UnitJob(Job[UnitTask]):
                 unit = Unit.start(ensemble, shard, solvers)
         return unit, stored
 
-    def _advance(self, oracle: Oracle, unit: Unit, task: UnitTask) -> None:
-        """Advance to the queries of the task, or as far as the time allows."""
+    def _stops(self, queries: int, last: int) -> Iterable[int]:
+        """Return where to look at the clock on the way: nowhere if there is time without end."""
         if self.until is None:
-            advance(oracle, unit, task.queries, tick=self.tick)
-            return
-        while unit.queries < task.queries:
-            far = min(unit.queries // _STRETCH * _STRETCH + _STRETCH, task.queries)
-            advance(oracle, unit, far, tick=self.tick)
-            late = time.time() >= self.until and unit.queries > task.reached
-            if late and self._keeps_state(unit):
-                return
+            return (last,)
+        return (*range(queries // _STRETCH * _STRETCH + _STRETCH, last, _STRETCH), last)
 
     def _keeps_state(self, unit: Unit) -> bool:
         """Tell whether the states of a unit are to be stored."""

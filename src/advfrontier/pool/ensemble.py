@@ -17,7 +17,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from advfrontier.errors import FrontierError
 from advfrontier.pool.catalogue import (
@@ -30,7 +37,14 @@ from advfrontier.pool.catalogue import (
 )
 from advfrontier.pool.runs import Run
 from advfrontier.threat.names import norm_name
-from advfrontier.toml import TomlTable, parse_toml, read_toml, shown, toml_text
+from advfrontier.toml import (
+    TomlTable,
+    first_mistake,
+    parse_toml,
+    read_toml,
+    shown,
+    toml_text,
+)
 from advfrontier.views import Shown
 
 if TYPE_CHECKING:
@@ -405,9 +419,9 @@ def make_ensemble(**fields: Any) -> Ensemble:
     """Make an ensemble; mistakes are FrontierErrors."""
     try:
         return Ensemble(**fields)
-    except ValueError as error:
-        reason = str(error).split("Value error, ")[-1].split(" [type=")[0]
-        raise FrontierError(f"ensemble {fields.get('name')}: {reason}") from error
+    except ValidationError as error:
+        mistake = first_mistake(error, fields)
+        raise FrontierError(f"ensemble {fields.get('name')}: {mistake}") from error
 
 
 def refinements(step: Refine | Fork, *, gained: bool) -> tuple[Refine, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from advfrontier.solvers.protocol import Answer, Problem, cosine
 from advfrontier.threat.thresholds import TINY
 
-_PASSES = 10  # of the search for the threshold of a sparse step, to 1/1024 of its upper bound
+_PASSES = 14  # of the search for the threshold of a sparse step, to 2^-14 of its upper bound
 
 
 @dataclass

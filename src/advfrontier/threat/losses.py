@@ -1,8 +1,12 @@
-"""Losses on logits. Every one of them falls as a sample comes closer to being misclassified.
+"""Losses on logits, each of which falls as a sample comes closer to being misclassified.
 
-All take (logits, labels, targets, input's margin) and return one value per sample. With targets the loss pulls towards
-that class instead of away from the label. The margin at the unperturbed input tells the scale of the logits to losses
-that depend on it; without it they are the published ones. All are defined for any number of classes from two on.
+Every loss takes the same arguments and returns one value per sample, (n,):
+
+- logits: (n, classes), of two classes or more.
+- labels: (n,), the classes to leave.
+- targets: (n,), the classes to reach; None for an untargeted run.
+- input_margin: (n,), the margin at the unperturbed inputs, which tells some losses the scale of the
+  logits; without it they are as published.
 """
 
 from __future__ import annotations
@@ -17,14 +21,17 @@ from advfrontier.threat.thresholds import TINY
 
 Loss = Callable[[Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
 
-LEAST_MARGIN = 3.0  # to which the cross-entropy stretches the input's margin where it is smaller
-DLR_TOLERANCE = 1e-4  # how far beyond the boundary ALMA aims: over the spread, or as published in units of the logits
+LEAST_MARGIN = 3.0  # the cross-entropy scales logits so that the input's margin is this at least
+DLR_TOLERANCE = 1e-4  # how far beyond the boundary ALMA aims: of the ratio, or of the margin
 
 
 def margin(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
 ) -> Tensor:
-    """Label's logit minus the best other one; with targets, the best other logit minus the target's."""
+    """Return the label's logit minus the best other one.
+
+    With targets, return the best other logit minus the target's.
+    """
     if targets is None:
         return _logit(logits, labels) - _best_other(logits, labels)
     return _best_other(logits, targets) - _logit(logits, targets)
@@ -33,7 +40,7 @@ def margin(
 def plain_ce(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
 ) -> Tensor:
-    """Minus the cross-entropy of the label; with targets, the cross-entropy of the target."""
+    """Return minus the cross-entropy of the label; with targets, that of the target."""
     if targets is None:
         return -cross_entropy(logits, labels, reduction="none")
     return cross_entropy(logits, targets, reduction="none")
@@ -45,10 +52,12 @@ def ce(
     targets: Tensor | None = None,
     input_margin: Tensor | None = None,
 ) -> Tensor:
-    """The cross-entropy as log-odds, of logits stretched for each sample so that the input's margin is LEAST_MARGIN.
+    """Return the cross-entropy as log-odds of scaled logits.
 
-    Log-odds order points as the cross-entropy does and have its gradient's direction, but never saturate. The gradient
-    is a mean over all rivals, weighted by their probabilities: with flat logits it would point at none of them.
+    Log-odds order points as the cross-entropy does and have its gradient's direction, but never
+    saturate. Logits are scaled for each sample so that the input's margin is LEAST_MARGIN at least:
+    the gradient is a mean over all rivals, weighted by their probabilities, and with flat logits it
+    would point at none of them.
     """
     if input_margin is not None:
         logits = logits * (LEAST_MARGIN / input_margin.clamp(min=TINY)).clamp_(min=1)[:, None]
@@ -60,7 +69,7 @@ def ce(
 def difference(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
 ) -> Tensor:
-    """The margin; with targets, label's minus target's logit, whatever the others are."""
+    """Return the margin; with targets, the label's logit minus the target's."""
     return (
         margin(logits, labels)
         if targets is None
@@ -74,7 +83,11 @@ def dlr(
     targets: Tensor | None = None,
     input_margin: Tensor | None = None,
 ) -> Tensor:
-    """Difference of logits ratio: the margin (with targets: label minus target), free of the logits' scale."""
+    """Return the difference of logits ratio, which does not depend on the logits' scale.
+
+    Croce and Hein: Reliable Evaluation of Adversarial Robustness with an Ensemble of Diverse
+    Parameter-free Attacks, ICML 2020, arXiv:2003.01690.
+    """
     return difference(logits, labels, targets) / _spread(
         logits, input_margin, targeted=targets is not None
     )
@@ -86,7 +99,11 @@ def dlr_plus(
     targets: Tensor | None = None,
     input_margin: Tensor | None = None,
 ) -> Tensor:
-    """ALMA's variant: the margin over the same spread, plus a small tolerance."""
+    """Return ALMA's variant of the ratio: the margin over the same spread, plus a tolerance.
+
+    Rony, Granger, Pedersoli and Ben Ayed: Augmented Lagrangian Adversarial Attacks, ICCV 2021,
+    arXiv:2011.11857.
+    """
     return (
         margin(logits, labels, targets)
         / _spread(logits, input_margin, targeted=targets is not None)
@@ -97,33 +114,35 @@ def dlr_plus(
 def plain_dlr(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
 ) -> Tensor:
-    """The published ratio; with fewer classes than it is defined for, the bare difference of logits."""
+    """Return the published ratio; with too few classes for it, the difference of logits."""
     return difference(logits, labels, targets) / _spread(logits, None, targeted=targets is not None)
 
 
 def plain_dlr_plus(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
 ) -> Tensor:
-    """ALMA's variant as published: the tolerance is added to the margin, 1e-8 to the spread."""
+    """Return ALMA's ratio as published: tolerance added to the margin, 1e-8 to the spread."""
     spread = _spread(logits, None, targeted=targets is not None, least=1e-8)
     return (margin(logits, labels, targets) + DLR_TOLERANCE) / spread
 
 
 def _logit(logits: Tensor, classes: Tensor) -> Tensor:
+    """Return the logit of each row's class."""
     return logits.gather(1, classes[:, None]).squeeze(1)
 
 
 def _best_other(logits: Tensor, classes: Tensor) -> Tensor:
+    """Return the largest logit of another class."""
     return logits.scatter(1, classes[:, None], -torch.inf).amax(1)
 
 
 def _spread(
     logits: Tensor, input_margin: Tensor | None, *, targeted: bool, least: float = 1e-12
 ) -> Tensor | float:
-    """z₍₁₎ − z₍₃₎, or with targets z₍₁₎ − ½(z₍₃₎ + z₍₄₎).
+    """Return z₍₁₎ − z₍₃₎; with targets, z₍₁₎ − ½(z₍₃₎ + z₍₄₎).
 
-    Two classes have no third logit. With targets and three classes the third may be the target itself, and the ratio a
-    constant. There the input's margin is the measure, as far as it is known.
+    Two classes have no third logit. With targets and three classes, the third may be the target
+    itself, and the ratio a constant. There the margin at the input takes its place, if it is known.
     """
     classes = logits.shape[1]
     if classes < (4 if targeted else 3):

@@ -13,8 +13,8 @@ from torch import Tensor
 TINY = 1e-12  # below this a gradient has no direction
 
 _NEWTON = 10  # passes: they suffice for float32, up to 150,528 features and tails of any weight
+_HALVINGS = 16  # passes; the first four find the power of 2
 _BRACKETED = 8  # passes; 6 suffice for APGD, whose ball holds a third of a row or more
-_HALVINGS = 16  # passes
 
 
 def wide(v: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attacks that are callables: counted, measured and stopped from outside."""
+"""`run_callable`: attacks of others are counted, measured and stopped from outside."""
 
 from copy import deepcopy
 
@@ -23,7 +23,7 @@ def task():
 
 
 def gradient_steps(model, x, y, *, seen=None):
-    """Ascend for ever; 2 queries a step."""
+    """Ascend without end; 2 queries per step."""
     point = x.clone()
     while True:
         point.requires_grad_()
@@ -44,7 +44,7 @@ def noise(model, x, y):
     return best
 
 
-def test_a_model_in_double_precision_is_attacked_and_told_in_it(task):
+def test_model_in_double_precision_gets_points_in_double_precision(task):
     model, images, labels = task
     with torch.no_grad():  # the caller's, not the attack's
         found = run_callable(
@@ -60,7 +60,7 @@ def test_a_model_in_double_precision_is_attacked_and_told_in_it(task):
     assert np.isfinite(found.traces.frontier()).any()
 
 
-def test_distances_are_those_of_the_points_it_looked_at(task):
+def test_distances_are_those_of_the_points_that_were_evaluated(task):
     model, images, labels = task
     seen = []
     watch = Watch.on(model)
@@ -102,13 +102,13 @@ def test_distances_are_those_of_the_points_it_looked_at(task):
     assert np.array_equal(moved[attacked][kept], found.traces.frontier()[attacked][kept])
 
 
-def test_the_budget_is_a_prefix(task):
+def test_smaller_budget_is_a_prefix(task):
     long = run_callable(gradient_steps, *task, name="ascent", norm="L2", queries=200).traces
     short = run_callable(gradient_steps, *task, name="ascent", norm="L2", queries=50).traces
     assert np.array_equal(long.distances[:, :5], short.distances)
 
 
-def test_black_box_attacks_cost_their_forward_passes_and_what_they_return_is_looked_at(task):
+def test_black_box_attack_costs_its_forward_passes_and_one_for_its_result(task):
     found = run_callable(noise, *task, name="noise", norm="L2")
     assert found.traces.counts["attack"] == 5 * (30 + 1)
     again = run_callable(noise, *task, name="noise", norm="L2")
@@ -118,7 +118,7 @@ def test_black_box_attacks_cost_their_forward_passes_and_what_they_return_is_loo
 
 
 def dropping(model, x, y):
-    """Goes on with the samples it has not broken yet."""
+    """Continue with the samples that are not broken yet."""
     left = torch.arange(len(x))
     for k in range(20):
         left = left[model((x[left] * (1 - 0.05 * k)).clamp(0, 1)).argmax(1) == y[left]]
@@ -128,13 +128,13 @@ def dropping(model, x, y):
 
 
 def several(model, x, y):
-    """Looks at seven points of every sample at once."""
+    """Evaluate seven points of every sample at once."""
     while True:
         model(torch.cat([(x + 0.2 * torch.randn_like(x)).clamp(0, 1) for _ in range(7)]))
 
 
 @pytest.mark.parametrize(("attack", "cost"), [(dropping, None), (several, 5 * 100)])
-def test_rows_that_cannot_be_told_apart_are_run_one_sample_at_a_time(task, attack, cost):
+def test_batches_of_another_size_are_run_one_sample_at_a_time(task, attack, cost):
     found = run_callable(attack, *task, name="other", norm="L2", queries=100)
     alone = run_callable(attack, *task, name="other", norm="L2", queries=100, alone=True)
     assert np.array_equal(found.traces.distances, alone.traces.distances)
@@ -147,7 +147,7 @@ def test_rows_that_cannot_be_told_apart_are_run_one_sample_at_a_time(task, attac
     assert np.isfinite(found.traces.frontier()).sum() > 1
 
 
-def test_a_point_outside_the_box_counts_for_nothing(task):
+def test_point_outside_the_box_does_not_count(task):
     found = run_callable(
         lambda _model, x, _y: x + 40 * torch.sign(x - 0.5), *task, name="far", norm="L2"
     )
@@ -155,7 +155,7 @@ def test_a_point_outside_the_box_counts_for_nothing(task):
     assert "outside [0, 1]" in found.traces.flags[0].text
 
 
-def test_it_joins_the_pool(task):
+def test_traces_join_those_of_the_pool(task):
     traces = trace(*task, norm="L2", runs=["ddn", "fmn"], queries=200)
     joined = traces.join(
         run_callable(gradient_steps, *task, name="ascent", norm="L2", queries=200).traces
@@ -165,7 +165,7 @@ def test_it_joins_the_pool(task):
     assert ensemble.aoi > 0
 
 
-def test_what_it_refuses(task):
+def test_wrong_names_queries_and_results_are_refused(task):
     with pytest.raises(FrontierError, match="does not name a run"):
         run_callable(noise, *task, name="My Attack", norm="L2")
     with pytest.raises(FrontierError, match="multiple of 10"):
@@ -235,7 +235,7 @@ def test_points_that_cannot_be_moved_to_count_are_flagged(floor, queries):
     )
 
 
-def test_a_model_that_writes_to_its_input_moves_no_point(task):
+def test_model_that_writes_to_its_input_moves_no_point(task):
     net, images, labels = task
 
     def writing(x):
@@ -253,7 +253,7 @@ def test_a_model_that_writes_to_its_input_moves_no_point(task):
     assert torch.equal(found.points, expected.points)
 
 
-def test_a_model_that_is_always_wrong_is_not_attacked(task):
+def test_model_that_is_always_wrong_is_not_attacked(task):
     model, images, labels = task
     labels = (model(images).argmax(1) + 1) % 10
     found = run_callable(
