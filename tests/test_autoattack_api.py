@@ -139,9 +139,7 @@ class Misleading(torch.nn.Module):
         return self.net(2 * images.detach() - images)
 
 
-def test_failed_gradients_add_black_box_runs_and_print_all_flags(
-    capsys, tmp_path, monkeypatch
-):
+def test_failed_gradients_add_black_box_runs_and_print_all_flags(capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(autoattack_api.VERSIONS, "standard", "300")
     net = conv_net()
     images, labels = samples(net, 6, (1, 8, 8), seed=3)

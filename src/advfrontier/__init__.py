@@ -22,8 +22,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Ensemble", "Evaluation", "FrontierError", "Machine", "Traces", "Verification", "allocate", "attack", "certify", "compare",
-    "evaluate", "rank", "register", "run_callable", "trace", "verify",
+    "Ensemble",
+    "Evaluation",
+    "FrontierError",
+    "Machine",
+    "Traces",
+    "Verification",
+    "allocate",
+    "attack",
+    "certify",
+    "compare",
+    "evaluate",
+    "rank",
+    "register",
+    "run_callable",
+    "trace",
+    "verify",
 ]
 
 # Imported on first use: the rooms that need no torch stay quick to import.

@@ -108,7 +108,9 @@ def _search(
     Larger radii may be certified where smaller ones are not, because the lines through a ReLU are chosen by a rule of
     thumb. That costs tightness at most: whatever radius is certified covers all smaller ones.
     """
-    box = make_norm(norm, tuple(images.shape[1:])).largest(images)  # the ball of this radius holds the whole box
+    box = make_norm(norm, tuple(images.shape[1:])).largest(
+        images
+    )  # the ball of this radius holds the whole box
     low, high = torch.zeros_like(box), torch.full_like(box, torch.inf)
     first = torch.where(start > 0, torch.minimum(start, box), box / 64)
     high[Bounds(network, norm, images, low).least_margins(labels) <= 0] = 0

@@ -182,7 +182,9 @@ class Search:
         state = _checked_state(solver.start(problem), solver, len(inputs))
         return cls(
             solver=solver,
-            problem=replace(problem, starts=inputs),  # those of the run take memory, and are used up
+            problem=replace(
+                problem, starts=inputs
+            ),  # those of the run take memory, and are used up
             state=state,
             best_point=inputs.clone(),
             best_distance=torch.full_like(shard.boundary, torch.inf),

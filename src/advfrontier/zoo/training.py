@@ -243,7 +243,9 @@ def _l2(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
         gradient, size = yield point
         length = euclidean(gradient)[:, None].clamp_(min=TINY)
         change = point + size * radius * gradient / length - inputs
-        point = (inputs + make_norm("L2", inputs.shape[1:]).project(change, _radii(inputs, radius))).clamp_(0, 1)
+        point = (
+            inputs + make_norm("L2", inputs.shape[1:]).project(change, _radii(inputs, radius))
+        ).clamp_(0, 1)
 
 
 def _l1(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
@@ -262,7 +264,9 @@ def _l1(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
         steepest = (gradient.abs() * (room > 0)).topk(_COORDINATES, dim=1).indices
         signs = gradient.sign().gather(1, steepest)
         moved = torch.zeros_like(point).scatter_(1, steepest, size * radius / _COORDINATES * signs)
-        point = inputs + make_norm("L1", inputs.shape[1:]).project_in_box(point + moved - inputs, _radii(inputs, radius), inputs)
+        point = inputs + make_norm("L1", inputs.shape[1:]).project_in_box(
+            point + moved - inputs, _radii(inputs, radius), inputs
+        )
 
 
 def _l0(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
@@ -274,7 +278,9 @@ def _l0(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
     values = torch.rand(inputs.shape, generator=generator)
     scores = _FIRST_SCORE * torch.rand(inputs.shape, generator=generator)
     while True:
-        kept = make_norm("L0", inputs.shape[1:]).project(scores.clamp(min=0), _radii(inputs, radius))
+        kept = make_norm("L0", inputs.shape[1:]).project(
+            scores.clamp(min=0), _radii(inputs, radius)
+        )
         gradient, size = yield torch.where(kept > 0, values, inputs)
         values.add_(gradient.sign(), alpha=size / 2).clamp_(0, 1)
         gain = gradient * (values - inputs)
