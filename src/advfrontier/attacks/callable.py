@@ -37,7 +37,7 @@ _OUTWARD = 1e-3
 def watched_batches(
     attack: Attack, attacked: Tensor, size: int, watched: Callable[[Tensor], Watched], seed: int
 ) -> Iterator[tuple[Tensor, Watched]]:
-    """Run the attack on so many samples at a time, or on each alone from where their rows cannot be told apart."""
+    """Run the attack on `size` samples at a time, or on each alone once their rows cannot be distinguished."""
     waiting = list(torch.split(attacked, size)) if len(attacked) else []
     while waiting:
         rows = waiting.pop(0)
@@ -90,7 +90,7 @@ class Watched(nn.Module):
         self.eval()
 
     def survived(self, attack: Attack, seed: int) -> bool:
-        """Run the attack to its end or the end of its queries; False if its rows cannot be told apart."""
+        """Run the attack to its end or the end of its queries; False if its rows cannot be distinguished."""
         before = self.oracle.counts.attack
         cuda = [self.images.device] if self.images.device.type == "cuda" else []
         with torch.random.fork_rng(cuda):

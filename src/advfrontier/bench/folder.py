@@ -120,7 +120,7 @@ class Bench:
         return f"{place}/{norm}" if norm else place
 
     def runs(self, norm: str, classes: int) -> list[str]:
-        """Return the runs of the pool that exist in a norm for so many classes."""
+        """Return the runs of the pool that exist in a norm for a number of classes."""
         runs: dict[str, None] = {}
         for name in self.benchmark.pool:
             if name in POOLS:

@@ -57,7 +57,7 @@ def certified_radius(
         norm: `L1`, `L2` or `Linf`.
         start: Per sample the radius that is tried first, such as the half of what an attack found: saves time.
         precision: By what share a radius may be below the largest that these bounds certify.
-        done: Told how many samples were finished.
+        done: Called with the number of samples that were finished.
     """
     norm = norm_name(norm)
     if norm not in SUPPORTED:
@@ -238,7 +238,7 @@ class Bounds:
         return low, high
 
     def _open(self, low: Tensor, high: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Samples and units whose sign is open, so many at a time as memory allows."""
+        """Yield the samples and units whose sign is open, as many at a time as memory allows."""
         owners, units = ((low < 0) & (high > 0)).nonzero(as_tuple=True)
         at_once = self.network.at_once
         if len(owners):  # an empty batch is more than vmap can take

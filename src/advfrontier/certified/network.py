@@ -71,7 +71,7 @@ class Step:
         return out
 
     def spread(self, *radii: Tensor) -> Tensor:
-        """How far the value can be from that of the centre if each input is within a radius of its own."""
+        """Bound the distance of the value from its centre if each input is within its own radius."""
         assert self.steepest is not None  # noqa: S101
         steepest, base, total = self.steepest, self.steepest(*self.zeros), torch.zeros(())
         for k, radius in enumerate(radii):

@@ -117,7 +117,7 @@ class Workers:
 
 
 def _room(device: str, threads: int) -> int:
-    """Return how many processes a device has room for; those that share a GPU only take turns."""
+    """Return how many processes a device has room for; processes that share a GPU gain nothing."""
     if device == "cpu":
         from advfrontier.execution import local
 

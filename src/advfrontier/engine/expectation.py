@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _AIM = 3 / 4  # of the passes of a query must misclassify a point for it to be looked at again
 
-# A point counts if so many of so many fresh passes misclassify it. One that the model gets right half of the time
+# A point counts if a share `_CLEAR` of `_VOTES` fresh passes misclassify it. One that the model gets right half of the time
 # passes with a probability of 0.0004, and is looked at in 2 of 100 cases (15 of 20 passes): if all the 2000 steps of 4k
 # stood at such points, this would be 2 samples in 100. One that is wrong three times out of four stays with 0.97.
 _VOTES = 100
@@ -94,7 +94,7 @@ def typical(values: Tensor) -> Tensor:
 def vote(
     oracle: Oracle, images: Tensor, labels: Tensor, stream: str, passes: int
 ) -> tuple[Tensor, Tensor]:
-    """The share of so many fresh passes that misclassify each image, and the class that most of these take it for.
+    """Return the share of fresh passes that misclassify each image, and the class most of these give.
 
     The class is the label where no more than half of them do. Logits that are not finite are no mistake. `stream` names
     the random numbers: those of another stream are independent.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MEASURED = 2**21  # numbers that are measured at a time
 
-Tick = Callable[[int], object]  # told how many sample-queries were just spent
+Tick = Callable[[int], object]  # called with the sample-queries just spent
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def step_queries(solver: Solver) -> int:
 def advance_search(
     oracle: Oracle, search: Search, queries: int, *, tick: Tick | None = None
 ) -> Tensor:
-    """Advance a run to so many queries.
+    """Advance a run to `queries` queries.
 
     Args:
         oracle: The model.

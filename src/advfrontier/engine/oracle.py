@@ -178,7 +178,7 @@ class Oracle(AbstractContextManager["Oracle"]):
                     isinstance(module, _BY_MODE) for module in training
                 )
         for parameter in model.parameters():
-            # Tensors made in inference mode never get gradients, and cannot be told to ask for them again.
+            # Tensors made in inference mode never get gradients, and their requires_grad cannot be set again.
             if parameter.requires_grad and not parameter.is_inference():
                 undo.callback(setattr, parameter, "requires_grad", True)  # noqa: FBT003
                 parameter.requires_grad = False

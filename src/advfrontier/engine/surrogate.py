@@ -46,7 +46,7 @@ def _even(u: Tensor, _: Tensor) -> Tensor:
     return torch.ones_like(u)
 
 
-_STAIR = 0.127  # so that the mean slope of a staircase is 1, as that of the line through it
+_STAIR = 0.127  # so that the mean slope of a staircase is 1, like the slope of the line through it
 
 _BY_NAME: dict[str, Slope] = {
     "tanh": _saturating,

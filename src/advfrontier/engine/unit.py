@@ -276,7 +276,7 @@ class Unit:
 
 
 def advance(oracle: Oracle, unit: Unit, queries: int, *, tick: Tick | None = None) -> None:
-    """Advance a unit to so many queries of its ensemble.
+    """Advance a unit to `queries` queries of its ensemble.
 
     Args:
         oracle: The model.

@@ -112,7 +112,7 @@ def evaluated(
 
 
 def _can_reach(evaluation: Evaluation, tier: int) -> bool:
-    """Whether `extend` could bring it to this tier: runs that take turns end at 1000 queries each."""
+    """Return whether `extend` can reach this tier: in a plain list, runs end at 1000 queries each."""
     try:
         find_larger(tier, evaluation.ensemble, evaluation.record.clean.classes)
     except FrontierError:
@@ -221,8 +221,8 @@ def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> Ref
         samples=tuple(json.loads(words["samples"])),
         distances={model: table[TIERS.index(queries)] for model, table in tables.items()},
         flags={
-            model: tuple(Flag(Kind(why["kind"]), why["text"]) for why in told)
-            for model, told in flags.items()
+            model: tuple(Flag(Kind(entry["kind"]), entry["text"]) for entry in entries)
+            for model, entries in flags.items()
         },
     )
 

@@ -101,7 +101,7 @@ class Evaluation(ShownEvaluation):
         No query is repeated where states were kept. Killed at any moment, the same call continues.
 
         Args:
-            ensemble: As `evaluate` takes it; a number of queries alone goes on with the kind of attacks it began with.
+            ensemble: As in `evaluate`; a number of queries alone continues the evaluation's own kind of ensemble.
             model: The model, where the record does not name a source that can be loaded without running code.
             machine: Workers and the like; device, threads and batches are those the record began with.
             solvers: Those it was made with, where they are neither the attacks' own nor the published ones.
@@ -167,7 +167,7 @@ class Evaluation(ShownEvaluation):
 
     @cached_property
     def predictions(self) -> Tensor:
-        """The class each adversarial point is taken for; that of the image itself where there is none."""
+        """Return the class predicted for each adversarial point, or for the image where there is none."""
         return self._filled(self.clean_logits.argmax(1), "classes")
 
     @cached_property

@@ -144,14 +144,14 @@ def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
             holds=False, text=f"{new.norm} fails: {change}, and all of the interval is a loss"
         )
     if gap.low < 0 and gap.estimate - gap.low > _SHORTFALL * area:
-        why = f"{n} samples cannot tell: {change}; expected so many that the loss of a tenth shows"
+        why = f"{n} samples cannot tell: {change}; expected enough to detect a loss of a tenth"
         return Ruling(holds=False, text=f"{new.norm} fails, because {why}")
     shown = "which shows no loss" if gap.low < 0 else "and all of the interval is a gain"
     return Ruling(holds=True, text=f"{new.norm} holds: {change}, {shown}")
 
 
 def _notices(samples: int, least: float) -> bool:
-    """Whether so many samples would show a shortfall of ten points more often than not."""
+    """Return whether a shortfall of ten points is detected with at least 50 % power."""
     # The largest count whose interval lies below.
     shown = (
         bisect_left(range(samples), True, key=lambda count: wilson(count, samples).high >= least)  # noqa: FBT003
@@ -161,7 +161,7 @@ def _notices(samples: int, least: float) -> bool:
 
 
 def _enough(samples: int, least: float) -> int:
-    """How many samples would, if so many do not: about the fewest, because it is not monotone."""
+    """Return the approximate n at which a 10-point shortfall is detected (power is not monotone in n)."""
     low, high = samples, 2 * samples
     while not _notices(high, least):
         low, high = high, 2 * high

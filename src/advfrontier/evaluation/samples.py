@@ -95,7 +95,7 @@ class GalleryItem:
     distance: float
     run: str | None  # that found it
     magnification: float  # of the difference, which is drawn around mid-grey; 0 where there is none
-    reduced: int  # so many pixels a side were drawn as one
+    reduced: int  # pixels a side that were drawn as one
     original: NDArray[np.uint8] = field(repr=False)
     adversarial: NDArray[np.uint8] = field(repr=False)
     difference: NDArray[np.uint8] = field(repr=False)

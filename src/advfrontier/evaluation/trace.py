@@ -92,7 +92,7 @@ def trace(
     Args:
         runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default), `extended` or `black-box`; or a
             function that tells the names for a number of classes.
-        queries: Where each run stops: the first so many queries of its full schedule of 1000.
+        queries: Where each run stops: the first `queries` of its full schedule of 1000.
         batch_size: Samples per batch, which are one unit of work.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
@@ -302,7 +302,7 @@ def _same_model(evaluation: Evaluation, records: Sequence[Record]) -> Record:
     if not same:
         names = ", ".join(record.header.model.name for record in in_norm)
         raise FrontierError(
-            f"no trace of {evaluation.model} ({own[:8]}): found {names}; the frontier must be that of the same model"
+            f"no trace of {evaluation.model} ({own[:8]}): found {names}; the frontier must be of the same model"
         )
     if len(same) > 1:
         places = ", ".join(record.place for record in same)

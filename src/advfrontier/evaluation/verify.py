@@ -143,7 +143,7 @@ def verify(
 
 
 def parse_rerun(rerun: str | int) -> Callable[[int], int]:
-    """How many of so many units: `5%` is at least one of them, `3` is three, or all if there are fewer."""
+    """Return a function from the number of units to the number to run again: `5%` is at least one, `3` at most three."""
     text = str(rerun).strip()
     try:
         number = float(text.removesuffix("%"))
@@ -236,11 +236,13 @@ class _Verifying:
                 f"the record is of another model ({said.model.name}, {said.model.digest[:8]}) than "
                 f"{found.model.name} ({found.model.digest[:8]})"
             )
-        told = {flag.kind for flag in said.flags}
+        stored = {flag.kind for flag in said.flags}
         self.false += [
-            f"the record does not tell this: {f}" for f in doubts(found.flags) if f.kind not in told
+            f"the record does not tell this: {f}"
+            for f in doubts(found.flags)
+            if f.kind not in stored
         ]
-        if Kind.RANDOM in told:
+        if Kind.RANDOM in stored:
             self.notes.append(
                 "the model is random, and was evaluated without --eot: its points may come and go"
             )
@@ -251,7 +253,7 @@ class _Verifying:
             self.claimed, self.model, self.fresh.header.terms, self.fresh.images(self.samples)
         )
         if flag is not None and flag.kind not in {
-            told.kind for told in self.claimed.record.header.flags
+            known.kind for known in self.claimed.record.header.flags
         }:
             self.false.append(f"the record does not tell this: {flag}")
 

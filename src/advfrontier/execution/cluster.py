@@ -80,7 +80,7 @@ def on_ray(
 
 
 def import_ray(address: str) -> Any:
-    """Ray, told before it is imported to stay quiet and, for `"local"`, on the loopback interface."""
+    """Import Ray, set to stay quiet and, for `"local"`, on the loopback interface."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     if address == "local":

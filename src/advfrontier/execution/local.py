@@ -126,7 +126,7 @@ class _Worker:
 
 
 def _gpus(device: str, workers: int) -> list[str | None]:
-    """Which GPU each worker sees: they take turns if there are several and none was named."""
+    """Return the GPU of each worker: alternately, if there are several and none was named."""
     if device != "cuda":
         return [None] * workers
     import torch  # noqa: PLC0415

@@ -27,7 +27,7 @@ class Machine:
     Args:
         device: Where the model runs: `cpu`, `cuda`, `cuda:1`, `mps`, a `torch.device`, or `auto` for the fastest there
             is. By default where the model is.
-        dtype: `float32` or `float64`, or the torch dtype of that name. By default that of the model's parameters.
+        dtype: `float32` or `float64`, or the torch dtype of that name. By default the type of the model's parameters.
         threads: Threads of each process; by default those PyTorch has here. Results depend on them in the last bits.
         workers: Worker processes; 0 works in this process.
         ray: A Ray cluster: `auto`, an address, or `local` for one on this machine with `workers` slots.
@@ -170,7 +170,7 @@ def _here(work: Callable[[T], R], tasks: Sequence[T], machine: Machine) -> Itera
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Compute with so many threads, or as many as there are: sums are rounded differently with another number."""
+    """Compute with `count` threads, or as many as are set: another number rounds sums differently."""
     import torch  # noqa: PLC0415
 
     before = torch.get_num_threads()

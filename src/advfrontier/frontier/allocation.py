@@ -1,7 +1,7 @@
 """Allocation: nested ensembles for rising budgets, each with its AOI and a bound on what any allocation could reach.
 
-The paper's greedy construction runs to its end at the first tier, is improved by swaps, and goes on from there at the
-next tier: so 4k ⊆ 8k ⊆ 12k by construction. Three separate searches would not nest, because the last moves of each
+The paper's greedy construction runs to its end at the first tier, is improved by swaps, and
+continues at the next tier: so 4k ⊆ 8k ⊆ 12k by construction. Three separate searches would not nest, because the last moves of each
 depend on what still fits its budget.
 
 The greedy makes again and again the move with the largest gain of global AOI per added query.
@@ -29,7 +29,7 @@ from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import TIERS, Ensemble, make_ensemble, tier_label, tier_queries
 
 TOLERANCE = 1e-9  # a gain of global AOI below this is not worth a query
-DECIMALS = 12  # gains are compared to so many: below lies the rounding of sums, which differs between machines
+DECIMALS = 12  # of gains that are compared: rounding of sums differs between machines below
 ROUNDS = 20  # swaps per tier at most
 PAIRS = 600  # pairs scored per round, the most promising first
 

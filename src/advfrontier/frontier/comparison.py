@@ -167,7 +167,7 @@ def crossings(first: ArrayLike, second: ArrayLike) -> tuple[float, ...]:
 def _order(
     first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval
 ) -> tuple[_Order | None, str]:
-    """The order of the curves; where they cross that of the areas, if other samples would not change it; else why."""
+    """Return the order of the curves, or of the areas where curves cross; else None and the reason."""
     if unknown := [model.model for model in (first, second) if never_broken(model.distances)]:
         return None, f"no run broke any sample of {' or of '.join(unknown)}"
     for low, high in ((first, second), (second, first)):
@@ -202,7 +202,7 @@ def _order(
 
 
 def _next(first: Evaluated, second: Evaluated, order: _Order | None) -> dict[str, int]:
-    """The model that may still fall, to where the other one is; else the next tier of whoever has fewer queries."""
+    """Return the queries to extend to, per model that may still fall or has fewer queries."""
     if order is not None:
         return {} if order.sound else {order.above.model: order.below.queries}
     least = min(first.queries, second.queries)

@@ -191,7 +191,7 @@ class ReferencePool:
         distances = {
             model: d for model, d in held.distances.items() if model.removeprefix("zoo:") != name
         }
-        flags = {model: told for model, told in held.flags.items() if model in distances}
+        flags = {model: known for model, known in held.flags.items() if model in distances}
         distances[newcomer.model], flags[newcomer.model] = newcomer.distances, newcomer.flags
         return replace(held, distances=distances, flags=flags)
 

@@ -72,7 +72,7 @@ def excess(distances: ArrayLike, frontier: ArrayLike) -> float:
 
 
 def degenerate(frontier: NDArray[np.float64], limit: float) -> str:
-    """Say why no attack can be told from another below E."""
+    """Return the reason why attacks cannot be distinguished below E."""
     if not (frontier > 0).any():
         return "no sample is classified correctly, so every attack is on the frontier: AOI set to 1"
     return f"the frontier breaks no sample below E = {limit:g}, so every attack is on the frontier: AOI set to 1"
@@ -141,8 +141,8 @@ class BaselineAOI:
 def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> NDArray[np.float64]:
     """The radii at which the paper runs its baseline: nine percentiles of d* (10 … 90) and the reference ε.
 
-    Each lies half-way between the distances of two samples. At a distance itself, whoever finds that sample's point a
-    hair farther away than the frontier would count as not breaking it.
+    Each lies half-way between the distances of two samples. At a distance itself, an attack that
+    finds the sample's point a hair farther away than the frontier would count as not breaking it.
     """
     best = as_distances(frontier, what="frontier distances")
     broken = best[(best > 0) & np.isfinite(best)]

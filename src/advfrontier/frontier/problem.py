@@ -108,9 +108,9 @@ def build_problem(
         first = first or traces
         levels = levels or levels_of(int(first.queries[-1]))
         _check_comparable(first, traces, number)
-        block, told = _worth(traces, levels)
+        block, doubts = _worth(traces, levels)
         blocks.append(block)
-        flags += [f"model {number}: {flag}" for flag in told]
+        flags += [f"model {number}: {flag}" for flag in doubts]
     if first is None or levels is None:
         raise FrontierError("no trajectories given: expected those of at least one model")
     values = np.concatenate(blocks, axis=2)

@@ -84,7 +84,7 @@ class Trajectories:
         return cls(tuple(runs), np.asarray(queries, dtype=np.int64), best, tuple(samples), norm)
 
     def at(self, queries: int | Mapping[str, int]) -> NDArray[np.float64]:
-        """Distances (run, sample) after so many queries: one number for all runs, or a number per run name.
+        """Return distances (run, sample) after `queries`: one number for all runs, or one per run name.
 
         Runs without queries have found nothing: inf, except where another run shows the sample misclassified
         unperturbed.
@@ -104,7 +104,7 @@ class Trajectories:
         return found
 
     def best(self, queries: int | Mapping[str, int]) -> NDArray[np.float64]:
-        """What the runs find together, per sample, after so many queries."""
+        """Return the least distance per sample over all runs after `queries`."""
         return np.asarray(self.at(queries).min(axis=0), dtype=np.float64)
 
     def frontier(self) -> NDArray[np.float64]:

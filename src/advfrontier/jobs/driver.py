@@ -24,7 +24,10 @@ from advfrontier.record.images import VerifiedImages
 T = TypeVar("T")
 J = TypeVar("J", bound="Job[Any]")
 
-_LOST = "not kept, because no folder was given: give out=FOLDER (on the command line --out), so that the same call goes on"
+_LOST = (
+    "not kept, because no folder was given: give out=FOLDER (on the command line --out), "
+    "so that the same call resumes"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -55,7 +58,7 @@ class Model:
 
     @cached_property
     def function(self) -> Callable[[Tensor], Tensor]:
-        """The model, loaded by whoever asks first."""
+        """Return the model, loaded at the first request."""
         if self.given is not None:
             return self.given
         if self.source is None or self.load is None:
@@ -91,13 +94,10 @@ class Job(ABC, Generic[T]):
 
     model: Model
     samples: Samples
-    record: Record | None = (
-        None  # that it works on; set by `drive`, and opened anew in another process
-    )
+    record: Record | None = None  # set by `drive`, and opened anew in another process
     until: float | None = None  # when tasks that can stop half-way do, as `time.time()` tells it
-    tick: Callable[[int], object] | None = (
-        None  # told how the work gets on, where it is done in this process
-    )
+    # Called with the progress of the work, where it is done in this process.
+    tick: Callable[[int], object] | None = None
     counted: ClassVar[str]  # what progress is counted in, in the plural
 
     def __getstate__(self) -> dict[str, Any]:

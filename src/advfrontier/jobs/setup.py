@@ -249,9 +249,7 @@ def _complete(
         if store_images:
             store(record.folder, first, images(rows))
     grown = known is not None and len(known.labels) < len(labels)
-    if (
-        grown
-    ):  # try the model on some of all samples: a record tells what it would have told at once
+    if grown:  # try the model on some of all samples, as if all had been given at first
         few = few_rows(len(labels))
         own = record.header.gradients == "own"
         flags = check_model(oracle, images(few), labels[few], gradients=own)

@@ -347,7 +347,7 @@ class Ensemble(TomlTable, Shown):
         The base run to its end, then refinements of 1000 queries each: one long search ends nearer
         than several restarts. The attack is the first of the list that needs no gradients; for a
         list without any that refines, it is the first of the norm's pool. None for a plain list of
-        gradient runs: whoever named these wants no others.
+        gradient runs: the user asked for these only.
         """
         attacks = [attack_of(name) for name in self.names]
         if any(not isinstance(step, Raise) for step in self.steps):
@@ -367,7 +367,7 @@ class Ensemble(TomlTable, Shown):
         return whole.model_copy(update={"total": self.total})
 
     def check(self, *, classes: int = TARGETS + 1) -> None:
-        """Raise if a run does not exist in this norm, or with so many classes."""
+        """Raise if a run does not exist in this norm, or with this number of classes."""
         for step in self.steps:
             if isinstance(step, Raise):
                 check_run(Run.parse(step.run), self.norm, classes)

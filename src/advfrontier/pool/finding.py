@@ -40,7 +40,7 @@ _PART = 100  # queries a run spends before the next run of a list continues
 
 
 def find_ensemble(ensemble: Asked, norm: str, classes: int) -> Ensemble:
-    """Return the ensemble that a user asks for, for a model with so many classes.
+    """Return the ensemble that a user asks for, for a model with `classes` classes.
 
     Args:
         ensemble: A tier (`4k`, `greedy-8k`, `paper-12k`), a number of queries, the path of a file,

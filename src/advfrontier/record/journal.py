@@ -4,7 +4,7 @@ In a folder behind an address every change is a file of its own in `changes/`, s
 overwrite another one's. Readers apply all of them to `record.json`, in the order of their numbers:
 a writer takes a number above all that it has seen. Once there are many files, a writer puts all
 changes it has seen into one, and removes those files afterwards. A change is therefore always in
-at least one file, whoever writes at the same time; in several it counts once.
+at least one file, whatever other writers do; in several it counts once.
 """
 
 from __future__ import annotations

@@ -387,7 +387,7 @@ class Record:
         self.folder.write(unit.file(stored.queries), content)
 
     def remove_unit(self, unit: UnitName, queries: int) -> None:
-        """Delete the file of a unit after so many queries, if there is one."""
+        """Delete the file of a unit after `queries`, if there is one."""
         self.folder.remove(unit.file(queries))
 
     def lacks(self, unit: UnitName, queries: int) -> FrontierError:

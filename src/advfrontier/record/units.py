@@ -61,7 +61,7 @@ class UnitName:
         return self.first, self.count
 
     def file(self, queries: int) -> str:
-        """Return the name of the unit's file after so many queries."""
+        """Return the name of the unit's file after `queries`."""
         letters = []
         for letter in self.name:  # a colon is no good in file names everywhere
             if letter in _PLAIN:

@@ -150,7 +150,7 @@ def draw_band(axes: Axes, curve: Curve, margin: float, line: Line) -> None:
 
 
 def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
-    """Draw a curve, which goes on at its last accuracy.
+    """Draw a curve, which continues at its last accuracy.
 
     Args:
         axes: Where to.

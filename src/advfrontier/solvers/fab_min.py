@@ -28,7 +28,7 @@ class FABMinState:
 
 @dataclass(frozen=True)
 class FABMin:
-    """Fast Adaptive Boundary attack with one hyperplane: that of the margin, or of the target.
+    """Fast Adaptive Boundary attack with one hyperplane: of the margin, or towards the target.
 
     Croce and Hein: Minimally distorted Adversarial Examples with a Fast Adaptive Boundary Attack,
     ICML 2020, arXiv:1907.02044. The fading of α is ours: the pull of the input can hold the search

@@ -45,7 +45,7 @@ class FMN:
     gamma_final: float = 0.001
 
     def start(self, problem: Problem) -> FMNState:
-        """Start with an unknown radius; where sizes are counted, with that of the start."""
+        """Start with an unknown radius; where sizes are counted, with the size of the start."""
         point = problem.starts.clone()
         if problem.norm.counts:
             size = problem.norm.distance(point, problem.inputs)

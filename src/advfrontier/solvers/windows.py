@@ -2,8 +2,8 @@
 
 Perturbations are over the radius, so that their size is at most 1. In ℓ∞ a window gets a new sign
 per channel. In ℓ1 and ℓ2 one window is emptied, and another one takes what it held and what the box
-has taken. In ℓ2 the filled window is that of the Square Attack (Andriushchenko et al., 2020): a
-bright and a dark half that fade from their middles. In ℓ1 it is filled from its middle outwards,
+has taken. In ℓ2 the window is filled as in the Square Attack (Andriushchenko et al., 2020): with
+a bright and a dark half that fade from their middles. In ℓ1 it is filled from its middle outwards,
 every feature as far as the box allows.
 """
 

@@ -1,7 +1,7 @@
 """`cifar10:DIR` and `cifar100:DIR`: the Python batches as their authors published them.
 
-The files are pickles, which could run any code. So a file is unpickled only after its MD5 is found
-to be that of the published file. An attacker can make two files with one MD5, but not a file with
+The files are pickles, which could run any code. So a file is unpickled only if its MD5 is the
+published one. An attacker can make two files with one MD5, but not a file with
 the MD5 of a given one.
 """
 
@@ -90,7 +90,7 @@ def read_batch(path: Path, md5: str) -> dict[str, Any]:
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
         raise FrontierError(
-            f"{path}: found a file with MD5 {found}: expected {md5}, that of the published file; "
+            f"{path}: found a file with MD5 {found}: expected {md5}, as published; "
             "unpack the Python version of https://www.cs.toronto.edu/~kriz/cifar.html again"
         )
     with warnings.catch_warnings():

@@ -40,7 +40,7 @@ def margin(
 def plain_ce(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
 ) -> Tensor:
-    """Return minus the cross-entropy of the label; with targets, that of the target."""
+    """Return minus the cross-entropy of the label, or the cross-entropy of the target."""
     if targets is None:
         return -cross_entropy(logits, labels, reduction="none")
     return cross_entropy(logits, targets, reduction="none")

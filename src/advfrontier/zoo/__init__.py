@@ -83,7 +83,7 @@ def train(
 
     `out` is that file, if it ends in `.safetensors`, or the folder for it; by default the present one. `data_dir`
     holds the four files of Fashion-MNIST; by default it is where the Debian package puts them. A training that was
-    interrupted goes on from its checkpoint, which lies beside the weights until they are complete.
+    interrupted resumes from its checkpoint, which lies beside the weights until they are complete.
     """
     card = find_card(name)
     path = Path() if out is None else Path(out)

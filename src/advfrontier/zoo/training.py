@@ -222,7 +222,7 @@ def survivors(
 
 
 # A climb inside the ball around flat inputs, cut off by the box [0, 1]: it begins at a random point and, sent a
-# gradient and a length in radii, goes on to the next point uphill.
+# gradient and a length in radii, yields the next point uphill.
 Climb = Generator[Tensor, tuple[Tensor, float], None]
 
 
