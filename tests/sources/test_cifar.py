@@ -137,8 +137,8 @@ def test_file_with_another_checksum_is_refused(tmp_path, labels):
     expected = "40351d587109b95175f43aff81a1287e"
     with pytest.raises(
         FrontierError,
-        match=rf"test_batch: found a file with MD5 {found}: expected {expected}, that of the "
-        r"published file; unpack the Python version of https://www.cs.toronto.edu",
+        match=rf"test_batch: found a file with MD5 {found}: expected {expected}, as "
+        r"published; unpack the Python version of https://www.cs.toronto.edu",
     ):
         load_data(f"cifar10:{tmp_path}")
 

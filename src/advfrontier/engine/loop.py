@@ -359,7 +359,7 @@ def _measure(search: Search) -> Tensor:
         points, inputs, found = points.cpu(), inputs.cpu(), found.cpu()
     few = max(1, _MEASURED // inputs.shape[1])  # rows: numbers in float64 take twice the memory
     parts = []
-    for some, own in zip(points.split(few), inputs.split(few), strict=True):
+    for some, own in zip(torch.split(points, few), torch.split(inputs, few), strict=True):
         parts.append(search.problem.norm.distance(some.double(), own.double()))
     return torch.where(found, torch.cat(parts), torch.inf)
 

@@ -1,8 +1,8 @@
 """Allocation: nested ensembles for rising budgets, each with its AOI and a bound on what any allocation could reach.
 
 The paper's greedy construction runs to its end at the first tier, is improved by swaps, and
-continues at the next tier: so 4k ⊆ 8k ⊆ 12k by construction. Three separate searches would not nest, because the last moves of each
-depend on what still fits its budget.
+continues at the next tier: so 4k ⊆ 8k ⊆ 12k by construction. Three separate searches would not
+nest, because the last moves of each depend on what still fits its budget.
 
 The greedy makes again and again the move with the largest gain of global AOI per added query.
 A move raises one run to any higher level: gains along a run can be convex (nothing until the first success), so a
