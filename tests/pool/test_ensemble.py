@@ -423,6 +423,10 @@ STEP = 'name = "x"\nnorm = "L2"\n[[steps]]\nrun = "fmn"\nqueries = 100\n'
         (f"goal = 4000\n{STEP}", "unknown key 'goal': expected one of name, norm"),
         (f"{STEP}pace = 3\n", "unknown key 'pace': expected one of run, queries"),
         (f"steps = 3\n{STEP.partition('[')[0]}", "steps = 3: expected it to be a valid tuple"),
+        (
+            f"steps = [[]]\n{STEP.partition('[')[0]}",
+            r"steps 1 = \[\]: expected it to be a valid dict",
+        ),
         (f"name = {'[' * 3000}", "not TOML"),
         (STEP.encode().replace(b"x", b"\xff"), "not TOML"),
     ],

@@ -240,7 +240,7 @@ def test_figures_and_rank_tables_of_somebody_else_are_kept(problem, tmp_path, ca
 def test_a_page_that_somebody_else_wrote_is_kept(tmp_path, capsys):
     for page, words in (
         ("NOTES.md", "was not written by advfrontier"),
-        ("notes", "expected a file with an ending"),
+        ("notes", "expected a file such as results.md"),
     ):
         (tmp_path / page).write_text("mine")
         with pytest.raises(SystemExit, match="2"):

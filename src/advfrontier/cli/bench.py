@@ -80,9 +80,10 @@ def run_command(
     """
     from advfrontier.bench.run import run_benchmark  # noqa: PLC0415  # loads torch
     from advfrontier.record import below  # noqa: PLC0415
-    from advfrontier.report.benchmark import update_page  # noqa: PLC0415  # loads pandas
+    from advfrontier.report.benchmark import check_page, update_page  # noqa: PLC0415  # loads pandas
 
     bench = place.open(benchmark)
+    target = check_page(page or below(bench.out, "results.md"))  # before hours of work
     failures = run_benchmark(
         bench,
         norms=norms(norm),
@@ -91,7 +92,7 @@ def run_command(
         download=download,
         say=lambda text: print(text, file=sys.stderr),
     )
-    for path in update_page(bench, page or below(bench.out, "results.md"), norms=norms(norm)):
+    for path in update_page(bench, target, norms=norms(norm)):
         print(path)
     if failures:
         listed = "\n  ".join(failures)

@@ -185,7 +185,9 @@ def _reach(
     """Bring a record to an ensemble that holds the one it has."""
     record, header = prepared.record, prepared.record.header
     before = header.ensemble
-    if before is not None and not wanted.holds(before) and record.units():
+    # An extension that has spent nothing yet may be taken back.
+    spent = max(record.units().values(), default=0)
+    if before is not None and not wanted.holds(before.at(spent)):
         done, units = record.finished({ENSEMBLE: before.total})
         state = "" if done == units else f", unfinished ({header.how_to_resume})"
         raise FrontierError(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
+    BaseModel,
     Discriminator,
     Field,
     Tag,
@@ -120,7 +121,10 @@ def _spent(steps: tuple[Refine, ...]) -> int:
 
 def _kind_of(step: Any) -> str:
     """Tell which kind of step a table of a file holds."""
-    keys = step if isinstance(step, Mapping) else type(step).model_fields
+    if isinstance(step, BaseModel):
+        keys = set(type(step).model_fields)
+    else:
+        keys = set(step) if isinstance(step, Mapping) else set()
     if "fork" in keys:
         return "fork"
     return "refine" if "start" in keys else "raise"

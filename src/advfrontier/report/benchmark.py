@@ -58,10 +58,7 @@ def update_page(
     Returns:
         The files that were written.
     """
-    target = Path(page)
-    if not target.suffix:
-        raise FrontierError(f"the page is {page}: expected a file such as results.md")
-    check_writable(target, _MARK.encode())
+    target = check_page(page)
     beside = target.with_suffix("")
     results = Results.load(beside)
     collect(bench, results, norms=norms)
@@ -76,6 +73,19 @@ def update_page(
     links = {name: path.relative_to(target.parent).as_posix() for name, path in figures.items()}
     write_file(target, page_text(view, links, beside.name).encode())
     return [target, *written, *figures.values()]
+
+
+def check_page(page: str | PathLike[str]) -> Path:
+    """Return the path of a page; raise if it has no ending or somebody else wrote the file.
+
+    Args:
+        page: The page, such as `docs/results.md`.
+    """
+    target = Path(page)
+    if not target.suffix:
+        raise FrontierError(f"the page is {page}: expected a file such as results.md")
+    check_writable(target, _MARK.encode())
+    return target
 
 
 @dataclass
