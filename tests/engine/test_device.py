@@ -23,8 +23,8 @@ STEP_BUDGETS = {
     "L1": {
         "pdpgd": 135,
         "fmn": 212,
-        "apgd_min-ce": 418,
-        "apgd_min-dlr": 431,
+        "apgd_min-ce": 450,
+        "apgd_min-dlr": 463,
         "alma": 175,
         "fab_min": 569,
         "square_min": 169,

@@ -173,8 +173,8 @@ def test_restarts_use_seeds_43_to_47_and_other_runs_42():
 def test_restarts_start_at_random_and_other_runs_at_the_inputs():
     bench = small("L2")
     for run in ("fmn", "fmn:target1"):
-        assert torch.equal(bench.search(run).problem.starts, bench.shard.inputs)
-    starts = [bench.search(f"fmn:restart{k}").problem.starts for k in range(1, 6)]
+        assert torch.equal(bench.search(run).state.point, bench.shard.inputs)
+    starts = [bench.search(f"fmn:restart{k}").state.point for k in range(1, 6)]
     for k, start in enumerate(starts):
         for other in (*starts[:k], bench.shard.inputs):
             assert (start != other).any(1).all()

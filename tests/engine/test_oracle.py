@@ -121,6 +121,11 @@ def test_channels_last_model_ends_at_the_distances_of_the_plain_one(dtype):
         torch.testing.assert_close(found.distances, expected.distances, **close)
 
 
+# While it traces, torch looks at the gradient of a copy, which pytest turns into an error.
+LOOKS_AT_COPIES = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+
+
+@LOOKS_AT_COPIES
 @pytest.mark.parametrize("norm", ["L2", "Linf"])
 def test_compiled_model_ends_at_the_distances_of_the_plain_one(norm):
     model, images, labels = problem()
@@ -132,6 +137,7 @@ def test_compiled_model_ends_at_the_distances_of_the_plain_one(norm):
     torch.testing.assert_close(found.distances, expected.distances, rtol=1e-5, atol=0)
 
 
+@LOOKS_AT_COPIES
 def test_compiled_model_can_be_evaluated():
     model, images, labels = problem()
     options = {"norm": "Linf", "ensemble": "fmn,square_min@200"}

@@ -66,8 +66,8 @@ class SigmaZero:
         point = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1)
 
         move = self.t * self._rate(problem, i + 1)
-        up = torch.where(answer.misclassified, move, -move)
-        state.threshold = up.add_(state.threshold).clamp_(0, 1)
+        higher, lower = state.threshold + move, state.threshold - move
+        state.threshold = torch.where(answer.misclassified, higher, lower).clamp_(0, 1)
         change = (point - problem.inputs).abs_()
         kept = change.sub_(state.threshold[:, None]).sign_().clamp_(min=0)
         state.point = torch.lerp(problem.inputs, point, kept)  # exact for weights of 0 and 1
