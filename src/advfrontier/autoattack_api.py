@@ -5,9 +5,10 @@
     adversary = AutoAttack(model, norm="Linf", eps=8 / 255)
     x_adv = adversary.run_standard_evaluation(x, y, bs=250)
 
-The points that come back lie within ε, where any were found; the others are the images themselves. Unlike with one ε,
-the whole curve is known afterwards: `adversary.evaluation`. Where the model's gradients fail a check, the runs that
-need none are run too, and their queries counted apart: `adversary.black_box`.
+The points that come back lie within ε, where any were found; the others are the images themselves.
+Unlike with one ε, the whole curve is known afterwards: `adversary.evaluation`. Where the model's
+gradients fail a check, the runs that need none are run too, and their queries counted apart:
+`adversary.black_box`.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ class AutoAttack:
     ) -> None:
         if version not in VERSIONS or attacks_to_run:
             raise FrontierError(
-                f"version {version!r} with attacks_to_run={attacks_to_run}: expected 'standard' (4k queries), 'plus' "
-                "(12k) or 'rand' (1k, each the mean of 20 passes) and no list of attacks; for other ensembles call "
-                "advfrontier.evaluate"
+                f"version {version!r} with attacks_to_run={attacks_to_run}: expected 'standard' "
+                "(4k queries), 'plus' (12k) or 'rand' (1k, each the mean of 20 passes) and no "
+                "list of attacks; for other ensembles call advfrontier.evaluate"
             )
         if is_tf_model:
             raise FrontierError("is_tf_model is True: expected a model in PyTorch")
@@ -122,7 +123,10 @@ class AutoAttack:
             )
             points[more], labels[more] = nearer[0][more], nearer[1][more]
             robust &= other.distances > self.eps
-            cost += f", and {other.ensemble.total * self.eot} of black-box runs, because gradients failed a check"
+            cost += (
+                f", and {other.ensemble.total * self.eot} of black-box runs, because gradients "
+                "failed a check"
+            )
             flags = tuple(dict.fromkeys((*flags, *other.flags)))
         self._log(
             f"initial accuracy: {found.robust_accuracy(0):.2%}\n"

@@ -88,8 +88,9 @@ class Progress(AbstractContextManager["Progress"]):
             left = taken * (self.total - self.done) / max(self.done, 1)
             share = self.done / max(self.total, 1)
             print(
-                f"{chr(13) if self._again else ''}{self.label}: {self.done} of {self.total} {self.unit} ({share:.0%}), "
-                f"{_rate(self.done / max(taken, 1e-9))}, about {left:.0f} s left",
+                f"{chr(13) if self._again else ''}{self.label}: {self.done} of {self.total} "
+                f"{self.unit} ({share:.0%}), {_rate(self.done / max(taken, 1e-9))}, about "
+                f"{left:.0f} s left",
                 end="" if self._again else "\n",
                 file=self._stream,
                 flush=True,

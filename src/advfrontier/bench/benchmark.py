@@ -1,7 +1,7 @@
 """Benchmark files: which models on which samples, with which attacks and budgets.
 
-`load_benchmark("paper")` reads a benchmark that ships with the package, `load_benchmark("mine.toml")`
-one of the user's own. Reading a file loads no model and no data.
+`load_benchmark("paper")` reads a benchmark that ships with the package,
+`load_benchmark("mine.toml")` one of the user's own. Reading a file loads no model and no data.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """The largest radius around each sample that is certified to hold no misclassified point, and the bounds that say so.
 
-Intervals are carried through all steps. Where they leave open which side of zero goes into a ReLU, a linear function of
-the image that lies below it (and one above) is found by carrying the value's coefficients backwards: through affine
-steps by their transpose, through a ReLU by the straight lines that lie below and above it between its bounds. This is
-what CROWN does. The answer's margins are bounded in the same way.
+Intervals are carried through all steps. Where they leave open which side of zero goes into a ReLU,
+a linear function of the image that lies below it (and one above) is found by carrying the value's
+coefficients backwards: through affine steps by their transpose, through a ReLU by the straight
+lines that lie below and above it between its bounds. This is what CROWN does. The answer's margins
+are bounded in the same way.
 
-All is computed in float64, and of the model in exact arithmetic. Rounding is allowed for by `_ROUNDING` of the size of
-all that is summed up: a million units in the last place. The float32 answers that attacks see differ from the exact
-ones by about 1e-6 of their spread, a tenth of what a point must be misclassified by to count.
+All is computed in float64, and of the model in exact arithmetic. Rounding is allowed for by
+`_ROUNDING` of the size of all that is summed up: a million units in the last place. The float32
+answers that attacks see differ from the exact ones by about 1e-6 of their spread, a tenth of what a
+point must be misclassified by to count.
 """
 
 from __future__ import annotations
@@ -46,23 +48,25 @@ def certified_radius(
 ) -> Tensor:
     """Radii (n,) in float64: no image of [0, 1] within its radius is misclassified, ties counted as such.
 
-    Certified is the network in exact arithmetic. The radius is 0 where the sample is misclassified anyway or nothing
-    could be certified, and ∞ where the whole box is.
+    Certified is the network in exact arithmetic. The radius is 0 where the sample is misclassified
+    anyway or nothing could be certified, and ∞ where the whole box is.
 
     Args:
-        model: A feed-forward network of convolutions, linear layers, ReLU, average pooling, sums of branches and fixed
-            normalisation; anything else is refused.
+        model: A feed-forward network of convolutions, linear layers, ReLU, average pooling, sums of
+            branches and fixed normalisation; anything else is refused.
         images: In [0, 1].
         labels: The true classes.
         norm: `L1`, `L2` or `Linf`.
-        start: Per sample the radius that is tried first, such as the half of what an attack found: saves time.
+        start: Per sample the radius that is tried first, such as the half of what an attack found:
+            saves time.
         precision: By what share a radius may be below the largest that these bounds certify.
         done: Called with the number of samples that were finished.
     """
     norm = norm_name(norm)
     if norm not in SUPPORTED:
         raise FrontierError(
-            f"no certificate in {norm}: expected one of {', '.join(SUPPORTED)}, whose balls are convex"
+            f"no certificate in {norm}: expected one of {', '.join(SUPPORTED)}, whose balls are "
+            "convex"
         )
     if not isinstance(model, nn.Module):
         raise FrontierError(
@@ -81,7 +85,8 @@ def certified_radius(
     )
     if first.shape != labels.shape:
         raise FrontierError(
-            f"start has the shape {tuple(first.shape)}: expected one radius for each of {len(images)}"
+            f"start has the shape {tuple(first.shape)}: expected one radius for each of "
+            f"{len(images)}"
         )
     with torch.no_grad():
         network = read_network(model, images)
@@ -105,8 +110,9 @@ def _search(
 ) -> Tensor:
     """Bisect between the largest radius that was certified and the smallest that was not, each sample by itself.
 
-    Larger radii may be certified where smaller ones are not, because the lines through a ReLU are chosen by a rule of
-    thumb. That costs tightness at most: whatever radius is certified covers all smaller ones.
+    Larger radii may be certified where smaller ones are not, because the lines through a ReLU are
+    chosen by a rule of thumb. That costs tightness at most: whatever radius is certified covers all
+    smaller ones.
     """
     box = make_norm(norm, tuple(images.shape[1:])).largest(
         images
@@ -143,8 +149,8 @@ def _l1(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
 def _l2(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
     """The Lagrangian bound Σ(steepness·u − λu²/2) + λr²/2 with u = min(steepness/λ, room), which holds for any λ > 0.
 
-    The first λ leaves the box out and gives radius·‖steepness‖; every next one lets the features that have met the box
-    stay there and shares the rest of the radius among the others.
+    The first λ leaves the box out and gives radius·‖steepness‖; every next one lets the features
+    that have met the box stay there and shares the rest of the radius among the others.
     """
     squares = radii.square()
     level = torch.linalg.vector_norm(steepness, dim=1) / radii.clamp(min=TINY)
@@ -211,7 +217,8 @@ class Bounds:
         slack = radius + _ROUNDING * (1 + middle.abs() + radius)
         low, high = middle - slack, middle + slack
         if not any(k <= place for k in self.relus):
-            # In Linf a linear function is at its least at a corner of the hull, and that is what the interval says.
+            # In Linf a linear function is at its least at a corner of the hull, and that is what
+            # the interval says.
             return (low, high) if self.norm == "Linf" else self._direct(place)
         for bound, sign in ((low, 1.0), (high, -1.0)):
             for owners, units in self._open(low, high):
@@ -254,8 +261,8 @@ class Bounds:
     ) -> Tensor:
         """The least of ⟨slopes, image⟩ + constant in the ball of each row's sample, less what rounding may add.
 
-        Feature k lowers the product by |slope_k| for each unit it moves, and has room up to the end of the box. With
-        `columns` the slopes are those of these features, and zero for all others.
+        Feature k lowers the product by |slope_k| for each unit it moves, and has room up to the end
+        of the box. With `columns` the slopes are those of these features, and zero for all others.
         """
         images = self.images[owners] if columns is None else self.images[owners[:, None], columns]
         room = torch.where(slopes > 0, images, 1 - images)
@@ -270,8 +277,9 @@ class Bounds:
     ) -> tuple[Tensor, Tensor]:
         """Coefficients of what comes out as coefficients of what goes in, and a constant, together never above.
 
-        Where a coefficient is negative the ReLU is replaced by the chord above it; where it is positive, by the line
-        below it that leaves less in between: the value itself if that reaches further up than down, else zero.
+        Where a coefficient is negative the ReLU is replaced by the chord above it; where it is
+        positive, by the line below it that leaves less in between: the value itself if that reaches
+        further up than down, else zero.
         """
         low, high = self.relus[place]
         chord = (high / (high - low).clamp(min=1e-300)).where(low < 0, 1.0).where(high > 0, 0.0)

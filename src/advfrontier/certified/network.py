@@ -1,10 +1,11 @@
 """A model as a list of steps, each of them affine or a ReLU: what linear bounds can be carried through.
 
-The model is followed once, operation by operation, on one image. Whatever Python wraps around them, only operations of
-the lists below are accepted, so a network of convolutions, linear layers, ReLUs, averages, shortcuts and normalisations
-of known statistics passes, and anything else is refused by its name. A model that looks at its input to decide what to
-do cannot be followed, and one that draws random numbers is refused too. What it computes outside torch would pass for a
-constant, so the steps must give the model's own answers on all images and on random ones.
+The model is followed once, operation by operation, on one image. Whatever Python wraps around them,
+only operations of the lists below are accepted, so a network of convolutions, linear layers, ReLUs,
+averages, shortcuts and normalisations of known statistics passes, and anything else is refused by
+its name. A model that looks at its input to decide what to do cannot be followed, and one that
+draws random numbers is refused too. What it computes outside torch would pass for a constant, so
+the steps must give the model's own answers on all images and on random ones.
 """
 
 from __future__ import annotations
@@ -115,8 +116,9 @@ class Network:
         Args:
             place: Of the step.
             wanted: (rows, size of the value).
-            through_relu: From a ReLU's place and the coefficients of what comes out to those of what goes in, and the
-                constant beside them; None where no ReLU comes before the step.
+            through_relu: From a ReLU's place and the coefficients of what comes out to those of
+                what goes in, and the constant beside them; None where no ReLU comes before the
+                step.
         """
         carried = {place: wanted.view(len(wanted), *self.steps[place].shape)}
         constant = torch.zeros(len(wanted), dtype=torch.float64)
@@ -190,8 +192,8 @@ def read_network(model: nn.Module, images: Tensor) -> Network:
     except Exception as error:  # whatever the user's code may raise
         words = next(iter(str(error).splitlines()), type(error).__name__)[:200]
         raise FrontierError(
-            f"the model cannot be followed operation by operation ({words}): expected a feed-forward network of "
-            f"{_SUPPORTED}"
+            f"the model cannot be followed operation by operation ({words}): expected a "
+            f"feed-forward network of {_SUPPORTED}"
         ) from error
     traced.graph.eliminate_dead_code()
     network = Network(_Reader(traced).steps)
@@ -200,8 +202,9 @@ def read_network(model: nn.Module, images: Tensor) -> Network:
             network.answer(part.flatten(1)), said, rtol=1e-6, atol=1e-6 * float(said.abs().max())
         ):
             raise FrontierError(
-                "the model answers otherwise than its operations say: it computes something outside torch, or images "
-                f"of one batch are not independent of each other; expected a feed-forward network of {_SUPPORTED}"
+                "the model answers otherwise than its operations say: it computes something "
+                "outside torch, or images of one batch are not independent of each other; "
+                f"expected a feed-forward network of {_SUPPORTED}"
             )
     return network
 
@@ -227,12 +230,14 @@ class _Reader:
             (answer,) = node.all_input_nodes
             if self.places.get(answer) != len(self.steps) - 1 or len(self.steps[-1].shape) != 2:
                 raise FrontierError(
-                    "the model does not end with its logits, or computes them outside torch: expected one row per image"
+                    "the model does not end with its logits, or computes them outside torch: "
+                    "expected one row per image"
                 )
         elif not (inputs := [n for n in node.all_input_nodes if n in self.places]):
             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
                 raise FrontierError(
-                    f"the model draws random numbers ({node.target}): nothing of it can be certified"
+                    f"the model draws random numbers ({node.target}): nothing of it can be "
+                    "certified"
                 )
             self.constants[node] = self._call(node, self.constants)
         elif node.target is operator.getitem and node.args[1] == 0:
@@ -264,7 +269,8 @@ class _Reader:
         )  # by the statistics of the image itself: not affine
         if own or not affine or node.kwargs.get("rounding_mode") is not None:
             raise FrontierError(
-                f"the model contains {node.target}, for which no linear bounds are known here: expected {_SUPPORTED}"
+                f"the model contains {node.target}, for which no linear bounds are known here: "
+                f"expected {_SUPPORTED}"
             )
         fixed = {n: self.constants[n] for n in node.all_input_nodes if n in self.constants}
         numbers = {

@@ -110,8 +110,8 @@ app.register_install_completion_command(
     "it in the shell's start-up file."
 )
 
-# The file of each command, where it is called NAME_command, and its summary. Files are imported when
-# a command is called: torch takes seconds, and nobody waits seconds for --help.
+# The file of each command, where it is called NAME_command, and its summary. Files are imported
+# when a command is called: torch takes seconds, and nobody waits seconds for --help.
 COMMANDS = {
     "evaluate": ("evaluating", "Measure the robustness curve of a model."),
     "extend": (

@@ -284,7 +284,8 @@ class Attacks:
         named = self.pool if self.runs is None else self.runs
         if named == "":  # as from --runs "$RUNS"
             raise FrontierError(
-                "--runs or --pool is empty: expected runs such as fmn,ddn, or a pool such as extended"
+                "--runs or --pool is empty: expected runs such as fmn,ddn, or a pool such as "
+                "extended"
             )
         return named
 

@@ -1,7 +1,7 @@
 """Tasks on a Ray cluster: Ray places them, notices dead workers and lost nodes, and does their tasks again.
 
-Only as many tasks are handed over as keep every slot busy, so that thousands wait here and not in Ray. `work` is put
-into the object store once; a worker fetches it on its first task.
+Only as many tasks are handed over as keep every slot busy, so that thousands wait here and not in
+Ray. `work` is put into the object store once; a worker fetches it on its first task.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _SETTINGS = {  # read when Ray is imported
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # tasks without GPUs leave CUDA's variables alone
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # Ray tells of dead workers on stdout, where results go; outcomes tell it too
+    # Ray tells of dead workers on stdout, where results go; outcomes tell it too.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
 }
 
 
@@ -97,10 +98,12 @@ def _connect(ray: Any, address: str, processors: int) -> AbstractContextManager[
     """Start or join a cluster, and return what is to be closed after it is left."""
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address == "local":
-        # Ray keeps its sockets here, whose paths may not be longer than 107 characters: not in a long TMPDIR.
+        # Ray keeps its sockets here, whose paths may not be longer than 107 characters: not in a
+        # long TMPDIR.
         short = "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108
         folder = tempfile.TemporaryDirectory(prefix="ray-", dir=short, ignore_cleanup_errors=True)
-        inside = f"{folder.name}/r"  # Ray opens its folder to everybody: in one of our own nobody else gets at it
+        # Ray opens its folder to everybody: in one of our own nobody else gets at it.
+        inside = f"{folder.name}/r"
         ray.init("local", num_cpus=processors, include_dashboard=False, _temp_dir=inside, **quiet)
         return folder
     try:
@@ -110,7 +113,8 @@ def _connect(ray: Any, address: str, processors: int) -> AbstractContextManager[
         ray.init(address, **quiet)
     except (OSError, ValueError) as error:
         raise FrontierError(
-            f'no Ray cluster at {address!r}: expected "auto" or the HOST:PORT of one started with `ray start --head`; '
+            f'no Ray cluster at {address!r}: expected "auto" or the HOST:PORT of one started with '
+            "`ray start --head`; "
             'or use ray="local"'
         ) from error
     return nullcontext()

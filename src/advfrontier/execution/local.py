@@ -1,7 +1,8 @@
 """Worker processes on this machine.
 
-Every worker is a pool of its own with one process and one task in it. When a process dies it is then known which task
-it died of: only that one is done again, and only that one is reported if it kills its worker every time.
+Every worker is a pool of its own with one process and one task in it. When a process dies it is
+then known which task it died of: only that one is done again, and only that one is reported if it
+kills its worker every time.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ def in_processes(
 
 def died(times: int) -> str:
     """What is said of a task that never came back."""
-    return f"its worker process died {times} times: killed from outside, out of memory, or a crash in native code"
+    return (
+        f"its worker process died {times} times: killed from outside, out of memory, or a crash "
+        "in native code"
+    )
 
 
 def cores() -> int:
@@ -112,7 +116,8 @@ class _Worker:
         self.stop()
         if self._failed_starts > retries:
             raise FrontierError(
-                "worker processes die before their first task: expected them to import the main script; put what it "
+                "worker processes die before their first task: expected them to import the main "
+                "script; put what it "
                 'does under `if __name__ == "__main__":`, or use workers=0'
             )
         self._start()
@@ -172,7 +177,8 @@ def _load() -> Callable[[Any], Any]:
         ImportError,
     ) as error:  # classes travel as the name they are imported by
         raise FrontierError(
-            f"a worker process cannot find what the work is made of ({error}): expected models, data and solvers of "
-            "importable files; put the class into a file and import it from there, or use workers=0"
+            f"a worker process cannot find what the work is made of ({error}): expected models, "
+            "data and solvers of importable files; put the class into a file and import it from "
+            "there, or use workers=0"
         ) from error
     return work

@@ -25,16 +25,20 @@ class Machine:
     """A device, and the processes that share the work.
 
     Args:
-        device: Where the model runs: `cpu`, `cuda`, `cuda:1`, `mps`, a `torch.device`, or `auto` for the fastest there
-            is. By default where the model is.
-        dtype: `float32` or `float64`, or the torch dtype of that name. By default the type of the model's parameters.
-        threads: Threads of each process; by default those PyTorch has here. Results depend on them in the last bits.
+        device: Where the model runs: `cpu`, `cuda`, `cuda:1`, `mps`, a `torch.device`, or `auto`
+            for the fastest there is. By default where the model is.
+        dtype: `float32` or `float64`, or the torch dtype of that name. By default the type of the
+            model's parameters.
+        threads: Threads of each process; by default those PyTorch has here. Results depend on them
+            in the last bits.
         workers: Worker processes; 0 works in this process.
-        ray: A Ray cluster: `auto`, an address, or `local` for one on this machine with `workers` slots.
+        ray: A Ray cluster: `auto`, an address, or `local` for one on this machine with `workers`
+            slots.
         keep_state: Whether units keep what is needed to extend them without repeating queries.
         progress: Show a progress bar; by default on terminals and in notebooks.
         until: When to stop, as `time.time()` tells it: no task is begun after it but the first.
-        executor: What does the tasks instead, if given: called with the work and the tasks, it yields `Outcome`s.
+        executor: What does the tasks instead, if given: called with the work and the tasks, it
+            yields `Outcome`s.
     """
 
     device: str | torch.device | None = None
@@ -106,7 +110,8 @@ def attempt(work: Callable[[T], R], task: T) -> Outcome[T, R]:
 def attempt_packed(load: Callable[[], Callable[[Any], Any]], task: bytes) -> bytes:
     """Do one task in another process: pickled (result, error) comes back.
 
-    Plain pickle, because torch would hand tensors between processes through files that die with the worker.
+    Plain pickle, because torch would hand tensors between processes through files that die with the
+    worker.
     """
     outcome: Outcome[Any, Any] = attempt(lambda data: load()(pickle.loads(data)), task)  # noqa: S301
     try:
@@ -121,7 +126,8 @@ def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str
         return dumps(work)
     except Exception as error:
         raise FrontierError(
-            f"the work cannot be sent to {place} ({in_words(error)}): expected something that can be pickled{hint}"
+            f"the work cannot be sent to {place} ({in_words(error)}): expected something that can "
+            f"be pickled{hint}"
         ) from error
 
 
@@ -138,11 +144,13 @@ def execute(
 ) -> Iterator[Outcome[T, R]]:
     """Do every task, and yield outcomes as they finish, in no fixed order; those not begun in time are left out.
 
-    The first ones are begun in any case, so that work which takes long to set up gets on however little time it has.
+    The first ones are begun in any case, so that work which takes long to set up gets on however
+    little time it has.
 
-    Worker processes share the cores (`machine.threads` each, by default an equal part) and, with the device `cuda`, the
-    GPUs. A task that raises is an outcome with its error; one whose worker dies is done again up to `retries` times.
-    `work` and tasks are pickled; `work` should load its model on its first call in a process and keep it.
+    Worker processes share the cores (`machine.threads` each, by default an equal part) and, with
+    the device `cuda`, the GPUs. A task that raises is an outcome with its error; one whose worker
+    dies is done again up to `retries` times. `work` and tasks are pickled; `work` should load its
+    model on its first call in a process and keep it.
     """
     if retries < 0:
         raise FrontierError(f"retries is {retries}: expected at least 0")

@@ -4,14 +4,16 @@ The paper's greedy construction runs to its end at the first tier, is improved b
 continues at the next tier: so 4k ⊆ 8k ⊆ 12k by construction. Three separate searches would not
 nest, because the last moves of each depend on what still fits its budget.
 
-The greedy makes again and again the move with the largest gain of global AOI per added query.
-A move raises one run to any higher level: gains along a run can be convex (nothing until the first success), so a
-greedy that only looked one level ahead would pass over late bloomers. Where the rules C require other runs first, the
-move brings them along and is scored as a whole; without such closure moves a good third target behind a useless
-second is never seen. The algorithm as printed has none: `plain`.
+The greedy makes again and again the move with the largest gain of global AOI per added query. A
+move raises one run to any higher level: gains along a run can be convex (nothing until the first
+success), so a greedy that only looked one level ahead would pass over late bloomers. Where the
+rules C require other runs first, the move brings them along and is scored as a whole; without such
+closure moves a good third target behind a useless second is never seen. The algorithm as printed
+has none: `plain`.
 
-Evaluation is lazy. As an allocation grows, what a run would add by itself can only fall, so an old gain is an upper
-bound, and the sum over the runs of a move bounds the move: only moves whose bound could win are scored anew.
+Evaluation is lazy. As an allocation grows, what a run would add by itself can only fall, so an old
+gain is an upper bound, and the sum over the runs of a move bounds the move: only moves whose bound
+could win are scored anew.
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ def allocate(
 ) -> tuple[Ensemble, ...]:
     """Nested ensembles, one per budget, from the trajectories of models (one object each, same runs and norm).
 
-    `aoi` of each is its global AOI on these models, `bound` what no allocation with that budget can pass. Judge an
-    ensemble on models it was not made from: on these it is optimistic. Trajectories may come from a generator, one at
-    a time. `plain` is the paper's Algorithm 1 as printed: no move raises more than one run, and no swaps follow.
+    `aoi` of each is its global AOI on these models, `bound` what no allocation with that budget can
+    pass. Judge an ensemble on models it was not made from: on these it is optimistic. Trajectories
+    may come from a generator, one at a time. `plain` is the paper's Algorithm 1 as printed: no move
+    raises more than one run, and no swaps follow.
     """
     models = [trajectories] if isinstance(trajectories, Trajectories) else trajectories
     problem = build_problem(models, levels=levels)
@@ -83,7 +86,8 @@ def staged(
     if not budgets or list(budgets) != sorted(set(budgets)) or budgets[0] < problem.costs[1]:
         least = int(problem.costs[1])
         raise FrontierError(
-            f"budgets {list(budgets)}: expected rising numbers of queries, from {least} on, such as 4000, 8000, 12000"
+            f"budgets {list(budgets)}: expected rising numbers of queries, from {least} on, such "
+            "as 4000, 8000, 12000"
         )
     stages: dict[int, list[Raises]] = {}
     floor = problem.none
@@ -203,10 +207,11 @@ class Lowered(NamedTuple):
 def improve(problem: Problem, start: Levels, budget: int, *, floor: Levels) -> Levels:
     """Swap queries between runs while it helps, never below `floor` (the tier before); never worse than `start`.
 
-    Lower a run of an allocation q, at a loss ℓ, and make a move r that gains Δ at q itself: by submodularity the change
-    is at least Δ − ℓ and at most Δ. So pairs are tried in the order of Δ − ℓ, and those whose Δ cannot beat the best
-    change found are skipped. (Of a closure move only the sum of its raises' gains is known beforehand, which is no less
-    than its Δ: it may be tried too early, but is never skipped wrongly.)
+    Lower a run of an allocation q, at a loss ℓ, and make a move r that gains Δ at q itself: by
+    submodularity the change is at least Δ − ℓ and at most Δ. So pairs are tried in the order of Δ −
+    ℓ, and those whose Δ cannot beat the best change found are skipped. (Of a closure move only the
+    sum of its raises' gains is known beforehand, which is no less than its Δ: it may be tried too
+    early, but is never skipped wrongly.)
     """
     best = start
     for _ in range(ROUNDS):

@@ -1,15 +1,16 @@
 """The certificate: an upper bound on the global AOI that any allocation could reach with a budget.
 
-Give every sample i a price λᵢ ≥ 0. Whatever runs an allocation holds, the best of them on a sample is worth at most
-max v ≤ λᵢ + Σ (v − λᵢ)⁺, so for every allocation q within the budget Q
+Give every sample i a price λᵢ ≥ 0. Whatever runs an allocation holds, the best of them on a sample
+is worth at most max v ≤ λᵢ + Σ (v − λᵢ)⁺, so for every allocation q within the budget Q
 
     AOI(q) ≤ Σᵢ λᵢ + Σ_a g_a(q_a),     g_a(j) = Σᵢ (v[a, j, i] − λᵢ)⁺
 
-and the right-hand side, now a sum over runs, is largest for the solution of a multiple-choice knapsack, found exactly
-by dynamic programming. With λ = what some allocation reaches this is the data-dependent submodular bound. Any other
-prices give a bound too, and it is convex in λ: a few subgradient steps lower it, and the least one met counts. The
-rules C are left out, which only raises it. Small problems are solved exactly, by mixed-integer programming: the measure
-of the greedy and of the certificate.
+and the right-hand side, now a sum over runs, is largest for the solution of a multiple-choice
+knapsack, found exactly by dynamic programming. With λ = what some allocation reaches this is the
+data-dependent submodular bound. Any other prices give a bound too, and it is convex in λ: a few
+subgradient steps lower it, and the least one met counts. The rules C are left out, which only
+raises it. Small problems are solved exactly, by mixed-integer programming: the measure of the
+greedy and of the certificate.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from advfrontier.frontier.problem import Levels, Problem
 STEPS = 30  # price updates per tier: each costs one pass over all values
 PATIENCE = 3  # steps without progress before the step size is halved
 TOLERANCE = 1e-9  # what counts as progress
-LARGEST = 200_000  # (run, level, sample) triples beyond which an exact solver would not come back in reasonable time
+# (run, level, sample) triples beyond which an exact solver would not come back in reasonable time.
+LARGEST = 200_000
 
 
 def certify(
@@ -104,13 +106,14 @@ def knapsack(
 def exact_optimum(problem: Problem, budget: int, *, seconds: float = 60.0) -> Levels:
     """The best allocation within a budget and the rules C.
 
-    x[a, j] = 1 if run a has at least level j; z[i, a, j] = 1 if sample i is served by level j of run a, which needs
-    x[a, j].
+    x[a, j] = 1 if run a has at least level j; z[i, a, j] = 1 if sample i is served by level j of
+    run a, which needs x[a, j].
     """
     runs, levels, samples = problem.values.shape
     if problem.values.size > LARGEST:
         raise FrontierError(
-            f"{runs} runs × {levels} levels × {samples} samples is too large to solve exactly: use allocate()"
+            f"{runs} runs × {levels} levels × {samples} samples is too large to solve exactly: use "
+            "allocate()"
         )
     pairs = runs * levels
     worth = problem.values.reshape(pairs, samples)
@@ -124,7 +127,8 @@ def exact_optimum(problem: Problem, budget: int, *, seconds: float = 60.0) -> Le
     )
     if solution.x is None or solution.status != 0:
         raise FrontierError(
-            f"the exact optimum was not found in {seconds} s ({solution.message}): use allocate() for this size"
+            f"the exact optimum was not found in {seconds} s ({solution.message}): use allocate() "
+            "for this size"
         )
     chosen = np.round(solution.x[:pairs]).reshape(runs, levels)
     return np.asarray(chosen.sum(axis=1), dtype=np.int64)

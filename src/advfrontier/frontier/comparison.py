@@ -1,13 +1,14 @@
 """Models on the same samples, curve against curve.
 
-Two of them: does one curve lie below the other, where do they cross, what to run next. Many: how their order changes
-with the ε at which robust accuracy is read.
+Two of them: does one curve lie below the other, where do they cross, what to run next. Many: how
+their order changes with the ε at which robust accuracy is read.
 
-Distances only fall as queries are spent, so a curve only goes down, and so does the area under it. A model whose curve
-lies below another's everywhere is rejected if it has spent at most as many queries as the other: running both equally
-far can only confirm it. If it has spent more, the other may still fall below it, and is to be extended first. With as
-many samples on both sides, "below everywhere" is the same as: the sorted distances are smaller one by one. Where the
-curves cross, an area that is smaller by more than the choice of samples explains decides by the same rule.
+Distances only fall as queries are spent, so a curve only goes down, and so does the area under it.
+A model whose curve lies below another's everywhere is rejected if it has spent at most as many
+queries as the other: running both equally far can only confirm it. If it has spent more, the other
+may still fall below it, and is to be extended first. With as many samples on both sides, "below
+everywhere" is the same as: the sorted distances are smaller one by one. Where the curves cross, an
+area that is smaller by more than the choice of samples explains decides by the same rule.
 """
 
 from __future__ import annotations
@@ -102,8 +103,9 @@ class _Order:
         saved = max(below.tiers, default=0) - below.queries
         if not self.sound:
             return (
-                f"extend {above.model} to {_spent(below)}: {below.model} at {_spent(below)} stands lower (its "
-                f"{self.reason}), but {above.model} has had {tier_label(above.queries)} only and may still fall"
+                f"extend {above.model} to {_spent(below)}: {below.model} at {_spent(below)} "
+                f"stands lower (its {self.reason}), but {above.model} has had "
+                f"{tier_label(above.queries)} only and may still fall"
             )
         return (
             f"reject {below.model}: its {self.reason}, and more queries on {below.model} (now "
@@ -116,7 +118,8 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> C
     """Compare two models on the same samples, areas up to one common E (by default the largest finite distance)."""
     if first.norm != second.norm:
         raise FrontierError(
-            f"{first.model} was evaluated in {first.norm}, {second.model} in {second.norm}: expected the same norm"
+            f"{first.model} was evaluated in {first.norm}, {second.model} in {second.norm}: "
+            "expected the same norm"
         )
     check_same_samples(first.samples, second.samples, names=(first.model, second.model))
     a, b = first.distances, second.distances
@@ -185,13 +188,14 @@ def _order(
     if not difference.known or not difference.estimate:
         return (
             None,
-            f"{cross}, and {'the areas are equal' if difference.known else 'there is no area to compare'}",
+            f"{cross}, and "
+            f"{'the areas are equal' if difference.known else 'there is no area to compare'}",
         )
     small, large = (second, first) if difference.estimate > 0 else (first, second)
     if difference.low <= 0 <= difference.high:
         return None, (
-            f"{cross}; the area of {large.model} is larger than that of {small.model} by {gap}, within what other "
-            "samples might change"
+            f"{cross}; the area of {large.model} is larger than that of {small.model} by {gap}, "
+            "within what other samples might change"
         )
     by = sorted(abs(end) for end in (difference.low, difference.high))
     reason = (
@@ -231,7 +235,8 @@ def _flags(first: Evaluated, second: Evaluated, order: _Order | None) -> tuple[s
     ):
         kept = order.above
         flags.append(
-            f"{kept.model} stands at {_spent(kept)} only, and at {tier_label(higher)} its curve may be lower too"
+            f"{kept.model} stands at {_spent(kept)} only, and at {tier_label(higher)} its curve "
+            "may be lower too"
         )
     return tuple(flags)
 
@@ -241,10 +246,10 @@ def rank_stability(
 ) -> RankStability:
     """Rank the models at these ε, or at every ε where any curve drops, which misses nothing.
 
-    Where curves are equal (all are 0 in the end) models share a rank. A move counts only if it does not depend on how
-    such ties are broken: from the last place a model may hold at one ε to the first it may hold at another. Far out a
-    rank is decided by single samples: the paper reads ranks at ten radii, which `baseline_radii` gives for the
-    defence frontier.
+    Where curves are equal (all are 0 in the end) models share a rank. A move counts only if it does
+    not depend on how such ties are broken: from the last place a model may hold at one ε to the
+    first it may hold at another. Far out a rank is decided by single samples: the paper reads ranks
+    at ten radii, which `baseline_radii` gives for the defence frontier.
     """
     names, table = as_table(distances)
     grid = np.unique(
@@ -269,8 +274,8 @@ def rank_accuracies(accuracies: Mapping[str, ArrayLike], *, epsilons: ArrayLike)
         or any(row.shape != grid.shape for row in rows)
     ):
         raise FrontierError(
-            f"{len(rows)} models at radii of shape {grid.shape}: expected at least one, each with an accuracy at every "
-            "radius, in rising order"
+            f"{len(rows)} models at radii of shape {grid.shape}: expected at least one, each with "
+            "an accuracy at every radius, in rising order"
         )
     names, table = tuple(accuracies), np.stack(rows)
     score = -np.round(table, 12)  # equal accuracies that were rounded differently stay equal

@@ -1,15 +1,16 @@
 """Confidence: what n samples can say about the samples not seen.
 
-All intervals are about drawing other samples from the same source. None is about stronger attacks, which can only
-lower a curve, and none covers choosing the ensemble on these very samples.
+All intervals are about drawing other samples from the same source. None is about stronger attacks,
+which can only lower a curve, and none covers choosing the ensemble on these very samples.
 
-Robust accuracy at one ε is a proportion: Wilson's interval. The whole curve is one minus a distribution function: the
-band of Dvoretzky, Kiefer, Wolfowitz and Massart holds for all ε at once and any n. AUREC, its differences, AOI and DOI
-are all ratios of two means over the same samples, mean(u) / mean(w), and a mean DOI over norms is a mean of such
-ratios, so one bootstrap serves them: draw samples with replacement, the same ones for every model and norm, and form
-all replicates with one matrix product. The interval is the studentised one, each replicate measured in its own standard
-error: for the AOI of 100 samples it keeps to 95 % where normal, percentile and BCa intervals cover 89 to 92 %
-(scripts/frontier_figures.py).
+Robust accuracy at one ε is a proportion: Wilson's interval. The whole curve is one minus a
+distribution function: the band of Dvoretzky, Kiefer, Wolfowitz and Massart holds for all ε at once
+and any n. AUREC, its differences, AOI and DOI are all ratios of two means over the same samples,
+mean(u) / mean(w), and a mean DOI over norms is a mean of such ratios, so one bootstrap serves them:
+draw samples with replacement, the same ones for every model and norm, and form all replicates with
+one matrix product. The interval is the studentised one, each replicate measured in its own standard
+error: for the AOI of 100 samples it keeps to 95 % where normal, percentile and BCa intervals cover
+89 to 92 % (scripts/frontier_figures.py).
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def robust_accuracy_interval(distances: ArrayLike, epsilon: float) -> Interval:
 def wilson(count: int, n: int) -> Interval:
     """Wilson's interval for a proportion of `count` out of n.
 
-    With n = 100 its exact coverage is 92–98 % at every p in [0.01, 0.99] at which that is possible. Just above 0.01 it
-    is not, for any interval: one that holds p at the counts 0–3 covers more than 98 %, at 0–2 less than 92 %.
+    With n = 100 its exact coverage is 92–98 % at every p in [0.01, 0.99] at which that is possible.
+    Just above 0.01 it is not, for any interval: one that holds p at the counts 0–3 covers more than
+    98 %, at 0–2 less than 92 %.
     """
     if not (n > 0 and 0 <= count <= n):
         raise FrontierError(f"{count} of {n} is no proportion: expected 0 ≤ count ≤ n and n > 0")
@@ -96,9 +98,9 @@ def aurec_difference_interval(first: ArrayLike, second: ArrayLike, *, E: float) 
 def aoi_interval(distances: ArrayLike, frontier: ArrayLike, *, E: float) -> Interval:
     """Interval for the AOI up to an E fixed beforehand.
 
-    E must be given: with E the largest distance among these samples, another draw has another E and the AOI estimates
-    nothing in particular, so no interval for it would be honest. Given that very E, the interval answers a smaller
-    question: how the AOI up to that E would vary.
+    E must be given: with E the largest distance among these samples, another draw has another E and
+    the AOI estimates nothing in particular, so no interval for it would be honest. Given that very
+    E, the interval answers a smaller question: how the AOI up to that E would vary.
     """
     d, best = as_pair(distances, frontier)
     correct = best > 0
@@ -118,10 +120,11 @@ def ratio_intervals(
 ) -> list[Interval]:
     """Studentised bootstrap intervals for mean(u) / mean(w), one per row; columns are samples, resampled together.
 
-    Arrays (part, row, sample) give intervals for the mean over the parts of such ratios. `limits` are the smallest and
-    the largest value each can have: where too few samples differ to tell more, the interval reaches them. Where none
-    does, 1 − tail^(1/n) of all samples may still differ (n = 100: 3.6 %), and the interval is what that share, of
-    ordinary weight and as different as possible, would change.
+    Arrays (part, row, sample) give intervals for the mean over the parts of such ratios. `limits`
+    are the smallest and the largest value each can have: where too few samples differ to tell more,
+    the interval reaches them. Where none does, 1 − tail^(1/n) of all samples may still differ (n =
+    100: 3.6 %), and the interval is what that share, of ordinary weight and as different as
+    possible, would change.
     """
     u, w = (part.reshape(-1, *part.shape[-2:]) for part in (u, w))
     rows, n = u.shape[1:]

@@ -1,9 +1,9 @@
 """The robustness–perturbation curve ρ(ε): the share of samples whose distance is larger than ε.
 
-From n distances ρ is a step function, so nothing here is approximated: it is right-continuous, starts at the clean
-accuracy (distance 0 = already misclassified), drops at every distance, and never reaches 0 if a sample was never
-broken (distance inf). The area under it up to E is a clipped mean, ∫₀ᴱ ρ(ε) dε = mean(min(d, E)), because each sample
-adds 1/n for as long as ε < d.
+From n distances ρ is a step function, so nothing here is approximated: it is right-continuous,
+starts at the clean accuracy (distance 0 = already misclassified), drops at every distance, and
+never reaches 0 if a sample was never broken (distance inf). The area under it up to E is a clipped
+mean, ∫₀ᴱ ρ(ε) dε = mean(min(d, E)), because each sample adds 1/n for as long as ε < d.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def epsilon_min(distances: ArrayLike) -> Measure:
 def aurec(distances: ArrayLike, *, E: float | None = None) -> Measure:
     """AUREC, the area under the curve up to E (by default its own ε_min): mean(min(d, E)).
 
-    Areas are comparable only up to one common E: give it whenever two are set side by side. Where no run broke any
-    sample, or E is 0, there is no area: the value is NaN.
+    Areas are comparable only up to one common E: give it whenever two are set side by side. Where
+    no run broke any sample, or E is 0, there is no area: the value is NaN.
     """
     d = as_distances(distances)
     flags = unbroken_flag(d)
@@ -99,7 +99,8 @@ def distance_quantile(distances: ArrayLike, share: float) -> float:
     """The smallest ε that breaks at least this share of all samples (0.5: the median distance); inf if none does."""
     if not 0 < share <= 1:
         raise FrontierError(
-            f"a share of {share} is not a quantile: expected 0 < share ≤ 1, such as 0.5 for the median"
+            f"a share of {share} is not a quantile: expected 0 < share ≤ 1, such as 0.5 for the "
+            "median"
         )
     d = np.sort(as_distances(distances))
     # A hair's breadth below keeps 0.3 × 10 = 3.0000000000000004 from asking for a fourth sample.
@@ -116,6 +117,7 @@ def check_limit(E: float) -> float:
     """Refuse an end of integration that is not a finite size."""
     if not (np.isfinite(E) and E >= 0):
         raise FrontierError(
-            f"E = {E} cannot end an area: expected a finite size ≥ 0, such as epsilon_min(distances).value"
+            f"E = {E} cannot end an area: expected a finite size ≥ 0, such as "
+            "epsilon_min(distances).value"
         )
     return float(E)

@@ -2,10 +2,11 @@
 
     d_def(x) = max over models of d(x; f),   DOI(f) = AUREC(f) / AUREC_def, both up to E_def = the largest d_def
 
-Areas are clipped means, so DOI(f) = mean(min(d, E_def)) / mean(d_def): 1 for a model that is the most robust on every
-sample. Misclassified samples count 0, so clean accuracy enters. All models of a pool share samples, norm and tier:
-another data set or another budget has another DOI. A model whose distances cannot be trusted (samples never broken,
-masked gradients) would set a frontier nobody can reach: it is ranked in brackets and kept out of the frontier.
+Areas are clipped means, so DOI(f) = mean(min(d, E_def)) / mean(d_def): 1 for a model that is the
+most robust on every sample. Misclassified samples count 0, so clean accuracy enters. All models of
+a pool share samples, norm and tier: another data set or another budget has another DOI. A model
+whose distances cannot be trusted (samples never broken, masked gradients) would set a frontier
+nobody can reach: it is ranked in brackets and kept out of the frontier.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def defence_frontier(
     trusted = [name not in flagged for name in names]
     if not any(trusted):
         raise FrontierError(
-            f"all {len(names)} models are flagged ({', '.join(names)}): expected at least one whose distances can be "
-            "trusted; add other records, or type --reference fashion-mnist"
+            f"all {len(names)} models are flagged ({', '.join(names)}): expected at least one "
+            "whose distances can be trusted; add other records, or type --reference fashion-mnist"
         )
     return np.asarray(table[trusted].max(axis=0), dtype=np.float64)
 
@@ -50,7 +51,8 @@ def defence_frontier(
 def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
     """DOI of one model against the defence frontier of its pool.
 
-    NaN where there is none: no run broke any sample of the model, or nobody in the pool classifies any correctly.
+    NaN where there is none: no run broke any sample of the model, or nobody in the pool classifies
+    any correctly.
     """
     d, best = as_pair(distances, frontier)
     limit = epsilon_min(best).value
@@ -66,7 +68,8 @@ def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
         flags += (f"distances are capped at E = {limit:g}",)
     if above := int((np.minimum(d, limit) > best).sum()):
         flags += (
-            f"the model is above the frontier on {above} samples, which it is no part of: the DOI may pass 1",
+            f"the model is above the frontier on {above} samples, which it is no part of: the DOI "
+            "may pass 1",
         )
     return Measure(aurec(d, E=limit).value / float(np.minimum(best, limit).mean()), flags)
 
@@ -88,7 +91,8 @@ class ReferencePool:
         object.__setattr__(self, "distances", dict(zip(names, table, strict=True)))
         if table.shape[1] != len(self.samples):
             raise FrontierError(
-                f"{table.shape[1]} distances per model for {len(self.samples)} samples: expected one each"
+                f"{table.shape[1]} distances per model for {len(self.samples)} samples: expected "
+                "one each"
             )
         self._check(*self.flags)
 
@@ -98,13 +102,15 @@ class ReferencePool:
     ) -> ReferencePool:
         """Models evaluated on the same samples with the same tier, together with a reference pool where one is given.
 
-        Of the reference pool the models' samples are taken; one of its models that has the name of another gives way.
+        Of the reference pool the models' samples are taken; one of its models that has the name of
+        another gives way.
         """
         first, names = models[0], [model.model.removeprefix("zoo:") for model in models]
         if twice := {name for name in names if names.count(name) > 1}:
             raise FrontierError(
-                f"{' and '.join(sorted(twice))} comes more than once in {first.norm}: expected one record per model "
-                "and norm; leave the others out, or evaluate another model under another --name (in Python: name=)"
+                f"{' and '.join(sorted(twice))} comes more than once in {first.norm}: expected "
+                "one record per model and norm; leave the others out, or evaluate another model "
+                "under another --name (in Python: name=)"
             )
         for model in models[1:]:
             check_same_samples(
@@ -160,8 +166,9 @@ class ReferencePool:
         place = {sample: i for i, sample in enumerate(self.samples)}
         if missing := [sample for sample in samples if sample not in place]:
             raise FrontierError(
-                f"{len(missing)} of {len(samples)} samples are not among the {len(self.samples)} of the reference pool "
-                f"({self.dataset}, {self.norm}): expected some of its samples; type --data {self.dataset}"
+                f"{len(missing)} of {len(samples)} samples are not among the {len(self.samples)} "
+                f"of the reference pool ({self.dataset}, {self.norm}): expected some of its "
+                f"samples; type --data {self.dataset}"
             )
         rows = [place[sample] for sample in samples]
         return replace(
@@ -173,18 +180,20 @@ class ReferencePool:
     def add(self, newcomer: Evaluated) -> ReferencePool:
         """The pool on the newcomer's samples, and the newcomer in it: nobody else is run again.
 
-        A model of the pool that has the same name, or the name without `zoo:`, is the same one and gives way.
+        A model of the pool that has the same name, or the name without `zoo:`, is the same one and
+        gives way.
         """
         if newcomer.norm != self.norm:
             raise FrontierError(
-                f"{newcomer.model} was evaluated in {newcomer.norm}, the pool in {self.norm}: there is no DOI across "
-                "norms"
+                f"{newcomer.model} was evaluated in {newcomer.norm}, the pool in {self.norm}: "
+                "there is no DOI across norms"
             )
         if newcomer.queries != self.queries:
             raise FrontierError(
-                f"{newcomer.model} was evaluated with {tier_label(newcomer.queries)} queries, the pool with "
-                f"{tier_label(self.queries)}: expected equal tiers; type `advfrontier extend` to bring the smaller one "
-                f"to {tier_label(max(newcomer.queries, self.queries))}"
+                f"{newcomer.model} was evaluated with {tier_label(newcomer.queries)} queries, the "
+                f"pool with {tier_label(self.queries)}: expected equal tiers; type `advfrontier "
+                "extend` to bring the smaller one to "
+                f"{tier_label(max(newcomer.queries, self.queries))}"
             )
         held = self.on(newcomer.samples)
         name = newcomer.model.removeprefix("zoo:")

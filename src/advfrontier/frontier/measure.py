@@ -44,7 +44,8 @@ class Evaluated:
         )
         if self.distances.size != len(self.samples):
             raise FrontierError(
-                f"{self.distances.size} distances of {self.model} for {len(self.samples)} samples: expected one each"
+                f"{self.distances.size} distances of {self.model} for {len(self.samples)} samples: "
+                "expected one each"
             )
 
 
@@ -53,11 +54,13 @@ def as_distances(distances: ArrayLike, *, what: str = "distances") -> Distances:
     array = np.asarray(distances, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
         raise FrontierError(
-            f"{what} have shape {array.shape}: expected one distance per sample, such as evaluation.distances"
+            f"{what} have shape {array.shape}: expected one distance per sample, such as "
+            "evaluation.distances"
         )
     if wrong := int((~(array >= 0)).sum()):  # NaN too
         raise FrontierError(
-            f"{wrong} of {array.size} {what} are negative or NaN: expected 0, a positive distance or inf"
+            f"{wrong} of {array.size} {what} are negative or NaN: expected 0, a positive distance "
+            "or inf"
         )
     return array
 
@@ -85,7 +88,8 @@ def as_pair(
     a, b = as_distances(first, what=what[0]), as_distances(second, what=what[1])
     if a.size != b.size:
         raise FrontierError(
-            f"{a.size} {what[0]} against {b.size} {what[1]}: expected the same samples, in the same order"
+            f"{a.size} {what[0]} against {b.size} {what[1]}: expected the same samples, in the "
+            "same order"
         )
     return a, b
 
@@ -107,12 +111,14 @@ def check_same_samples(
     (a, b), extra, missing = names, len(set(first) - set(second)), len(set(second) - set(first))
     if extra or missing:
         raise FrontierError(
-            f"{a} and {b} hold different samples ({extra} only in the former, {missing} only in the latter): expected "
-            "the same ones; evaluate both with the same --data, --samples and --sample-seed"
+            f"{a} and {b} hold different samples ({extra} only in the former, {missing} only in "
+            "the latter): expected the same ones; evaluate both with the same --data, --samples "
+            "and --sample-seed"
         )
     if in_order and tuple(first) != tuple(second):
         raise FrontierError(
-            f"{a} and {b} hold the same {len(first)} samples in another order: align them by sample id"
+            f"{a} and {b} hold the same {len(first)} samples in another order: align them by "
+            "sample id"
         )
 
 
@@ -128,8 +134,9 @@ def check_same_settings(
         had = [each.get(attack, "its own settings") for each in (first, second)]
         if had[0] != had[1]:
             raise FrontierError(
-                f"{names[0]} has {attack} at {had[0]}, {names[1]} at {had[1]}: expected the same solvers in both; make "
-                "one of them again in another folder, with --published or without it as the other was"
+                f"{names[0]} has {attack} at {had[0]}, {names[1]} at {had[1]}: expected the same "
+                "solvers in both; make one of them again in another folder, with --published or "
+                "without it as the other was"
             )
 
 

@@ -1,18 +1,20 @@
 """Attack frontier and Attack Optimality Index (AOI): how close an attack comes to the best the pool found.
 
-With K the samples classified correctly, d* the frontier and E = ε_min its largest finite distance, the paper's ratio of
-areas is a ratio of sums, because both areas are clipped means (see `curve`):
+With K the samples classified correctly, d* the frontier and E = ε_min its largest finite distance,
+the paper's ratio of areas is a ratio of sums, because both areas are clipped means (see `curve`):
 
     AOI(a) = (ρ(0)·E − AUREC_a) / (ρ(0)·E − AUREC_a*) = Σ_K (E − d)⁺ / Σ_K (E − d*)⁺
 
-0 for an attack that always fails, 1 for one that is on the frontier everywhere. The AOI belongs to its pool: another
-run moves d* and E, so values of different pools are not comparable. E is set by the single most robust sample, which
-pushes all AOIs towards 1; the winsorised variant ends at the 95th percentile of d* instead.
+0 for an attack that always fails, 1 for one that is on the frontier everywhere. The AOI belongs to
+its pool: another run moves d* and E, so values of different pools are not comparable. E is set by
+the single most robust sample, which pushes all AOIs towards 1; the winsorised variant ends at the
+95th percentile of d* instead.
 
-Of an attack such as AutoAttack, which tells no distances, the curve is known at a few radii only. The paper draws
-straight lines between these points, which over-estimates the area under a convex curve and so under-estimates the AOI:
-the frontier itself, read off such lines, does not score exactly 1. All that the points prove is that a curve never
-rises: between two radii it lies between the two accuracies. Those two step functions bracket the area, and the AOI.
+Of an attack such as AutoAttack, which tells no distances, the curve is known at a few radii only.
+The paper draws straight lines between these points, which over-estimates the area under a convex
+curve and so under-estimates the AOI: the frontier itself, read off such lines, does not score
+exactly 1. All that the points prove is that a curve never rises: between two radii it lies between
+the two accuracies. Those two step functions bracket the area, and the AOI.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) ->
     flags = unbroken_flag(best)
     if beaten := int((d < best).sum()):
         flags += (
-            f"the attack is below the frontier on {beaten} samples, so its pool lacks it and the AOI may pass 1",
+            f"the attack is below the frontier on {beaten} samples, so its pool lacks it and the "
+            "AOI may pass 1",
         )
     reach = float(np.maximum(limit - best[correct], 0).sum())
     if reach == 0:
@@ -62,7 +65,8 @@ def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) ->
 def excess(distances: ArrayLike, frontier: ArrayLike) -> float:
     """By how much distances exceed the frontier on average, over the samples that were attacked and broken.
 
-    What is further than ten times the frontier, or was not found, counts as ten times. 0 where no sample counts.
+    What is further than ten times the frontier, or was not found, counts as ten times. 0 where no
+    sample counts.
     """
     d, best = as_pair(distances, frontier)
     counted = (best > 0) & (best < np.inf)
@@ -75,7 +79,10 @@ def degenerate(frontier: NDArray[np.float64], limit: float) -> str:
     """Return the reason why attacks cannot be distinguished below E."""
     if not (frontier > 0).any():
         return "no sample is classified correctly, so every attack is on the frontier: AOI set to 1"
-    return f"the frontier breaks no sample below E = {limit:g}, so every attack is on the frontier: AOI set to 1"
+    return (
+        f"the frontier breaks no sample below E = {limit:g}, so every attack is on the "
+        "frontier: AOI set to 1"
+    )
 
 
 def global_aoi(values: Mapping[str, Measure]) -> Measure:
@@ -98,7 +105,8 @@ class Contribution:
     """What one run adds, over the samples that are classified correctly and were broken."""
 
     run: str
-    wins: int  # samples on which it is on the frontier; equal distances count for each run that has them
+    # Samples on which it is on the frontier; equal distances count for each run that has them.
+    wins: int
     alone: int  # samples on which no other run comes as close
     loss: float  # how much the frontier's AOI, 1 by definition, falls without it
 
@@ -148,7 +156,8 @@ def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> ND
     broken = best[(best > 0) & np.isfinite(best)]
     if not broken.size:
         raise FrontierError(
-            "no sample is both classified correctly and broken: there is no radius to run a baseline at"
+            "no sample is both classified correctly and broken: there is no radius to run a "
+            "baseline at"
         )
     inside = np.sort(broken)
     after = np.minimum(
@@ -161,8 +170,8 @@ def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> ND
 def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike) -> BaselineAOI:
     """AOI of an attack whose robust accuracy is known at these radii.
 
-    The curve starts at (0, clean accuracy). Unless a radius beyond is known, the straight lines end with the frontier
-    at (ε_min, 0); the bracket assumes nothing beyond the last known radius.
+    The curve starts at (0, clean accuracy). Unless a radius beyond is known, the straight lines end
+    with the frontier at (ε_min, 0); the bracket assumes nothing beyond the last known radius.
     """
     best = as_distances(frontier, what="frontier distances")
     limit = epsilon_min(best).value
@@ -171,7 +180,8 @@ def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike
     frontier_curve = Curve.of(best)
     if below := int((ρ < frontier_curve.at(ε) - 1e-9).sum()):
         flags += (
-            f"the attack is below the frontier at {below} radii, so its pool lacks it and the AOI may pass 1",
+            f"the attack is below the frontier at {below} radii, so its pool lacks it and the AOI "
+            "may pass 1",
         )
     reach = float(np.maximum(limit - best[best > 0], 0).sum()) / best.size
     if reach == 0:
@@ -231,7 +241,8 @@ def _known_points(
         or (ε < 0).any()
     ):
         raise FrontierError(
-            f"radii {ε.shape} and accuracies {ρ.shape}: expected as many finite radii ≥ 0 as accuracies, at least one"
+            f"radii {ε.shape} and accuracies {ρ.shape}: expected as many finite radii ≥ 0 as "
+            "accuracies, at least one"
         )
     if np.unique(ε).size < ε.size:
         raise FrontierError("a radius is given twice: expected one accuracy per radius")
@@ -245,7 +256,8 @@ def _known_points(
         ε, ρ = np.append(0.0, ε), np.append(clean, ρ)
     elif abs(ρ[0] - clean) > 1e-9:
         raise FrontierError(
-            f"accuracy {ρ[0]} at ε = 0, but {clean} of the frontier's samples are correct: expected the same samples"
+            f"accuracy {ρ[0]} at ε = 0, but {clean} of the frontier's samples are correct: "
+            "expected the same samples"
         )
     lowered = np.minimum.accumulate(ρ)
     if (lowered < ρ).any():

@@ -1,12 +1,13 @@
 """The allocation problem: which queries to give to which run so that the global AOI is largest.
 
-Everything the search needs is one array. With E_m, d*_m and K_m fixed by the whole pool, a run a with level j adds to
-sample i of model m at most
+Everything the search needs is one array. With E_m, d*_m and K_m fixed by the whole pool, a run a
+with level j adds to sample i of model m at most
 
     v[a, j, i] = (E_m − d[a, j, i])⁺ / (|M| · Σ_K (E_m − d*_m)⁺)
 
-and the global AOI of an allocation is the sum over samples of the best v any run of it reaches: a maximum per sample,
-hence monotone and submodular in the set of (run, level) pairs. Samples of all models lie side by side in one axis.
+and the global AOI of an allocation is the sum over samples of the best v any run of it reaches: a
+maximum per sample, hence monotone and submodular in the set of (run, level) pairs. Samples of all
+models lie side by side in one axis.
 """
 
 from __future__ import annotations
@@ -131,14 +132,14 @@ def _check_comparable(first: Trajectories, other: Trajectories, number: int) -> 
     """Refuse trajectories of another norm or of other runs."""
     if other.norm != first.norm:
         raise FrontierError(
-            f"trajectories 1 are in {first.norm}, trajectories {number} in {other.norm}: expected one norm; "
-            "allocate each norm by itself"
+            f"trajectories 1 are in {first.norm}, trajectories {number} in {other.norm}: expected "
+            "one norm; allocate each norm by itself"
         )
     if other.runs != first.runs:
         differing = sorted(set(first.runs) ^ set(other.runs)) or ["their order"]
         raise FrontierError(
-            f"trajectories 1 and {number} differ in {', '.join(differing[:5])}: expected the same runs for all; "
-            "type .select(runs=…) to keep the common ones"
+            f"trajectories 1 and {number} differ in {', '.join(differing[:5])}: expected the same "
+            "runs for all; type .select(runs=…) to keep the common ones"
         )
     check_same_settings(
         first.solvers, other.solvers, names=("trajectories 1", f"trajectories {number}")
@@ -177,7 +178,8 @@ def _requirements(runs: tuple[str, ...], levels: Sequence[int]) -> Needs:
             absent = [str(run) for run in required if str(run) not in place]
             if absent:
                 raise FrontierError(
-                    f"{name} needs {', '.join(absent)}, which has no trajectory: trace it too, or leave {name} out"
+                    f"{name} needs {', '.join(absent)}, which has no trajectory: trace it too, or "
+                    f"leave {name} out"
                 )
             rows.append(
                 tuple((place[str(run)], level_of[least]) for run, least in required.items())

@@ -1,7 +1,7 @@
 """Ranks: models by DOI, in each norm and over all norms, with how easily other samples would have ordered them.
 
-A model in doubt is bracketed: it has the rank it would have, takes nobody's, and stands below all others. A model
-without a DOI has no rank.
+A model in doubt is bracketed: it has the rank it would have, takes nobody's, and stands below all
+others. A model without a DOI has no rank.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def rank(
 ) -> Ranking:
     """Rank the models of one pool per norm, in the order of the norms.
 
-    `given` are the models asked about, `radii` of every norm where to read robust accuracy, by the radius as it is
-    written.
+    `given` are the models asked about, `radii` of every norm where to read robust accuracy, by the
+    radius as it is written.
     """
     if not pools:
         raise FrontierError(
@@ -199,7 +199,8 @@ def mean_rows(tables: Sequence[RankTable]) -> tuple[RankRow, ...]:
 def doi_intervals(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, Interval]:
     """Intervals for the DOI of every model of a pool, or for its mean over several norms, resampled together.
 
-    They hold for this pool of models. While every sample was broken, E cuts nothing off and needs no choosing.
+    They hold for this pool of models. While every sample was broken, E cuts nothing off and needs
+    no choosing.
     """
     names, own, best, trusted = _columns(pools)
     limits = [(0.0, 1.0 if trust else math.inf) for trust in trusted]
@@ -221,8 +222,8 @@ def doi_intervals(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str
 def rank_ranges(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, tuple[int, int]]:
     """The ranks between which each model lies in the middle 95 % of resamples, by DOI or its mean over several norms.
 
-    Not a confidence: ranks jump, and where two models are truly equal no number of samples tells which is first. Read
-    it as how easily other samples would have given another order.
+    Not a confidence: ranks jump, and where two models are truly equal no number of samples tells
+    which is first. Read it as how easily other samples would have given another order.
     """
     names, own, best, trusted = _columns(pools)
     counts = np.zeros((len(names), len(names)))

@@ -54,7 +54,8 @@ class Trajectories:
         q = self.queries
         if q.ndim != 1 or q.size == 0 or q[0] < 1 or (np.diff(q) <= 0).any():
             raise FrontierError(
-                f"checkpoints {q.tolist()[:8]}: expected increasing numbers of queries such as 10, 20, … 1000"
+                f"checkpoints {q.tolist()[:8]}: expected increasing numbers of queries such as 10, "
+                "20, … 1000"
             )
         d, expected = self.distances, (len(self.runs), self.queries.size, len(self.samples))
         if d.shape != expected:
@@ -67,7 +68,8 @@ class Trajectories:
             )
         if (d[:, 1:] > d[:, :-1]).any():
             raise FrontierError(
-                "distances rise along a trajectory: expected the best so far; type Trajectories.best_so_far(…)"
+                "distances rise along a trajectory: expected the best so far; type "
+                "Trajectories.best_so_far(…)"
             )
 
     @classmethod
@@ -86,15 +88,16 @@ class Trajectories:
     def at(self, queries: int | Mapping[str, int]) -> NDArray[np.float64]:
         """Return distances (run, sample) after `queries`: one number for all runs, or one per run name.
 
-        Runs without queries have found nothing: inf, except where another run shows the sample misclassified
-        unperturbed.
+        Runs without queries have found nothing: inf, except where another run shows the sample
+        misclassified unperturbed.
         """
         wanted = queries if isinstance(queries, Mapping) else dict.fromkeys(self.runs, int(queries))
         spent = np.zeros(len(self.runs), dtype=np.int64)
         spent[self._places("run", self.runs, wanted)] = list(wanted.values())
         if outside := [q for q in spent.tolist() if not 0 <= q <= self.queries[-1]]:
             raise FrontierError(
-                f"{outside[0]} queries asked for: expected between 0 and the last checkpoint, {self.queries[-1]}"
+                f"{outside[0]} queries asked for: expected between 0 and the last checkpoint, "
+                f"{self.queries[-1]}"
             )
         where = (
             np.searchsorted(self.queries, spent, side="right") - 1
@@ -156,7 +159,8 @@ class Trajectories:
         )
         if not np.array_equal(self.queries, other.queries):
             raise FrontierError(
-                "checkpoints differ: expected the same; type .thin(…) on both to keep the common ones"
+                "checkpoints differ: expected the same; type .thin(…) on both to keep the common "
+                "ones"
             )
         shared = _attacks(self.runs) & _attacks(other.runs)
         check_same_settings(
@@ -171,7 +175,8 @@ class Trajectories:
         place = {name: i for i, name in enumerate(have)}
         if missing := [name for name in wanted if name not in place]:
             raise FrontierError(
-                f"no {what} {missing[0]} in these trajectories ({len(missing)} of {len(wanted)} are missing)"
+                f"no {what} {missing[0]} in these trajectories ({len(missing)} of {len(wanted)} "
+                "are missing)"
             )
         return [place[name] for name in wanted]
 

@@ -129,9 +129,10 @@ class Job(ABC, Generic[T]):
             )
         if self.model.digest != header.model.digest or not alike():
             raise FrontierError(
-                f"{self.model.source or 'the model'} is another model in this worker process than the one the record "
-                "was begun with: expected the same weights and the same answers each time it is loaded; let its "
-                "factory load them from a file or set its seed, and leave its files alone while units are done"
+                f"{self.model.source or 'the model'} is another model in this worker process than "
+                "the one the record was begun with: expected the same weights and the same "
+                "answers each time it is loaded; let its factory load them from a file or set its "
+                "seed, and leave its files alone while units are done"
             )
 
     @abstractmethod
@@ -195,7 +196,8 @@ def drive(record: Record, job: J, machine: Machine) -> J:
         first = next(iter(failed))
         where = _LOST if record.temporary else "stored; type the same command to try them again"
         raise FrontierError(
-            f"{len(failed)} of {len(tasks)} units failed, and what was done is {where}. {first}: {failed[first]}"
+            f"{len(failed)} of {len(tasks)} units failed, and what was done is {where}. {first}: "
+            f"{failed[first]}"
             + (f"; also {', '.join(list(failed)[1:4])}" if len(failed) > 1 else "")
         )
     if (
@@ -204,6 +206,7 @@ def drive(record: Record, job: J, machine: Machine) -> J:
         header = record.header
         where = _LOST if record.temporary else f"stored in {record.place}; {header.how_to_resume}"
         raise Unfinished(
-            f"time is up: {job.progress()} of {header.model.name} in {header.terms.norm} are done and {where}"
+            f"time is up: {job.progress()} of {header.model.name} in {header.terms.norm} are done "
+            f"and {where}"
         )
     return job

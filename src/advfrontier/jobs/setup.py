@@ -118,7 +118,8 @@ def prepare(
         oracle.surrogate = record.header.gradients == "surrogate"
         _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
     if model.source is not None and record.header.model.source is None:
-        # A record that was begun with an object can say where the model comes from, now it is known.
+        # A record that was begun with an object can say where the model comes from, now it is
+        # known.
         change = HeaderChange(
             model_name=model.name, model_source=model.source, data_name=samples.name
         )

@@ -158,7 +158,8 @@ class UnitJob(Job[UnitTask]):
     def __call__(self, task: UnitTask) -> NDArray[np.float64]:
         """Advance a unit and store it; return the distances of the samples that it attacked.
 
-        If the time is up, the unit is stored as far as it has come, if it can be resumed from there.
+        If the time is up, the unit is stored as far as it has come, if it can be resumed from
+        there.
         """
         began, record, terms = time.perf_counter(), self.work, self.work.header.terms
         rows = record.clean.attacked(*task.unit.shard)

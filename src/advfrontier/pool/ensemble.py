@@ -468,7 +468,10 @@ def _step_text(step: Raise | Refine | Fork) -> str:
     if isinstance(step, Raise):
         return f"{{ run = {toml_text(step.run)}, queries = {step.queries} }}"
     if isinstance(step, Refine):
-        text = f"run = {toml_text(step.run)}, queries = {step.queries}, start = {toml_text(step.start)}"
+        text = (
+            f"run = {toml_text(step.run)}, queries = {step.queries}, start = "
+            f"{toml_text(step.start)}"
+        )
         if step.start == "beyond":
             text += f", reach = {step.reach!r}"
         return f"{{ {text} }}"

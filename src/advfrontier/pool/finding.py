@@ -74,7 +74,8 @@ def find_ensemble(ensemble: Asked, norm: str, classes: int) -> Ensemble:
         )
     if found.norm != norm:
         raise FrontierError(
-            f"ensemble {found.name} is for {found.norm}, the evaluation in {norm}: expected the same"
+            f"ensemble {found.name} is for {found.norm}, the evaluation in {norm}: expected the "
+            "same"
         )
     found = found.for_classes(classes)
     found.check(classes=classes)

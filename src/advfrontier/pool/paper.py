@@ -1,9 +1,9 @@
 """The paper's ensembles, from its published totals per group of runs.
 
-The split of a total among the runs of a group is not published. The rule here: keep the previous tier's queries;
-raise the runs of the group in order, each up to the base run's queries, until the total is spent; give what remains
-in order, each up to 1000. The published totals are mostly whole runs at the base run's level (3500 = 5 · 700), and
-the rule nests.
+The split of a total among the runs of a group is not published. The rule here: keep the previous
+tier's queries; raise the runs of the group in order, each up to the base run's queries, until the
+total is spent; give what remains in order, each up to 1000. The published totals are mostly whole
+runs at the base run's level (3500 = 5 · 700), and the rule nests.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def paper_ensemble(name: str, norm: str, *, classes: int = 10) -> Ensemble:
         wanted: dict[Run, int] = {}
         for attack, groups in table[norm].items():
             wanted |= _split(Run.parse(attack), groups, place, reached)
-        # Base runs first, then the groups by number: every prefix obeys the rules C and spreads over the attacks.
+        # Base runs first, then the groups by number: every prefix obeys the rules C and spreads
+        # over the attacks.
         order = sorted(
             (run for run in wanted if wanted[run] > reached.get(run, 0)), key=lambda run: run.index
         )
@@ -72,7 +73,8 @@ def _split(
                 left -= given
         if left:
             raise FrontierError(
-                f"paper.toml gives the {group} of {base} {left} queries more or less than {size} runs can hold"
+                f"paper.toml gives the {group} of {base} {left} queries more or less than {size} "
+                "runs can hold"
             )
         queries |= held
     return {run: q for run, q in queries.items() if q}

@@ -1,8 +1,8 @@
 """The names of runs: `fmn`, `apgd_min-dlr`, `sigma_zero:restart3`, `alma:target2`.
 
-And the rules C between the runs of an ensemble: (i) a target gets no more queries than the likelier target before it;
-(ii) a restart gets queries only if its base run does. Both are closed under the component-wise maximum, so raising runs
-never breaks an ensemble that was feasible.
+And the rules C between the runs of an ensemble: (i) a target gets no more queries than the likelier
+target before it; (ii) a restart gets queries only if its base run does. Both are closed under the
+component-wise maximum, so raising runs never breaks an ensemble that was feasible.
 """
 
 from __future__ import annotations

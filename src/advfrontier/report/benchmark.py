@@ -310,9 +310,9 @@ def _summary(view: View, norm: str, scores: pd.DataFrame) -> str:
     sentences = []
     if first in means.index and last in means.index:
         sentences.append(
-            f"On {_SPLITS[view.judged]} models, distances are {_percent(means[first], 2)} % above the best known "
-            f"with {tier_label(first)} queries and {_percent(means[last], 2)} % with "
-            f"{tier_label(last)}."
+            f"On {_SPLITS[view.judged]} models, distances are {_percent(means[first], 2)} % above "
+            f"the best known with {tier_label(first)} queries and {_percent(means[last], 2)} % "
+            f"with {tier_label(last)}."
         )
     ranked = view.doi[(view.doi["norm"] == norm) & (view.doi["budget"] == last)]
     for data, table in ranked[ranked["sure"]].groupby("data", sort=False):
@@ -436,7 +436,8 @@ def _autoattack(view: View, figures: Mapping[str, str]) -> list[str]:
         for row in counts.itertuples()
     ]
     text = (
-        "## Against AutoAttack\n\nOn how many models the AOI is at least AutoAttack's; the same with "
+        "## Against AutoAttack\n\nOn how many models the AOI is at least AutoAttack's; the same "
+        "with "
         "the ensemble, too, read off straight lines between AutoAttack's radii; on how many its "
         "robust accuracy at the reference radius is at most AutoAttack's, and how much lower."
     )
@@ -470,8 +471,8 @@ def _order(view: View, figures: Mapping[str, str]) -> list[str]:
         )
     if lines:
         blocks.append(
-            "Curves that cross beyond the reference radius: pairs of models that change places, and "
-            "how many by more than the choice of samples explains (95 %)."
+            "Curves that cross beyond the reference radius: pairs of models that change places, "
+            "and how many by more than the choice of samples explains (95 %)."
         )
         blocks += [markdown(pd.DataFrame(lines)), _figure(figures, "crossings")]
     lines = []

@@ -258,7 +258,8 @@ def need_matplotlib() -> None:
     """Raise if matplotlib is not installed, saying what to install."""
     if find_spec("matplotlib") is None:
         raise FrontierError(
-            'figures need matplotlib, which is not installed; type pip install "advfrontier[figures]"'
+            "figures need matplotlib, which is not installed; type pip install "
+            '"advfrontier[figures]"'
         )
 
 

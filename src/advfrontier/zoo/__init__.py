@@ -35,7 +35,8 @@ __all__ = [
 
 MODELS: dict[str, Card] = read_cards()
 
-# Where tables report robust accuracy on Fashion-MNIST; the middle or last ones are the radii of the training.
+# Where tables report robust accuracy on Fashion-MNIST; the middle or last ones are the radii of the
+# training.
 REFERENCE_RADII: dict[str, tuple[float, ...]] = {
     "L0": (5.0, 10.0, 20.0),
     "L1": (5.0, 10.0, 15.0),
@@ -59,7 +60,8 @@ def load(name: str) -> nn.Module:
     model, digest = read_model(card)
     if digest != card.sha256:
         raise FrontierError(
-            f"{card.weights} is not the file of this release: expected SHA-256 {card.sha256}; reinstall advfrontier"
+            f"{card.weights} is not the file of this release: expected SHA-256 {card.sha256}; "
+            "reinstall advfrontier"
         )
     return model
 
@@ -81,9 +83,10 @@ def train(
 ) -> Path:
     """Train a model of the zoo again by its recipe, and return the file of weights.
 
-    `out` is that file, if it ends in `.safetensors`, or the folder for it; by default the present one. `data_dir`
-    holds the four files of Fashion-MNIST; by default it is where the Debian package puts them. A training that was
-    interrupted resumes from its checkpoint, which lies beside the weights until they are complete.
+    `out` is that file, if it ends in `.safetensors`, or the folder for it; by default the present
+    one. `data_dir` holds the four files of Fashion-MNIST; by default it is where the Debian package
+    puts them. A training that was interrupted resumes from its checkpoint, which lies beside the
+    weights until they are complete.
     """
     card = find_card(name)
     path = Path() if out is None else Path(out)

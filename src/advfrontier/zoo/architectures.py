@@ -1,7 +1,7 @@
 """The bodies of the zoo: small networks for 28×28 grey images, each with its normalisation inside.
 
-None of them normalises over a batch: an image's logits never depend on its neighbours, and training and evaluation
-are the same function.
+None of them normalises over a batch: an image's logits never depend on its neighbours, and training
+and evaluation are the same function.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Normalise(nn.Module):
 class Staircase(nn.Module):
     """A defence that masks its gradients: every pixel is rounded to one of six levels by five steep tanh steps.
 
-    The steps lie half-way between two 8-bit values and are so steep that tanh is ±1 in float32 at both: on a clean
-    image the derivative is exactly zero, off it almost everywhere.
+    The steps lie half-way between two 8-bit values and are so steep that tanh is ±1 in float32 at
+    both: on a clean image the derivative is exactly zero, off it almost everywhere.
     """
 
     steps = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -131,11 +131,13 @@ def _resnet() -> nn.Module:
 ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
     # Two hidden layers of 160 and 96 units.
     "mlp": lambda: nn.Sequential(Normalise(), *_perceptron(784, 160, 96)),
-    # Means of 4×4 pixels, and two hidden layers of 20 units: the nearest adversarial example can be solved for.
+    # Means of 4×4 pixels, and two hidden layers of 20 units: the nearest adversarial example can be
+    # solved for.
     "exact-mlp": lambda: nn.Sequential(Normalise(), nn.AvgPool2d(4), *_perceptron(49, 20, 20)),
     # Two 3×3 convolutions of stride 2 with 16 and 32 channels, and 100 hidden units.
     "cnn": _cnn,
-    # 4×4 pixels folded into channels, two 3×3 convolutions with 32 channels, 200 hidden units, smooth activations.
+    # 4×4 pixels folded into channels, two 3×3 convolutions with 32 channels, 200 hidden units,
+    # smooth activations.
     "patch-cnn": _patch_cnn,
     # The CNN behind the staircase.
     "masked-cnn": lambda: nn.Sequential(Staircase(), _cnn()),

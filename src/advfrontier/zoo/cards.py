@@ -36,8 +36,9 @@ class Recipe:
         wanted = {"plain": (0,), "noise": (0,), "union": (2, 3, 4)}.get(self.method, (1,))
         if self.method not in METHODS or len(self.radii) not in wanted:
             raise FrontierError(
-                f"a recipe of method {self.method!r} with {len(self.radii)} radii: expected one of "
-                f"{', '.join(METHODS)}, with several radii for union, one for the other adversarial ones, else none"
+                f"a recipe of method {self.method!r} with {len(self.radii)} radii: expected one "
+                f"of {', '.join(METHODS)}, with several radii for union, one for the other "
+                "adversarial ones, else none"
             )
         object.__setattr__(
             self, "radii", {norm_name(norm): float(r) for norm, r in self.radii.items()}
@@ -48,18 +49,23 @@ class Recipe:
         balls = ", ".join(f"{norm} radius {radius:g}" for norm, radius in self.radii.items())
         how = {
             "plain": "Cross-entropy on clean images",
-            "noise": f"Cross-entropy on images with Gaussian noise of spread {self.sigma:g}, clipped to the box",
+            "noise": f"Cross-entropy on images with Gaussian noise of spread {self.sigma:g}, "
+            "clipped to the box",
             "pgd": f"Cross-entropy on adversarial images of {self.steps}-step PGD ({balls})",
-            "union": f"Cross-entropy on adversarial images of {self.steps}-step PGD, the norm changing from batch to "
+            "union": f"Cross-entropy on adversarial images of {self.steps}-step PGD, the norm "
+            "changing from batch to "
             f"batch ({balls})",
-            "trades": f"TRADES: cross-entropy on clean images plus {self.beta:g} times the Kullback-Leibler divergence "
+            "trades": f"TRADES: cross-entropy on clean images plus {self.beta:g} times the "
+            "Kullback-Leibler divergence "
             f"to {self.steps}-step PGD images ({balls})",
-            "fast": f"Cross-entropy on images one signed step of 1.25 radii from a random start ({balls})",
+            "fast": "Cross-entropy on images one signed step of 1.25 radii from a random start "
+            f"({balls})",
         }[self.method]
         ramp = "; the radius grows over the first quarter" if self.radii else ""
         return (
-            f"{how}{ramp}. {self.epochs} epochs of 60 000 images in batches of {self.batch}, AdamW, learning rate up "
-            f"to {self.rate:g} over the first quarter and down to 0, weight decay {self.decay:g}, seed {self.seed}."
+            f"{how}{ramp}. {self.epochs} epochs of 60 000 images in batches of {self.batch}, "
+            f"AdamW, learning rate up to {self.rate:g} over the first quarter and down to 0, "
+            f"weight decay {self.decay:g}, seed {self.seed}."
         )
 
     def text(self) -> str:
@@ -77,9 +83,11 @@ class Card:
 
     name: str
     title: str
-    split: str  # "train" or "held-out": whether ensembles may be fitted to the model; "exact" for neither
+    # "train" or "held-out": whether ensembles may be fitted to the model; "exact" for neither.
+    split: str
     recipe: Recipe
-    # From here on measured on the stored weights by scripts/zoo_measure.py; the defaults are those of a new recipe.
+    # From here on measured on the stored weights by scripts/zoo_measure.py; the defaults are those
+    # of a new recipe.
     clean_accuracy: float = math.nan
     pgd_accuracy: dict[str, float] = field(
         default_factory=dict

@@ -1,8 +1,9 @@
 """Fashion-MNIST: the 1000 test images inside the package, and the files they and the training set come from.
 
-The embedded images are 100 of each class, drawn once by `choose` from the 10 000 of the test set and ordered so that
-every run of ten holds each class once: any multiple of ten from the front is class-balanced. Fashion-MNIST is
-copyright Zalando SE under the MIT licence, whose notice lies beside the file.
+The embedded images are 100 of each class, drawn once by `choose` from the 10 000 of the test set
+and ordered so that every run of ten holds each class once: any multiple of ten from the front is
+class-balanced. Fashion-MNIST is copyright Zalando SE under the MIT licence, whose notice lies
+beside the file.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ CLASS_NAMES = (
     "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
 )  # fmt: skip
 
-FILE = "fashion_mnist_test_1000.safetensors"  # images uint8, labels uint8, indices int16 into the test set
+# Images uint8, labels uint8, indices int16 into the test set.
+FILE = "fashion_mnist_test_1000.safetensors"
 LICENCE = "FASHION_MNIST_LICENCE.txt"
 SHA256 = {
     "images": "2f80f7a8484cf6108e194668a746337fd4fa9ddb3f7d20386c6d8322280376d6",
@@ -46,7 +48,8 @@ def embedded() -> dict[str, Tensor]:
     for name, expected in SHA256.items():
         if digest(stored[name]) != expected:
             raise FrontierError(
-                f"the {name} in {FILE} are not this release's: expected SHA-256 {expected}; reinstall advfrontier"
+                f"the {name} in {FILE} are not this release's: expected SHA-256 {expected}; "
+                "reinstall advfrontier"
             )
     return stored
 
@@ -83,8 +86,8 @@ def read_set(part: str, folder: str | Path | None = None) -> tuple[Tensor, Tenso
         or int(labels.max()) > 9
     ):
         raise FrontierError(
-            f"{root} holds images of shape {tuple(images.shape)} and {len(labels)} labels: expected (n, 28, 28) and n, "
-            "labels from 0 to 9"
+            f"{root} holds images of shape {tuple(images.shape)} and {len(labels)} labels: "
+            "expected (n, 28, 28) and n, labels from 0 to 9"
         )
     return images, labels
 
@@ -95,8 +98,8 @@ def _find(root: Path, name: str) -> Path:
             return path
     raise FrontierError(
         f"no {name} or {name}.gz in {root}: training needs the four files of Fashion-MNIST; type "
-        "`apt-get install dataset-fashion-mnist` (Debian, Ubuntu), or name the folder that holds them "
-        "(--data, in Python data_dir)"
+        "`apt-get install dataset-fashion-mnist` (Debian, Ubuntu), or name the folder that holds "
+        "them (--data, in Python data_dir)"
     )
 
 
@@ -113,6 +116,7 @@ def _read_idx(path: Path, dimensions: int) -> Tensor:
     shape = np.frombuffer(content[4:start].ljust(4 * dimensions, b"\0"), ">u4").tolist()
     if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) - start != math.prod(shape):
         raise FrontierError(
-            f"{path} is not an IDX file of bytes in {dimensions} dimensions, or is cut short; fetch it again"
+            f"{path} is not an IDX file of bytes in {dimensions} dimensions, or is cut short; "
+            "fetch it again"
         )
     return torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy())

@@ -1,10 +1,11 @@
 """Training the models of the zoo: seeded, resumable to the bit, on one thread; and the PGD they are trained against.
 
-Random numbers are drawn afresh for every step from (seed, stream, step), so a checkpoint needs no generator's state:
-weights, the optimiser's two averages and the number of the step are all there is.
+Random numbers are drawn afresh for every step from (seed, stream, step), so a checkpoint needs no
+generator's state: weights, the optimiser's two averages and the number of the step are all there
+is.
 
-PGD climbs inside a ball of known radius, where the loss is to be as large as possible. It is no attack of the pool:
-those look for the nearest adversarial example.
+PGD climbs inside a ball of known radius, where the loss is to be as large as possible. It is no
+attack of the pool: those look for the nearest adversarial example.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from advfrontier.zoo.cards import Recipe
 
 _SECONDS = 30.0  # between two checkpoints
 _RAMP = 0.25  # share of the steps over which rate and radius grow
-REACH = 0.6  # the first step of PGD in radii; steps shrink linearly, so that five of them cover 1.8 radii
+# The first step of PGD in radii; steps shrink linearly, so that five of them cover 1.8 radii.
+REACH = 0.6
 _COORDINATES = (
     20  # that an ℓ1 step moves: one only would need as many steps as there are features to change
 )
@@ -130,7 +132,8 @@ def _save(
         state = optimiser.state[weight]
         tensors |= {f"weight/{name}": weight.detach(), f"mean/{name}": state["exp_avg"]}
         tensors[f"square/{name}"] = state["exp_avg_sq"]
-    # Renamed when complete: a training killed in the middle of writing finds the previous checkpoint.
+    # Renamed when complete: a training killed in the middle of writing finds the previous
+    # checkpoint.
     unfinished = path.with_suffix(".unfinished")
     save_file(tensors, unfinished, metadata={"step": str(step), "recipe": recipe.text()})
     unfinished.replace(path)
@@ -221,8 +224,8 @@ def survivors(
     return standing
 
 
-# A climb inside the ball around flat inputs, cut off by the box [0, 1]: it begins at a random point and, sent a
-# gradient and a length in radii, yields the next point uphill.
+# A climb inside the ball around flat inputs, cut off by the box [0, 1]: it begins at a random point
+# and, sent a gradient and a length in radii, yields the next point uphill.
 Climb = Generator[Tensor, tuple[Tensor, float], None]
 
 
@@ -251,8 +254,8 @@ def _l2(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
 def _l1(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
     """Begins with as many features as the radius lets go from end to end, half of them set to a random value.
 
-    A step moves the steepest features that have room, all by the same length; then it projects exactly onto ball and
-    box.
+    A step moves the steepest features that have room, all by the same length; then it projects
+    exactly onto ball and box.
     """
     noise = torch.rand(inputs.shape, generator=generator)
     chosen = noise >= noise.topk(max(int(radius), 1), dim=1).values[:, -1:]
@@ -272,8 +275,8 @@ def _l1(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
 def _l0(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
     """Has a value that every feature would take, and a score that says which of them do: the highest positive ones.
 
-    Values climb the gradient from random ones. If features went straight to the ends of the box, a model could learn
-    to resist those two values and no others.
+    Values climb the gradient from random ones. If features went straight to the ends of the box, a
+    model could learn to resist those two values and no others.
     """
     values = torch.rand(inputs.shape, generator=generator)
     scores = _FIRST_SCORE * torch.rand(inputs.shape, generator=generator)
