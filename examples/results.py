@@ -3,8 +3,8 @@
     python examples/results.py                    # the tables of docs/results
     python examples/results.py bench/NAME/results # those of your own benchmark
 
-The folder holds `results.parquet` (norm, model, data, split, ensemble, budget, sample, distance) and
-`autoattack.csv`. It needs `pip install 'advfrontier[pandas,parquet]'`.
+The folder holds `results.parquet` (norm, model, data, split, ensemble, budget, sample, distance)
+and `autoattack.csv`. It needs `pip install 'advfrontier[pandas,parquet]'`.
 """
 
 import sys

@@ -107,8 +107,8 @@ def main() -> None:
         )
         first = first or found["seconds"]
         print(
-            f"{axis:8} {factor}×  {found['seconds']:5.2f} s ({found['seconds'] / first:.2f}×), of which system "
-            f"{found['system']:.2f} s; {found['gigabytes']} GB",
+            f"{axis:8} {factor}×  {found['seconds']:5.2f} s ({found['seconds'] / first:.2f}×), of "
+            f"which system {found['system']:.2f} s; {found['gigabytes']} GB",
             flush=True,
         )
         print(f"         total, AOI, bound: {found['tiers']}", flush=True)

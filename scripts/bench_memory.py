@@ -4,9 +4,10 @@
     python scripts/bench_memory.py --norms L0 --side 32
 
 Every kind of step of an ensemble is run for a few queries. What one run keeps on the device (the
-solver's state, its best points) and what a step allocates on top of it is divided by the size of the
-batch of images. The images and the ensemble's best points are not counted; the model is one that
-allocates no more than the gradient; states of runs that continue later wait on the host. The bar is 12.
+solver's state, its best points) and what a step allocates on top of it is divided by the size of
+the batch of images. The images and the ensemble's best points are not counted; the model is one
+that allocates no more than the gradient; states of runs that continue later wait on the host. The
+bar is 12.
 """
 
 from __future__ import annotations

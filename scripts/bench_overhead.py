@@ -1,7 +1,8 @@
 """Overhead over bare passes: every solver, and a whole evaluation with the default 4k.
 
-One thread; a batch of 100 on the zoo's F3 (28×28), and of 64 on a residual net for CIFAR-10 where it
-lies beside the repository. On a GPU (`--device cuda`) the clock is read after the device is idle.
+One thread; a batch of 100 on the zoo's F3 (28×28), and of 64 on a residual net for CIFAR-10 where
+it lies beside the repository. On a GPU (`--device cuda`) the clock is read after the device is
+idle.
 
 A run of q queries is compared with q/2 forward and q/2 backward passes of the bare model; stretches
 of both alternate in one process, and the median of the ratios counts. A black-box run makes forward

@@ -1,12 +1,13 @@
 """Our solvers beside those of adv-lib, foolbox and torchattacks: time and mean distance, ours over theirs.
 
-The same solver on the same net and images, 500 steps of a forward and a backward pass each; where a peer's step makes
-more passes (FAB) or its search is another one (APGD inside a bisection), it gets as many steps as cost 1000 queries.
-Both sides run by turns in one process, on one thread; the median of the ratios of time counts. What a peer returns is
-classified again; a point that is not misclassified counts as the largest distance that either side found.
+The same solver on the same net and images, 500 steps of a forward and a backward pass each; where a
+peer's step makes more passes (FAB) or its search is another one (APGD inside a bisection), it gets
+as many steps as cost 1000 queries. Both sides run by turns in one process, on one thread; the
+median of the ratios of time counts. What a peer returns is classified again; a point that is not
+misclassified counts as the largest distance that either side found.
 
-`make bench` installs the peers into build/peers, apart from the environment; without them there is only a line that
-says so.
+`make bench` installs the peers into build/peers, apart from the environment; without them there is
+only a line that says so.
 """
 
 from __future__ import annotations
@@ -199,7 +200,8 @@ def main() -> int:
         Column("their queries", "integer"), Column("", key="missed"),
     )  # fmt: skip
     notes = (
-        f"time and mean distance are ours over theirs, bars 1.0; {2 * options.steps} queries of ours",
+        f"time and mean distance are ours over theirs, bars 1.0; {2 * options.steps} queries of "
+        "ours",
         NOISE,
     )
     report("peers", Table("Beside other libraries", columns, tuple(rows), notes))

@@ -1,12 +1,14 @@
 """How soon a race's curve is as good as AutoAttack's: queries and time, ours over AutoAttack's.
 
-AutoAttack tells the accuracy at the radii it is run at: here ten, nine percentiles of the frontier and a usual one, on
-a model of the zoo. Its AOI is read off straight lines between them, and proven to lie between two ends. The race is
-read every 100 queries, which are exact prefixes; the first whose AOI, off the same lines, is no less than AutoAttack's
-counts, and the first that by all its distances reaches even the upper end of what AutoAttack's points leave open. The
-frontier of both is the race's own at `--frontier` queries.
+AutoAttack tells the accuracy at the radii it is run at: here ten, nine percentiles of the frontier
+and a usual one, on a model of the zoo. Its AOI is read off straight lines between them, and proven
+to lie between two ends. The race is read every 100 queries, which are exact prefixes; the first
+whose AOI, off the same lines, is no less than AutoAttack's counts, and the first that by all its
+distances reaches even the upper end of what AutoAttack's points leave open. The frontier of both is
+the race's own at `--frontier` queries.
 
-Queries are forward plus backward passes per sample, the setup of the race included; time is CPU time in one process.
+Queries are forward plus backward passes per sample, the setup of the race included; time is CPU
+time in one process.
 """
 
 from __future__ import annotations
@@ -114,7 +116,8 @@ def main() -> int:
         Column("", key="missed"),
     )  # fmt: skip
     notes = (
-        f"{options.model}, {options.images} samples, queries per sample; bar {BAR} for queries and time",
+        f"{options.model}, {options.images} samples, queries per sample; bar {BAR} for queries and "
+        "time",
         "`at most` is the upper end of what AutoAttack's ten points leave open",
     )
     report(

@@ -35,7 +35,8 @@ def main() -> None:
         (one, first), (two, second) = (traced(workers, ray) for workers in (1, 2))
         same = np.array_equal(first.distances, second.distances)
         print(
-            f"{what}: one worker {one:.1f} s, two {two:.1f} s: {one / two:.2f} times as fast, same bits: {same}"
+            f"{what}: one worker {one:.1f} s, two {two:.1f} s: {one / two:.2f} times as fast, same "
+            f"bits: {same}"
         )
 
 

@@ -4,9 +4,10 @@
     python scripts/departures.py --models F3 F8 F4 F5 --samples 48
     python scripts/departures.py --table                                   # only write the table again
 
-One departure at a time is taken back, in the base run of its attack, 1000 queries. A figure is the mean distance
-without the departure over that with it, so above 1 the departure helps. Every measurement goes into the JSON file as it
-is made: stopped at any moment, the same command goes on; other samples or other solvers are measured anew.
+One departure at a time is taken back, in the base run of its attack, 1000 queries. A figure is the
+mean distance without the departure over that with it, so above 1 the departure helps. Every
+measurement goes into the JSON file as it is made: stopped at any moment, the same command goes on;
+other samples or other solvers are measured anew.
 """
 
 from __future__ import annotations
@@ -163,10 +164,11 @@ def told(found: dict[str, Any]) -> str:
         f"the {split} models {names}" for split, names in models.items() if names
     )
     return (
-        f"Figures: {groups}, on the first {found['samples']} images, base runs of 1000 queries: the mean distance with "
-        "this one departure taken back, over that with it, so above 1 it helps; behind it, in brackets, how many more "
-        "samples stay unbroken, means are of those that both break. Measured by `python scripts/departures.py`; "
-        "all distances are in `docs/results/departures.json`."
+        f"Figures: {groups}, on the first {found['samples']} images, base runs of 1000 queries: "
+        "the mean distance with this one departure taken back, over that with it, so above 1 it "
+        "helps; behind it, in brackets, how many more samples stay unbroken, means are of those "
+        "that both break. Measured by `python scripts/departures.py`; all distances are in "
+        "`docs/results/departures.json`."
     )
 
 

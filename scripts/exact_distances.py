@@ -3,11 +3,12 @@
     python scripts/exact_distances.py build/exact                  # attack, solve, write; killed, it goes on
     python scripts/exact_distances.py build/exact --samples 20     # fewer images
 
-For every sample and every wrong class a mixed-integer program looks for the nearest point that the network gives that
-class. It looks only as far as the 12k queries of the attack have found one: this bounds what goes into every ReLU, the
-first layer exactly, the next by linear programs. A sample's distance is the least over the classes; its bound, the
-least over the classes of what the solver has proven, is as far as the truth can still be below. How near the tiers
-come to it is told by exact_tiers.py.
+For every sample and every wrong class a mixed-integer program looks for the nearest point that the
+network gives that class. It looks only as far as the 12k queries of the attack have found one: this
+bounds what goes into every ReLU, the first layer exactly, the next by linear programs. A sample's
+distance is the least over the classes; its bound, the least over the classes of what the solver has
+proven, is as far as the truth can still be below. How near the tiers come to it is told by
+exact_tiers.py.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from advfrontier.zoo.architectures import MEAN, SPREAD
 MODEL = "F17"
 SIDE = 4  # of the squares whose means the network takes
 SIZES = {"L1": lambda move: np.abs(move).sum(), "Linf": lambda move: np.abs(move).max()}
-TIE = 1e-5  # in logits and in distance: HiGHS takes for feasible what is off by 1e-7 in each of its rows
+# In logits and in distance: HiGHS takes for feasible what is off by 1e-7 in each of its rows.
+TIE = 1e-5
 FIXTURE = Path(__file__).parents[1] / "tests" / "zoo" / "exact_distances.json"
 
 
@@ -97,8 +99,8 @@ def as_network(model: nn.Module) -> Network:
 def solve(network: Network, start: Ball, label: int, limit: float) -> tuple[float, float, int]:
     """The distance of the nearest point of any wrong class, how near none can be, and the class.
 
-    `start` reaches as far as the attack has found one. Wrong classes are tried from the likeliest on: a near point of
-    one class spares the search among the others.
+    `start` reaches as far as the attack has found one. Wrong classes are tried from the likeliest
+    on: a near point of one class spares the search among the others.
     """
     best, wrong, bound = start.radius, -1, np.inf
     for other in np.argsort(-values(network, start.pixels)).tolist():

@@ -1,8 +1,8 @@
 """The nearest point that a small ReLU network gives a certain class, as a mixed-integer program for HiGHS.
 
-Every sum of pixels that the network sees moves by rise − fall, both at least 0. Every ReLU is a variable between its
-two straight lines, with a binary that says which one holds; where the bounds on what goes in have one sign, there is no
-choice and no binary.
+Every sum of pixels that the network sees moves by rise − fall, both at least 0. Every ReLU is a
+variable between its two straight lines, with a binary that says which one holds; where the bounds
+on what goes in have one sign, there is no choice and no binary.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _INFEASIBLE = 2  # SciPy's number for a program without any point
 class Ball:
     """All images within a distance of one, in L1 or Linf, inside [0, 1].
 
-    The network sees sums of pixels only, so an image is a matrix (sums, pixels of each). In L1 it does not matter which
-    pixels of a sum move, and in Linf all move alike until they have no room.
+    The network sees sums of pixels only, so an image is a matrix (sums, pixels of each). In L1 it
+    does not matter which pixels of a sum move, and in Linf all move alike until they have no room.
     """
 
     norm: str
@@ -174,7 +174,8 @@ def _inside(ball: Ball) -> tuple[Program, np.ndarray, Sum]:
         size = program.add_variables(np.zeros(1), np.full(1, ball.radius))
         cost = np.eye(1, 2 * count + 1, 2 * count)[0]
         for where, direction in ((rise, 1), (fall, -1)):
-            # A sum can move by Σ min(size, room of a pixel): concave, so the least of its straight lines.
+            # A sum can move by Σ min(size, room of a pixel): concave, so the least of its straight
+            # lines.
             room = ball.pixel_room(direction)
             for spent in range(pixels):
                 before = room[:, spent - 1] if spent else np.zeros(count)

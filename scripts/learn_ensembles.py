@@ -317,8 +317,8 @@ def ratios(
 def choose(norm: str, table: dict[str, NDArray[np.float64]]) -> str:
     """Return the candidate with the smallest distances.
 
-    One that searches without gradients is preferred where it costs no more than LATITUDE: it notices
-    where gradients mislead, and goes on where they do.
+    One that searches without gradients is preferred where it costs no more than LATITUDE: it
+    notices where gradients mislead, and goes on where they do.
     """
     nearest = min(means[0] for means in table.values())
     searching = {}

@@ -5,12 +5,12 @@
     python scripts/other_nets.py --cached                       # the page of what is there
 
 The networks lie in a folder beside the repository and are not part of it: MNIST and CIFAR-10
-classifiers of several authors, with the first test images. A record of 8k queries is kept for each in
-build/other-nets, and 4k is read off it; interrupted, the same command resumes. AutoAttack is run at
-two radii, once: what docs/results/other_nets.json holds of it is taken from there. Where
+classifiers of several authors, with the first test images. A record of 8k queries is kept for each
+in build/other-nets, and 4k is read off it; interrupted, the same command resumes. AutoAttack is run
+at two radii, once: what docs/results/other_nets.json holds of it is taken from there. Where
 ../shared/reference has the distances of adv-lib and the samples that the original AutoAttack left,
-its radii are taken and both are compared; elsewhere the radii are the 35 % and 70 % quantiles of the
-distances that 4k found when AutoAttack was run.
+its radii are taken and both are compared; elsewhere the radii are the 35 % and 70 % quantiles of
+the distances that 4k found when AutoAttack was run.
 """
 
 from __future__ import annotations
@@ -161,11 +161,16 @@ def table(measured: list[dict[str, Any]]) -> Table:
         for tier in TIERS
     }
     better = sum(point["tiers"][str(TIERS[0])] < point["autoattack"] for point in points)
-    tally = f"4k leaves more samples than AutoAttack at {worse[TIERS[0]]} of {len(points)} radii, and fewer at {better}; "
+    tally = (
+        f"4k leaves more samples than AutoAttack at {worse[TIERS[0]]} of {len(points)} radii, "
+        f"and fewer at {better}; "
+    )
     notes = (
-        f"{SAMPLES} images; robust at the radius by 4k, 8k and AutoAttack as it is installed, and by the original one",
+        f"{SAMPLES} images; robust at the radius by 4k, 8k and AutoAttack as it is installed, and "
+        "by the original one",
         "where it was recorded, with the samples on which those two differ",
-        "over adv-lib: mean distance over that of the nearest of adv-lib's runs of 1000 queries each",
+        "over adv-lib: mean distance over that of the nearest of adv-lib's runs of 1000 queries "
+        "each",
         tally + f"8k leaves more at {worse[TIERS[1]]}",
     )
     return Table("Networks of others", columns, tuple(rows(measured)), notes)

@@ -1,10 +1,11 @@
 """Our solvers against the recorded figures of other implementations, on real nets.
 
-The reference folder holds, for the first 64 test images of four nets, the distances that adv-lib's solvers reach with
-1000 queries and the samples that AutoAttack leaves robust at two radii. Without options this prints the ratio of mean
-distances for every solver that adv-lib has, and how APGD_min compares with the best of them. With --published the
-solvers are those of their papers: what the departures are worth is the ratio of the two tables. What whole tiers leave
-beside AutoAttack is told by other_nets.py, FAB and Square beside those of AutoAttack by parity_autoattack.py.
+The reference folder holds, for the first 64 test images of four nets, the distances that adv-lib's
+solvers reach with 1000 queries and the samples that AutoAttack leaves robust at two radii. Without
+options this prints the ratio of mean distances for every solver that adv-lib has, and how APGD_min
+compares with the best of them. With --published the solvers are those of their papers: what the
+departures are worth is the ratio of the two tables. What whole tiers leave beside AutoAttack is
+told by other_nets.py, FAB and Square beside those of AutoAttack by parity_autoattack.py.
 """
 
 from __future__ import annotations

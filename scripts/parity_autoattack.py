@@ -2,8 +2,9 @@
 
     python scripts/parity_autoattack.py --images 24 --steps 100
 
-On the nets of ../shared/nets that ../shared/reference has figures of; the radii of the square searches are recorded
-there. FAB-T takes all nine targets and starts at the input, and so does fab_min.
+On the nets of ../shared/nets that ../shared/reference has figures of; the radii of the square
+searches are recorded there. FAB-T takes all nine targets and starts at the input, and so does
+fab_min.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ def main() -> None:
     recorded = references()
     if not recorded:
         sys.exit(
-            f"{SHARED.parent} has no recorded figures; SHARED=FOLDER names another folder than ../shared"
+            f"{SHARED.parent} has no recorded figures; SHARED=FOLDER names another folder than "
+            "../shared"
         )
     one_thread()
     found: list[Row] = []
@@ -121,7 +123,8 @@ def main() -> None:
         Column("theirs", "number"), Column(""),
     )  # fmt: skip
     notes = (
-        f"{options.images} images; FAB: mean distances after {options.steps} iterations towards each of nine targets",
+        f"{options.images} images; FAB: mean distances after {options.steps} iterations towards "
+        "each of nine targets",
         "Square: samples that stay robust at the radius after 1000 queries",
     )
     report("parity_autoattack", Table("Beside parts of AutoAttack", columns, tuple(found), notes))

@@ -1,8 +1,9 @@
 """What the paper's full experiment costs, and ten times that, on 1, 8 and 64 GPUs: a discrete-event simulation.
 
-A worker takes the next unit (one run on one shard of samples), loads the model if it is another than before, works,
-stores, and may crash on the way; then the unit waits in front again. No attack is run: throughputs and overheads are
-assumptions, but for the time to hand a unit over, which was measured; all are options.
+A worker takes the next unit (one run on one shard of samples), loads the model if it is another
+than before, works, stores, and may crash on the way; then the unit waits in front again. No attack
+is run: throughputs and overheads are assumptions, but for the time to hand a unit over, which was
+measured; all are options.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 
-# Forward passes in multiply-adds per CIFAR-10 image; a backward pass to the image costs as much again. Two operations
-# each. The counts make up 30 models like those of a public leaderboard.
+# Forward passes in multiply-adds per CIFAR-10 image; a backward pass to the image costs as much
+# again. Two operations each. The counts make up 30 models like those of a public leaderboard.
 ARCHITECTURES = {
     "ResNet-18": (0.56e9, 8),
     "WRN-28-10": (5.25e9, 12),
@@ -135,7 +136,10 @@ def main() -> None:
     parser.add_argument("--load", type=float, default=World.load, help="seconds to load a model")
     parser.add_argument("--failures", type=float, default=0.2, help="crashes per GPU and day")
     options = parser.parse_args()
-    head = "| | GPUs | units | makespan | busy | crashes | lost per crash |\n|---|---:|---:|---:|---:|---:|---:|"
+    head = (
+        "| | GPUs | units | makespan | busy | crashes | lost per crash "
+        "|\n|---|---:|---:|---:|---:|---:|---:|"
+    )
     calm = World(
         1, flops=options.flops, dispatch=options.dispatch, store=options.store, load=options.load
     )
@@ -162,7 +166,8 @@ def main() -> None:
         trajectories = sum(count for _, count in ARCHITECTURES.values()) * RUNS * samples
         plain, points = 8 * CHECKPOINTS * trajectories / 1e9, 4 * 3 * 32 * 32 * trajectories / 1e9
         print(
-            f"disk, {name}: {plain:.1f} GB of trajectories; {plain + points:.0f} GB with every best point"
+            f"disk, {name}: {plain:.1f} GB of trajectories; {plain + points:.0f} GB with every "
+            "best point"
         )
 
 

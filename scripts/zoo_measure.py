@@ -1,7 +1,8 @@
 """Measure the models whose weights lie in the package, and write what was found into cards.toml.
 
-The part of the file above the line `# Measured` is left as it is; what follows is replaced. With a second word, the
-training times are taken from that `minutes.toml`, which zoo_train.py writes; without, they stay what they were.
+The part of the file above the line `# Measured` is left as it is; what follows is replaced. With a
+second word, the training times are taken from that `minutes.toml`, which zoo_train.py writes;
+without, they stay what they were.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from advfrontier import zoo
 from advfrontier.zoo.cards import FILE, PGD_STEPS
 
 FOLDER = Path(zoo.__file__).parent
-MARK = f"\n# Measured on the 1000 embedded images by scripts/zoo_measure.py; PGD takes {PGD_STEPS} steps.\n"
+MARK = (
+    "\n# Measured on the 1000 embedded images by scripts/zoo_measure.py; PGD takes "
+    f"{PGD_STEPS} "
+    "steps.\n"
+)
 
 
 def main(times: str | None) -> None:

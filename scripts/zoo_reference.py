@@ -3,7 +3,8 @@
     python scripts/zoo_reference.py build/reference            # all, resumable
     python scripts/zoo_reference.py build/reference F3 F7      # these models only
 
-The records go to the folder; when all models of a norm are there, the packed file goes into the package.
+The records go to the folder; when all models of a norm are there, the packed file goes into the
+package.
 """
 
 import json

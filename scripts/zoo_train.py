@@ -1,6 +1,7 @@
 """Train models of the zoo one after the other into a folder: all that are not there yet, or those named.
 
-Interrupt it when you like: it goes on from the last checkpoint. `minutes.toml` in the folder adds up the time spent.
+Interrupt it when you like: it goes on from the last checkpoint. `minutes.toml` in the folder adds
+up the time spent.
 """
 
 from __future__ import annotations

@@ -8,7 +8,9 @@ torch.set_num_threads(1)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Neighbouring tests go to one worker, which makes what they share once; who is done first takes from others."""
+    """Neighbouring tests go to one worker, which makes what they share once; who is done first
+    takes from others.
+    """
     if config.getoption("dist") != "load":
         return None  # whoever runs the tests asked for another way
     from xdist.scheduler import WorkStealingScheduling  # noqa: PLC0415

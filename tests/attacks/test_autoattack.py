@@ -17,7 +17,9 @@ RADIUS = {"Linf": 0.008, "L2": 0.05, "L1": 0.14}  # at which some hold
 
 
 class Signed(nn.Module):
-    """Every image carries its number in a second channel, so that the model itself knows who passes."""
+    """Every image carries its number in a second channel, so that the model itself knows who
+    passes.
+    """
 
     def __init__(self, classes=10):
         super().__init__()
@@ -42,7 +44,9 @@ def task(classes=10):
 
 
 class Brief(pyautoattack.AutoAttack):
-    """The standard version with three targets and a short Square, which otherwise takes most of the time."""
+    """The standard version with three targets and a short Square, which otherwise takes most of the
+    time.
+    """
 
     def __init__(self, *args, version, **options):
         assert version == "standard"
@@ -86,7 +90,8 @@ def test_it_is_autoattack(norm, direct_attack, capfd):
     model.forwards[0] -= 1  # `attack_at` asks once how many classes there are
     assert np.array_equal(model.forwards, direct_model.forwards)
     assert np.array_equal(model.backwards, direct_model.backwards)
-    # What passed, as the ledger has it: the model saw the same, and AutoAttack's own checks besides.
+    # What passed, as the ledger has it: the model saw the same, and AutoAttack's own checks
+    # besides.
     assert result.backwards == direct_model.backwards.sum()
     checks = direct_model.forwards.sum() - result.forwards
     assert checks == result.counts["checks"] - 1

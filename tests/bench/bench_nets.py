@@ -1,6 +1,8 @@
-"""Small classifiers of the embedded images, as a user would have them: a Python file with factories.
+"""Small classifiers of the embedded images, as a user would have them: a Python file with
+factories.
 
-Random features and least squares, so that they are made in no time. Those fitted to noisy images are more robust.
+Random features and least squares, so that they are made in no time. Those fitted to noisy images
+are more robust.
 """
 
 import torch

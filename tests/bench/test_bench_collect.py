@@ -1,4 +1,6 @@
-"""The rows of finished records: they are what the records say, and records that are missing add none."""
+"""The rows of finished records: they are what the records say, and records that are missing add
+none.
+"""
 
 import numpy as np
 import pytest

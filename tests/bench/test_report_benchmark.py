@@ -150,9 +150,9 @@ def test_summary_of_a_norm_tells_distances_and_the_most_robust_models(view):
     section = text.partition("## ℓ2\n\n")[2]
     # On noisy 40 queries are 0 and 33 % above the best known, 80 queries are the best known.
     assert section.startswith(
-        "On held-out models, distances are 16.67 % above the best known with 40 queries and 0.00 % "
-        "with 80. Most robust by DOI on d: noisy (100.0 %) and plain (60.0 %). Between budgets a DOI "
-        "moves by at most 23.3 points."
+        "On held-out models, distances are 16.67 % above the best known with 40 queries and 0.00 "
+        "% with 80. Most robust by DOI on d: noisy (100.0 %) and plain (60.0 %). Between budgets "
+        "a DOI moves by at most 23.3 points."
     )
 
 

@@ -1,4 +1,6 @@
-"""The example that asks the published results questions, on tables written by hand and on the real ones."""
+"""The example that asks the published results questions, on tables written by hand and on the real
+ones.
+"""
 
 import runpy
 import sys

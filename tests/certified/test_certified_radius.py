@@ -1,4 +1,6 @@
-"""Certified radii hold no misclassified point, are exact for linear models, and refuse what they cannot follow."""
+"""Certified radii hold no misclassified point, are exact for linear models, and refuse what they
+cannot follow.
+"""
 
 import numpy as np
 import pytest

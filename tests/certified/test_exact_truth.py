@@ -1,4 +1,6 @@
-"""F17's true distances: proven below, reached by a point above, and between what is certified and what attacks find."""
+"""F17's true distances: proven below, reached by a point above, and between what is certified and
+what attacks find.
+"""
 
 import importlib.util
 import json

@@ -1,4 +1,6 @@
-"""The command line: a whole path through it, and mistakes that end with one message and exit code 2."""
+"""The command line: a whole path through it, and mistakes that end with one message and exit code
+2.
+"""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""`advfrontier certify`: a lower distance for every sample, stored with the record and shown beside what was found."""
+"""`advfrontier certify`: a lower distance for every sample, stored with the record and shown beside
+what was found.
+"""
 
 import json
 

@@ -110,7 +110,8 @@ def test_other_commands_take_one_too(config, run):
 
 def test_list_stands_for_an_option_that_is_repeated(config, folder, run):
     config(
-        "models = ['nets.py:net', 'nets.py:weaker']\ndata = 'npz:data.npz'\nnorm = 'L2'\nruns = ['fmn', 'ddn']\n"
+        "models = ['nets.py:net', 'nets.py:weaker']\ndata = 'npz:data.npz'\nnorm = 'L2'\nruns = "
+        "['fmn', 'ddn']\n"
         "queries = 20\nworkers = 0\n"
     )
     assert run("trace", "--config", "mine.toml", "-o", "t") == 0

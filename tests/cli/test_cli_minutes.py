@@ -15,8 +15,10 @@ def test_evaluate_and_extend_stop_and_resume(folder, run, evaluate, capsys):
         said.append(capsys.readouterr().err)
     assert codes == [75, 75, 0]  # half of L2, the other half and half of Linf, the rest
     assert re.match(
-        r"advfrontier: time is up: 50% of the queries \(0 of 1 units\) of nets.py:net in L2 are done and stored "
-        r"in \S+/a/L2; to resume, type advfrontier evaluate nets.py:net .* --max-minutes 1e-9 --workers 0\n",
+        r"advfrontier: time is up: 50% of the queries \(0 of 1 units\) of nets.py:net in L2 are "
+        r"done and stored "
+        r"in \S+/a/L2; to resume, type advfrontier evaluate nets.py:net .* --max-minutes 1e-9 "
+        r"--workers 0\n",
         said[0][said[0].index("advfrontier: ") :],
     )
     before = Evaluation.load("a/L2").distances

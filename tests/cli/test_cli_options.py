@@ -123,7 +123,9 @@ def test_device_that_is_not_available(folder, run, capsys):
 
 
 def test_extend_takes_workers_for_the_device_of_the_record(run, monkeypatch):
-    """The workers follow from the device and the threads of the record, not from options it would have to ignore."""
+    """The workers follow from the device and the threads of the record, not from options it would
+    have to ignore.
+    """
     monkeypatch.setattr(local, "cores", lambda: 8)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr("advfrontier.engine.find_device", lambda _: None)

@@ -1,4 +1,6 @@
-"""Records, reports, tables and figures go to any place that has an address; models of one place are told apart."""
+"""Records, reports, tables and figures go to any place that has an address; models of one place are
+told apart.
+"""
 
 import os
 import threading

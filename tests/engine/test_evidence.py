@@ -1,4 +1,6 @@
-"""What results say about themselves: chance accuracy, attacks beaten by others without gradients, and by noise."""
+"""What results say about themselves: chance accuracy, attacks beaten by others without gradients,
+and by noise.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Expectation over transformation: distances of random models that hold when the models are asked again."""
+"""Expectation over transformation: distances of random models that hold when the models are asked
+again.
+"""
 
 import re
 
@@ -73,8 +75,8 @@ def test_distances_hold_in_1000_fresh_passes_and_flags_say_how_they_were_judged(
     found = check_that_distances_hold("Linf", 60)
     flag = found.flags[0]
     assert (
-        "mean of 20 passes, and a point counts if at least two thirds of 100 fresh passes misclassify it"
-        in flag.text
+        "mean of 20 passes, and a point counts if at least two thirds of 100 fresh passes "
+        "misclassify it" in flag.text
     )
     assert not flag.doubtful
 
@@ -136,7 +138,8 @@ def test_queries_and_tiers():
     assert "at most 50 queries per sample, each the mean of 3 passes, seed 42" in table.title
     said = averaged_text(summary)
     assert re.fullmatch(
-        r"every query is the mean of 3 passes; of 1,000 fresh passes, [\d.]+ % misclassify the median .*",
+        r"every query is the mean of 3 passes; of 1,000 fresh passes, [\d.]+ % misclassify the "
+        r"median .*",
         said,
     )
     assert f"EOT in Linf: {said}" in table.notes
@@ -197,7 +200,9 @@ def test_a_query_is_the_mean_of_passes_and_its_values_are_those_of_three_quarter
 
 
 def test_votes():
-    """Four passes: a share, the class most of the mistakes agree on, and none where it is right half of the time."""
+    """Four passes: a share, the class most of the mistakes agree on, and none where it is right
+    half of the time.
+    """
     nothing = [float("nan")] * 3
     rows = (
         ([0, 1, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]),

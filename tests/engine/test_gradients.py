@@ -1,4 +1,6 @@
-"""Gradients that mislead are flagged before an attack relies on them; those of honest nets never are."""
+"""Gradients that mislead are flagged before an attack relies on them; those of honest nets never
+are.
+"""
 
 import pytest
 import torch

@@ -40,7 +40,9 @@ def test_an_offset_adds_its_rounding_and_no_more(offset):
 
 
 def test_two_logits_on_the_boundary_are_judged_by_the_clean_image():
-    """There they are equal, and their spread says nothing; with opposite logits not even their size does."""
+    """There they are equal, and their spread says nothing; with opposite logits not even their size
+    does.
+    """
     clean = spread(torch.tensor([[3.0, -1.0]] * 3))
     z = torch.tensor([[5.0, 5.00002], [5.0, 5.0001], [1.0, 1.00002]])
     assert robustly_misclassified(z, z[:, 0] - z[:, 1], clean).tolist() == [False, True, True]

@@ -1,4 +1,6 @@
-"""Surrogate gradients: no value changes, and there is a way back where a model rounds, thresholds or saturates."""
+"""Surrogate gradients: no value changes, and there is a way back where a model rounds, thresholds
+or saturates.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ HIDING = {
 
 @pytest.mark.parametrize("name", HIDING)
 def test_every_way_to_hide_a_gradient_is_followed_and_no_value_changes(name):
-    """The weights are positive and all that is done rises, or falls: so does every surrogate gradient."""
+    """The weights are positive and all that is done rises, or falls: so does every surrogate
+    gradient.
+    """
     x = IMAGES.clone().requires_grad_()
     plain = HIDING[name](IMAGES.clone()).to(torch.float32) @ WEIGHTS
     with surrogate_gradients():

@@ -1,4 +1,6 @@
-"""One small evaluation that several files look at; files with a problem of their own have a fixture of that name."""
+"""One small evaluation that several files look at; files with a problem of their own have a fixture
+of that name.
+"""
 
 import pytest
 from small_evaluation import LARGER, SMALL

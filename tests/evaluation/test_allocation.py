@@ -1,4 +1,6 @@
-"""Allocation from records on disk: which traces are found, what is refused, what is written and shown."""
+"""Allocation from records on disk: which traces are found, what is refused, what is written and
+shown.
+"""
 
 import json
 
@@ -26,7 +28,9 @@ OPTIONS = {"batch_size": 8, "machine": Machine(threads=1, progress=False)}
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory):
-    """Return the folder of traces of two models in two norms; the second has fewer runs and queries."""
+    """Return the folder of traces of two models in two norms; the second has fewer runs and
+    queries.
+    """
     folder = tmp_path_factory.mktemp("traced")
     model = conv_net(seed=1)
     problem = (model, *samples(model, 6, (1, 8, 8), seed=4))

@@ -41,8 +41,8 @@ def test_more_samples_are_added_to_the_record(problem, evaluation, tmp_path):
     evaluate(model, images[:8], labels[:8], out=tmp_path / "a" / "L2", **options)
     watch = Watch.on(model)
     grown = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options)
-    # The three new ones, and beside their attack a look at the 8 old, their clean pass, verification, noise on all, and
-    # the model is tried as it would have been on all at once.
+    # The three new ones, and beside their attack a look at the 8 old, their clean pass,
+    # verification, noise on all, and the model is tried as it would have been on all at once.
     tried = evaluation.counts["checks"]
     assert watch.total == 3 * SMALL.total + 8 + 6 + 3 + 4 * 10 + tried
     same(grown, evaluation)

@@ -1,4 +1,6 @@
-"""The record of an evaluation: read in another process, by other programs, exported, damaged, unfinished."""
+"""The record of an evaluation: read in another process, by other programs, exported, damaged,
+unfinished.
+"""
 
 import csv
 import gc

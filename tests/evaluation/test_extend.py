@@ -64,7 +64,8 @@ def test_extend_refuses_an_ensemble_that_does_not_begin_alike(five):
     for other in ("greedy-4k", "paper-12k", "fmn@400"):
         with pytest.raises(
             FrontierError,
-            match=r"holds 300 queries per sample of runs-300, which the \w+ of \S+ asked for do not "
+            match=r"holds 300 queries per sample of runs-300, which the \w+ of \S+ asked for do "
+            r"not "
             r"contain: expected an ensemble that goes further, or another folder",
         ):
             first.extend(other)
@@ -84,7 +85,9 @@ def test_extend_a_tier_of_a_model_with_few_classes():
 
 
 def test_extend_to_a_separate_list_repeats_queries_and_ends_the_same(five):
-    """States are kept for the steps of the list that was run, so those of a longer list are missing."""
+    """States are kept for the steps of the list that was run, so those of a longer list are
+    missing.
+    """
     first = evaluate(*five, norm="L2", ensemble=Ensemble.of("a", "L2", {"fmn": 40, "ddn": 20}))
     steps = [*first.ensemble.steps, Raise(run="fmn", queries=80)]
     larger = make_ensemble(name="b", norm="L2", steps=steps)

@@ -1,4 +1,6 @@
-"""Gates: they fail where the samples show a shortfall, or are too few to show one, and nowhere else."""
+"""Gates: they fail where the samples show a shortfall, or are too few to show one, and nowhere
+else.
+"""
 
 import re
 from functools import cache
@@ -18,7 +20,9 @@ AT = 0.03
 
 
 def plane(weights, threshold):
-    """Return a linear model of four pixels that says 1 where their weighted sum is above a threshold."""
+    """Return a linear model of four pixels that says 1 where their weighted sum is above a
+    threshold.
+    """
     layer = nn.Linear(4, 2)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[0.0] * 4, weights]))
@@ -85,7 +89,10 @@ def test_demands_are_read():
             30,
             100,
             False,
-            "30.0 % (21.9–39.6 %, 95 % on other samples) on 100 samples, and all of the interval lies below",
+            (
+                "30.0 % (21.9–39.6 %, 95 % on other samples) on 100 samples, and all of the interval "
+                "lies below"
+            ),
         ),
         (32, 100, True, "does not show the contrary"),
         (60, 100, True, "all of the interval lies above"),
@@ -144,7 +151,8 @@ def test_worse_model_fails_with_the_change_of_the_area():
     ruling = not_worse(worse, before)
     assert not ruling.holds
     assert re.fullmatch(
-        r"Linf fails: the area changes by -\d+\.\d % \(-\S+ % to -\S+ %, 95 % on other samples\) on "
+        r"Linf fails: the area changes by -\d+\.\d % \(-\S+ % to -\S+ %, 95 % on other samples\) "
+        r"on "
         r"200 samples, and all of the interval is a loss",
         ruling.text,
     )

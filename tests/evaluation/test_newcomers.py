@@ -155,7 +155,9 @@ except FrontierError as error:
 
 
 def test_cell_of_a_notebook():
-    """Code without a file: it works, and worker processes, which cannot import its classes, say what to do."""
+    """Code without a file: it works, and worker processes, which cannot import its classes, say
+    what to do.
+    """
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", CELL], capture_output=True, text=True, timeout=300, check=True
     )

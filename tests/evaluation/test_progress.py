@@ -1,4 +1,6 @@
-"""Progress: a bar on terminals, one line in notebooks, plain lines elsewhere, and nothing where nobody reads it."""
+"""Progress: a bar on terminals, one line in notebooks, plain lines elsewhere, and nothing where
+nobody reads it.
+"""
 
 import io
 import re

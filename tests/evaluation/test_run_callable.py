@@ -178,7 +178,9 @@ def test_wrong_names_queries_and_results_are_refused(task):
 
 
 class Ramp(torch.nn.Module):
-    """Class 0 below a mean of one half, class 1 above it; beyond the boundary the margin stays at `floor`."""
+    """Class 0 below a mean of one half, class 1 above it; beyond the boundary the margin stays at
+    `floor`.
+    """
 
     def __init__(self, floor):
         super().__init__()
@@ -199,7 +201,9 @@ DARK = 0.1 + 0.3 * torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed
 
 
 def test_points_on_the_boundary_are_moved_outward_once():
-    """2e-5 is within the rounding of logits of size 4: it does not count, but a thousandth farther it does."""
+    """2e-5 is within the rounding of logits of size 4: it does not count, but a thousandth farther
+    it does.
+    """
     zeros = torch.zeros(5, dtype=torch.long)
     model = Ramp(floor=1.0)
     with torch.no_grad():
@@ -231,7 +235,8 @@ def test_points_that_cannot_be_moved_to_count_are_flagged(floor, queries):
     (flag,) = found.traces.flags
     assert (
         flag.text
-        == "edge: 5 samples have a point, nearer than any that counts, misclassified by rounding only"
+        == "edge: 5 samples have a point, nearer than any that counts, misclassified by rounding "
+        "only"
     )
 
 

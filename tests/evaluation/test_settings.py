@@ -1,4 +1,6 @@
-"""Ensembles carry the settings of the solvers they were learned with, and are not mixed with others."""
+"""Ensembles carry the settings of the solvers they were learned with, and are not mixed with
+others.
+"""
 
 from dataclasses import replace
 

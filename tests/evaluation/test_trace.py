@@ -213,7 +213,9 @@ def test_gradient_runs_on_any_shape(norm, shape):
 
 
 def test_points_that_flip_back_are_flagged(monkeypatch):
-    """A model whose answer depends on the company a point is in: nothing it says of kept points can be relied upon."""
+    """A model whose answer depends on the company a point is in: nothing it says of kept points can
+    be relied upon.
+    """
     net = conv_net((1, 6, 6), classes=3)
 
     class Company(nn.Module):
@@ -246,7 +248,8 @@ def test_public_names_are_importable():
 
 def test_torch_is_imported_on_first_use():
     code = (
-        "import sys, advfrontier, advfrontier.pool, advfrontier.frontier, advfrontier.threat.names\n"
+        "import sys, advfrontier, advfrontier.pool, advfrontier.frontier, "
+        "advfrontier.threat.names\n"
         "advfrontier.Ensemble, advfrontier.FrontierError, advfrontier.__version__\n"
         "assert 'torch' not in sys.modules\n"
         "advfrontier.trace\n"

@@ -311,7 +311,9 @@ def test_too_few_samples(runs):
 
 
 class Noisy(nn.Module):
-    """Adds noise to its images, so that points near the boundary are misclassified in most passes only."""
+    """Adds noise to its images, so that points near the boundary are misclassified in most passes
+    only.
+    """
 
     def __init__(self, model):
         super().__init__()

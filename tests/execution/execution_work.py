@@ -35,7 +35,9 @@ def pid_after(seconds):
 
 
 class Nasty:
-    """Raises on 2; kills its worker on 3, every time; also on 5, the first time. Every attempt leaves a file."""
+    """Raises on 2; kills its worker on 3, every time; also on 5, the first time. Every attempt
+    leaves a file.
+    """
 
     def __init__(self, folder, seconds=0.0):
         self.folder, self.seconds = Path(folder), seconds

@@ -28,7 +28,9 @@ LEVELS = (250, 500, 750, 1000)
 
 
 def trajectories(seed, *, runs=RUNS, levels=LEVELS, models=2, samples=12):
-    """Each run ends at a distance of its own and gets there early (concave), evenly, or late (convex)."""
+    """Each run ends at a distance of its own and gets there early (concave), evenly, or late
+    (convex).
+    """
     rng = np.random.default_rng(seed)
     spent = np.array(levels)[:, None] / 1000
     found = []
@@ -53,7 +55,9 @@ def problem(seed, **options):
 
 
 def solved(seed, budget):
-    """A small problem with its greedy, swapped and exact allocations, and certificates without and with steps."""
+    """A small problem with its greedy, swapped and exact allocations, and certificates without and
+    with steps.
+    """
     p = problem(1000 + seed, samples=18)
     first = applied(p.none, greedy(p, p.none, budget))
     better = improve(p, first, budget, floor=p.none)
@@ -65,7 +69,9 @@ E = 4.0
 
 
 def model(rng, shape):
-    """Distances as robust models have them: 15 % misclassified, the rest skewed, some beyond E or never broken."""
+    """Distances as robust models have them: 15 % misclassified, the rest skewed, some beyond E or
+    never broken.
+    """
     hardness = rng.lognormal(0, 0.6, shape)
     d = np.where(rng.random(shape) < 0.15, 0.0, hardness)
     return hardness, np.where(rng.random(shape) < 0.01, np.inf, d)
@@ -120,7 +126,9 @@ COLUMNS = {
 
 
 def simulated(figure, n, draws):
-    """The figure's true value, from four million samples, and u and w of so many draws of n samples."""
+    """The figure's true value, from four million samples, and u and w of so many draws of n
+    samples.
+    """
     rng = np.random.default_rng(n)
     u, w = COLUMNS[figure](rng, 4_000_000)
     return u.mean() / w.mean(), *COLUMNS[figure](rng, (draws, n))

@@ -27,7 +27,9 @@ BUDGET = 4000  # 4 T
 
 
 def eager_greedy(p, budget, *, plain=False):
-    """The greedy as the paper writes it, every move scored at every step; with closure moves unless it is plain."""
+    """The greedy as the paper writes it, every move scored at every step; with closure moves unless
+    it is plain.
+    """
     levels, moves = p.none, []
     while True:
         reached, best = p.reached(levels), None

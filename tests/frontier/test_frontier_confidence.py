@@ -1,6 +1,7 @@
 """Coverage of the intervals: exact for Wilson's, in 1000 simulated draws for the others.
 
-Every draw is one row of `ratio_intervals`, so one call gives all; the intervals of DOIs are such rows.
+Every draw is one row of `ratio_intervals`, so one call gives all; the intervals of DOIs are such
+rows.
 """
 
 import numpy as np
@@ -51,7 +52,9 @@ def test_intervals_of_a_mean_of_ratios_cover():
 
 @pytest.mark.parametrize("n", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_wilson_covers_wherever_an_interval_can(n):
-    """Exact coverage, from sums of binomial probabilities, on a fine grid of p with both sides of every jump."""
+    """Exact coverage, from sums of binomial probabilities, on a fine grid of p with both sides of
+    every jump.
+    """
     intervals = [wilson(count, n) for count in range(n + 1)]
     low, high = (
         np.array([getattr(i, side) for i in intervals])[:, None] for side in ("low", "high")
@@ -61,7 +64,8 @@ def test_wilson_covers_wherever_an_interval_can(n):
     p = p[(p >= 0.01) & (p <= 0.99)]
     chance = stats.binom.pmf(np.arange(n + 1)[:, None], n, p)
     coverage = np.where((low <= p) & (p <= high), chance, 0).sum(axis=0)
-    # Whatever the interval, the counts at which it holds p are consecutive: is there such a range with 92 to 98 %?
+    # Whatever the interval, the counts at which it holds p are consecutive: is there such a range
+    # with 92 to 98 %?
     below = np.concatenate((np.zeros((1, p.size)), chance.cumsum(axis=0)))
     possible = np.zeros(p.size, dtype=bool)
     for first in range(n + 1):
@@ -96,7 +100,8 @@ def test_robust_accuracy_interval_covers_in_simulation(n):
 @pytest.mark.parametrize("n", [100, 1000])
 def test_band_covers_the_whole_curve(n):
     margin = curve_margin(n)
-    # The exact probability for distances without ties, of all the least favourable: no simulation is as sharp.
+    # The exact probability for distances without ties, of all the least favourable: no simulation
+    # is as sharp.
     assert 0.95 <= stats.kstwo.cdf(margin, n) <= 0.96
     draws = 4000
     rng = np.random.default_rng(n)
@@ -186,7 +191,9 @@ def test_degenerate_samples_are_flagged():
 
 
 def test_intervals_hold_the_truth_where_most_draws_see_no_difference():
-    """An attack that misses the frontier on one sample in fifty: of 100 samples often none shows it."""
+    """An attack that misses the frontier on one sample in fifty: of 100 samples often none shows
+    it.
+    """
     rng = np.random.default_rng(0)
 
     def columns(shape):

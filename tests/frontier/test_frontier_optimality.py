@@ -23,7 +23,9 @@ values = st.one_of(st.floats(0.01, 20), st.integers(1, 5).map(float), st.just(np
 
 @st.composite
 def pools(draw):
-    """Distances (attack, sample) of attacks on one model: they agree on what is misclassified unperturbed."""
+    """Distances (attack, sample) of attacks on one model: they agree on what is misclassified
+    unperturbed.
+    """
     attacks, samples = draw(st.integers(1, 4)), draw(st.integers(1, 30))
     d = draw(hnp.arrays(np.float64, (attacks, samples), elements=values))
     d[:, draw(hnp.arrays(np.bool_, samples))] = 0
@@ -39,7 +41,8 @@ def test_closed_form_is_the_papers_ratio_of_areas(d):
     assume(reach > 1e-9)
     for row in d:
         measured = aoi(row, frontier).value
-        # Areas, not their ratio, are compared: a ratio of tiny areas magnifies rounding without bound.
+        # Areas, not their ratio, are compared: a ratio of tiny areas magnifies rounding without
+        # bound.
         assert measured * reach == pytest.approx(
             clean * E - Curve.of(row).area(E), rel=1e-12, abs=1e-12 * E
         )
@@ -129,7 +132,8 @@ def test_a_known_radius_beyond_the_limit_replaces_the_assumed_end():
 
 
 def test_straight_lines_end_on_the_frontier():
-    # One sample of four was never broken, so E = 3: (0, 1), (2, 0.5), (3, 0.25), and ρ(0)·E − AUREC* = 3 − 2.25.
+    # One sample of four was never broken, so E = 3: (0, 1), (2, 0.5), (3, 0.25), and ρ(0)·E −
+    # AUREC* = 3 − 2.25.
     unbroken = baseline_aoi([2.0], [0.5], np.array([1.0, 2.0, 3.0, np.inf]))
     assert unbroken.value == pytest.approx((3 - (1.5 + 0.375)) / 0.75)
 

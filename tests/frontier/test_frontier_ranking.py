@@ -1,4 +1,6 @@
-"""Ranks: who stands where, who stands in brackets and last, and how easily other samples would change it."""
+"""Ranks: who stands where, who stands in brackets and last, and how easily other samples would
+change it.
+"""
 
 import json
 

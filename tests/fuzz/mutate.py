@@ -10,7 +10,9 @@ VALUES = (
 
 
 def mutate_bytes(content, random):
-    """Flip bits, cut the end off, take a part out, repeat a part, put noise or another part in; once or a few times."""
+    """Flip bits, cut the end off, take a part out, repeat a part, put noise or another part in;
+    once or a few times.
+    """
     for _ in range(random.choice((1, 1, 1, 2, 5))):
         if not content:
             return content

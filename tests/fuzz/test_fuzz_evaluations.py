@@ -84,7 +84,9 @@ def places(tree, path=()):
 
 
 def forged(content, rng):
-    """A header in which something else stands somewhere, with the checksum that belongs to it: a record from anyone."""
+    """A header in which something else stands somewhere, with the checksum that belongs to it: a
+    record from anyone.
+    """
     tree = json.loads(content)
     del tree["checksum"]
     for _ in range(rng.randint(1, 2)):

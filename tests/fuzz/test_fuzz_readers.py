@@ -1,7 +1,7 @@
 """Readers of files that others wrote, on files changed at random.
 
-Each case ends in what the file holds or in a FrontierError, within seconds. `ADVFRONTIER_FUZZ=1000` runs so many cases
-per format; a failure names its case, which is the same in every run.
+Each case ends in what the file holds or in a FrontierError, within seconds. `ADVFRONTIER_FUZZ=1000`
+runs so many cases per format; a failure names its case, which is the same in every run.
 """
 
 import logging

@@ -39,7 +39,9 @@ class Made(nn.Module):
 
 @dataclass(frozen=True)
 class Odd:
-    """A model, and words that a flag or a refusal must have; without any, its distances are those of the net."""
+    """A model, and words that a flag or a refusal must have; without any, its distances are those
+    of the net.
+    """
 
     make: Callable[[], Callable]
     flagged: str | None = None

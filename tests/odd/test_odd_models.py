@@ -1,4 +1,6 @@
-"""A classifier of any kind is evaluated rightly, flagged, or refused in one sentence; never overrated in silence."""
+"""A classifier of any kind is evaluated rightly, flagged, or refused in one sentence; never
+overrated in silence.
+"""
 
 import re
 from functools import cache

@@ -1,4 +1,5 @@
-"""Killed at random moments, whatever is being done: nothing finished is done again, and the end is the same.
+"""Killed at random moments, whatever is being done: nothing finished is done again, and the end is
+the same.
 
 The quick test kills once, in the middle of the work; `make slow` kills two hundred times.
 """
@@ -165,7 +166,9 @@ SLOW = [("evaluate", 0, 35), ("evaluate", 2, 25), ("extend", 0, 35), ("extend", 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="process groups are killed")
 def test_killed_in_the_middle(tmp_path):
-    """When a few units are finished and most are not: those few stay, and the end is that of a run left alone."""
+    """When a few units are finished and most are not: those few stay, and the end is that of a run
+    left alone.
+    """
     script, place = write_job(tmp_path), tmp_path / "killed"
     child = subprocess.Popen(  # noqa: S603
         [sys.executable, str(script), "small", str(place), "0"], start_new_session=True

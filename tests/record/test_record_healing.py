@@ -1,4 +1,6 @@
-"""Files of another record are named, and done again; what is damaged is healed where that is possible."""
+"""Files of another record are named, and done again; what is damaged is healed where that is
+possible.
+"""
 
 import shutil
 

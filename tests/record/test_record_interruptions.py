@@ -33,8 +33,8 @@ def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_pa
     assert flag.kind == Kind.INTERRUPTED
     assert not flag.doubtful
     assert (
-        f"to 100 queries was interrupted ({after} of 2 units are done): these are the figures of the 40"
-        in flag.text
+        f"to 100 queries was interrupted ({after} of 2 units are done): these are the figures of "
+        "the 40" in flag.text
     )
     assert (
         "adversarial images, their classes and what each run found may be those of the longer"
@@ -60,7 +60,8 @@ def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_p
         )
     with pytest.raises(
         FrontierError,
-        match=r"holds 100 queries per sample of larger, unfinished \(to resume, repeat the same call\), which the",
+        match=r"holds 100 queries per sample of larger, unfinished \(to resume, repeat the same "
+        r"call\), which the",
     ):
         evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     done = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})

@@ -158,7 +158,10 @@ def test_workers_that_load_another_model_say_so(problem, nets, tmp_path, factory
     torch.manual_seed(0)
     labels = load_model(f"{nets}:{factory}")(images).argmax(1)
     torch.manual_seed(0)
-    message = rf"2 of 2 units failed.*nets.py:{factory} is another model in this worker process.*set its seed"
+    message = (
+        rf"2 of 2 units failed.*nets.py:{factory} is another model in this worker "
+        r"process.*set its seed"
+    )
     with pytest.raises(FrontierError, match=message):
         evaluate(f"{nets}:{factory}", images, labels, out=tmp_path / "a" / "L2", machine=Machine(workers=1, threads=1),
                  **OPTIONS)  # fmt: skip

@@ -84,7 +84,10 @@ def test_another_version_of_what_rounds_is_a_flag(problem, tmp_path):
         evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS).flags == ()
     )  # nothing was computed by the newer one
     done = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})
-    text = f"computed with several versions of torch (1.0, {torch.__version__}), which may round differently"
+    text = (
+        f"computed with several versions of torch (1.0, {torch.__version__}), which may round "
+        "differently"
+    )
     assert [flag.text for flag in done.flags] == [text]
     assert doubts(done.flags) == ()  # which is no reason to rank it in brackets
     again = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})

@@ -1,4 +1,6 @@
-"""A record is of one set of samples: others are refused, more are added, and images are read no more than needed."""
+"""A record is of one set of samples: others are refused, more are added, and images are read no
+more than needed.
+"""
 
 import tempfile
 

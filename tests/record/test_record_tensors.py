@@ -1,4 +1,6 @@
-"""Tensors in files: what is read is what was written, or the file is called damaged; nothing is unpickled."""
+"""Tensors in files: what is read is what was written, or the file is called damaged; nothing is
+unpickled.
+"""
 
 import io
 import json

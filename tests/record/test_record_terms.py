@@ -13,7 +13,8 @@ def test_a_record_of_another_device_says_what_to_type(problem, tmp_path):
     terms = Record.find(place).header.terms
     edit_record(place, terms=terms.model_copy(update={"device": "cuda", "shard": 100}))
     refused(
-        r"another batch size: 100, not 50; another device: cuda, not cpu\. .*to resume it, add --batch-size 100 "
+        r"another batch size: 100, not 50; another device: cuda, not cpu\. .*to resume it, add "
+        r"--batch-size 100 "
         r"--device cuda \(in Python batch_size=100, machine='cuda'\)$",
         place,
         lambda: evaluate(*problem, out=place, norm="L2", ensemble=SMALL),

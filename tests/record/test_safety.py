@@ -1,4 +1,6 @@
-"""Other people's files: a record touches none of them, follows no link, and runs no code that it names."""
+"""Other people's files: a record touches none of them, follows no link, and runs no code that it
+names.
+"""
 
 import os
 import shutil
@@ -25,7 +27,9 @@ FOREIGN = [
 
 @pytest.fixture
 def project(tmp_path):
-    """A folder of someone's own work, old enough for anything that tidies, with links into another folder."""
+    """A folder of someone's own work, old enough for anything that tidies, with links into another
+    folder.
+    """
     folder, outside = tmp_path / "project", tmp_path / "outside"
     outside.mkdir()
     (outside / "precious.txt").write_text("precious")

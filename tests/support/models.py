@@ -11,7 +11,9 @@ SHAPE = (1, 6, 6)  # of the images of `conv_problem`
 
 
 def tanh_mlp(shape=(3, 4, 4), *, hidden=64, classes=10, seed=0):
-    """The random tanh network on which a radius rule that stalls is caught: PyTorch's default initialisation."""
+    """The random tanh network on which a radius rule that stalls is caught: PyTorch's default
+    initialisation.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         features = int(torch.tensor(shape).prod())
@@ -64,7 +66,9 @@ class Answering(nn.Module):
 
 
 def conv_problem(count, *, wrong=None):
-    """A small convolutional net with images and labels that it gives them, one of which may be another."""
+    """A small convolutional net with images and labels that it gives them, one of which may be
+    another.
+    """
     model = conv_net(SHAPE, classes=10, seed=5)
     images, labels = samples(model, count, SHAPE, seed=5)
     if wrong is not None:

@@ -16,7 +16,9 @@ def size(v, norm):
 
 
 def project(v, radius, norm):
-    """The nearest point of the ball; in ℓ0, among equally near ones, the one that keeps the first of equal entries."""
+    """The nearest point of the ball; in ℓ0, among equally near ones, the one that keeps the first
+    of equal entries.
+    """
     if norm == "L0":
         kept = np.argsort(-np.abs(v), kind="stable")[: int(max(radius, 0))]
         result = np.zeros_like(v)
@@ -72,7 +74,9 @@ def prox_value(u, v, weight, norm):
 
 
 def prox_two_thirds(v, weight):
-    """argmin ½(u − v)² + weight·|u|^{2/3} of one number: a fine grid, then bisection on the derivative."""
+    """argmin ½(u − v)² + weight·|u|^{2/3} of one number: a fine grid, then bisection on the
+    derivative.
+    """
     a = abs(v)
     if a == 0 or weight == 0:
         return float(v)

@@ -1,4 +1,5 @@
-"""Exact minimum distances to misclassification for linear classifiers inside the box [0, 1], in float64.
+"""Exact minimum distances to misclassification for linear classifiers inside the box [0, 1], in
+float64.
 
 To make class j beat label y the score a·x + c with a = w_y − w_j has to fall to 0. Feature k can lower it by at most
 |a_k|·room_k, where room_k is the distance to the end of the box in the useful direction. Misclassification is the union
@@ -13,7 +14,9 @@ _BISECTIONS = 200
 
 
 def linear_minimum(weight, bias, inputs, labels, norm):
-    """Least ‖δ‖ of each sample for logits `weight @ x + bias`; inf where the box is too small, 0 where it is wrong."""
+    """Least ‖δ‖ of each sample for logits `weight @ x + bias`; inf where the box is too small, 0
+    where it is wrong.
+    """
     weight, bias, inputs = (np.asarray(array, dtype=np.float64) for array in (weight, bias, inputs))
     return np.array(
         [
@@ -47,7 +50,9 @@ def _fewest(slope, room, gap):
 
 
 def _cheapest(slope, room, gap):
-    """Features in order of what they gain per unit of movement; the last one is moved as far as it takes."""
+    """Features in order of what they gain per unit of movement; the last one is moved as far as it
+    takes.
+    """
     total = 0.0
     for k in np.argsort(-slope, kind="stable"):
         if slope[k] * room[k] >= gap:

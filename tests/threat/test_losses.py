@@ -26,7 +26,9 @@ def batch(seed, classes, rows=8):
 
 
 def formula(name, z, y, t):
-    """SOLVERS.md §1, signed so that everything falls towards misclassification; t is None when untargeted."""
+    """SOLVERS.md §1, signed so that everything falls towards misclassification; t is None when
+    untargeted.
+    """
     ranked = sorted(z, reverse=True)
     others = [value for k, value in enumerate(z) if k != (y if t is None else t)]
     gap = z[y] - max(others) if t is None else max(others) - z[t]

@@ -503,7 +503,8 @@ def test_nothing_waits_for_the_device_and_operations_are_few(name, method):
     assert work.operations <= MOST.get(method, 20), work.names
 
 
-# -------------------------------------------------------------------- defaults of a norm of one's own
+# -------------------------------------------------------------------- defaults of a norm of one's
+# own
 
 
 class Weighted(Norm):

@@ -28,7 +28,8 @@ def batch(count, *, seed=0, low=0.0, high=1.0):
 @EVERY_NORM
 @pytest.mark.parametrize("steps", [1, 5, 20])
 def test_points_stay_in_ball_and_box(norm, steps):
-    # Many features at the ends of the box, where a projection onto ball and box is not one after the other.
+    # Many features at the ends of the box, where a projection onto ball and box is not one after
+    # the other.
     x = batch(40, low=-0.7, high=1.7)
     model = tanh_mlp(SHAPE)
     y = model(x).argmax(1)
@@ -44,7 +45,9 @@ def test_points_stay_in_ball_and_box(norm, steps):
 
 @EVERY_NORM
 def test_optimum_of_a_linear_model_is_reached(norm):
-    """Two classes: the largest loss of margin w·x + b in the ball is known in closed form away from the box's ends."""
+    """Two classes: the largest loss of margin w·x + b in the ball is known in closed form away from
+    the box's ends.
+    """
     layer = linear(144, 2, seed=3)
     x = torch.full((4, *SHAPE), 0.5) + 0.1 * batch(4, seed=5)
     y = torch.tensor([0, 1, 0, 1])

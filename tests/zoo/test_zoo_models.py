@@ -63,7 +63,9 @@ def bars(name, count):
 
 @pytest.mark.parametrize("name", ADVERSARIAL[::3])
 def test_robust_where_the_plain_model_is_not(name):
-    """A few images, and so a wide margin; how many of all stand is the card's, which the long test below looks at."""
+    """A few images, and so a wide margin; how many of all stand is the card's, which the long test
+    below looks at.
+    """
     for norm, (robust, plain) in bars(name, 50).items():
         assert robust >= 0.30 * 50, norm
         assert plain <= 0.20 * 50, norm
@@ -72,7 +74,9 @@ def test_robust_where_the_plain_model_is_not(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ADVERSARIAL)
 def test_accuracy_under_attack_is_the_card_s(name):
-    """All 1000 images; another processor rounds differently, and a few samples near the boundary may fall or stand."""
+    """All 1000 images; another processor rounds differently, and a few samples near the boundary
+    may fall or stand.
+    """
     card = zoo.MODELS[name]
     for norm, (robust, plain) in bars(name, 1000).items():
         assert robust >= 400
@@ -167,7 +171,9 @@ def test_other_weights_are_refused(monkeypatch):
 
 
 def test_masked_model_hides_its_gradients_and_is_not_robust(data):
-    """Flagged; PGD hardly hurts it, yet what was found with the staircase taken for the identity does."""
+    """Flagged; PGD hardly hurts it, yet what was found with the staircase taken for the identity
+    does.
+    """
     images, labels = data[0][:100], data[1][:100]
     masked = zoo.load("F16")
     flags = check_model(Oracle(masked), images[:20], labels[:20])

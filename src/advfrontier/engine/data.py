@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 class Samples:
     """Images with their labels.
 
-    `read` returns the images of some rows, in their order, as float32 NCHW in [0, 1], and reads only these. Worker
-    processes get a pickled copy, so `read` should be an object that names files rather than one that holds them.
+    `read` returns the images of some rows, in their order, as float32 NCHW in [0, 1], and reads
+    only these. Worker processes get a pickled copy, so `read` should be an object that names files
+    rather than one that holds them.
     """
 
     name: str  # as the user typed it

@@ -23,13 +23,13 @@ def check_parameters(model: nn.Module) -> None:
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
             raise FrontierError(
-                f"the model's {name} is not initialised: expected a model with its weights; call a lazy module once on "
-                "an image, and load its weights"
+                f"the model's {name} is not initialised: expected a model with its weights; call "
+                "a lazy module once on an image, and load its weights"
             )
         if tensor.is_meta:
             raise FrontierError(
-                f"the model's {name} is on the device meta and has no numbers: expected a model with its weights; use "
-                "model.to_empty(device='cpu') and load them"
+                f"the model's {name} is on the device meta and has no numbers: expected a model "
+                "with its weights; use model.to_empty(device='cpu') and load them"
             )
 
 
@@ -47,7 +47,8 @@ def model_digest(model: Callable[[Tensor], Tensor]) -> str:
         state = model.state_dict()
     except Exception as error:
         raise FrontierError(
-            f"the model's state_dict() failed ({type(error).__name__}: {error}): expected one that lists its weights"
+            f"the model's state_dict() failed ({type(error).__name__}: {error}): expected one that "
+            "lists its weights"
         ) from error
     _add(found, "", state)
     return found.hexdigest()

@@ -1,9 +1,10 @@
 """Expectation over transformation: what to make of a model that answers the same images differently each time.
 
-Every query is then `oracle.eot` passes. Logits and gradients are their means; values of the loss and the margin are
-those that three quarters of the passes do not exceed, so that solvers look for the boundary beyond which a point is
-misclassified most of the time. What is kept has been seen again in fresh passes, and misclassified in two thirds of
-them. With one pass, the default, all of this is a plain forward and backward pass.
+Every query is then `oracle.eot` passes. Logits and gradients are their means; values of the loss
+and the margin are those that three quarters of the passes do not exceed, so that solvers look for
+the boundary beyond which a point is misclassified most of the time. What is kept has been seen
+again in fresh passes, and misclassified in two thirds of them. With one pass, the default, all of
+this is a plain forward and backward pass.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 _AIM = 3 / 4  # of the passes of a query must misclassify a point for it to be looked at again
 
-# A point counts if a share `_CLEAR` of `_VOTES` fresh passes misclassify it. One that the model gets right half of the time
-# passes with a probability of 0.0004, and is looked at in 2 of 100 cases (15 of 20 passes): if all the 2000 steps of 4k
-# stood at such points, this would be 2 samples in 100. One that is wrong three times out of four stays with 0.97.
+# A point counts if a share `_CLEAR` of `_VOTES` fresh passes misclassify it. One that the model
+# gets right half of the time passes with a probability of 0.0004, and is looked at in 2 of 100
+# cases (15 of 20 passes): if all the 2000 steps of 4k stood at such points, this would be 2 samples
+# in 100. One that is wrong three times out of four stays with 0.97.
 _VOTES = 100
 _CLEAR = 2 / 3
 LAST_LOOK = 1000  # fresh passes over every point that is stored: they tell its share to about 0.03
@@ -96,8 +98,8 @@ def vote(
 ) -> tuple[Tensor, Tensor]:
     """Return the share of fresh passes that misclassify each image, and the class most of these give.
 
-    The class is the label where no more than half of them do. Logits that are not finite are no mistake. `stream` names
-    the random numbers: those of another stream are independent.
+    The class is the label where no more than half of them do. Logits that are not finite are no
+    mistake. `stream` names the random numbers: those of another stream are independent.
     """
     counts, label = None, labels[:, None]
     with _drawn_for(oracle, images, stream):
@@ -123,7 +125,8 @@ def clearly_misclassified(oracle: Oracle, images: Tensor, labels: Tensor, stream
 def _drawn_for(oracle: Oracle, images: Tensor, stream: str) -> Iterator[None]:
     """Let the model draw from PyTorch's generators with a seed made of the images, and set these back afterwards.
 
-    So the same batch gets the same answers in every process and after every interruption, with no state to keep.
+    So the same batch gets the same answers in every process and after every interruption, with no
+    state to keep.
     """
     if oracle.eot == 1:
         yield

@@ -7,10 +7,11 @@ from torch import Tensor
 
 from advfrontier.threat.losses import margin
 
-# A kept point must be misclassified by more than another batch layout can move its logits, or it may flip back when it
-# is looked at again. Sums of the size of the logits are moved by up to 1.5e-6 of them in float32 (12 roundings); an
-# offset that all logits share is added at the end, and costs one rounding of the whole: on thirteen nets with offsets
-# of 1e3 to 1e6 the margin moved by one unit in the last place, never by two. A margin of more than eps·max|z| is two.
+# A kept point must be misclassified by more than another batch layout can move its logits, or it
+# may flip back when it is looked at again. Sums of the size of the logits are moved by up to 1.5e-6
+# of them in float32 (12 roundings); an offset that all logits share is added at the end, and costs
+# one rounding of the whole: on thirteen nets with offsets of 1e3 to 1e6 the margin moved by one
+# unit in the last place, never by two. A margin of more than eps·max|z| is two.
 _SAFETY = {torch.float64: 1e-12, torch.float32: 1e-5}
 _ROUNDINGS = 8  # of logits in half precision
 

@@ -113,10 +113,11 @@ def logits_of(answer: object) -> Tensor:
 class Oracle(AbstractContextManager["Oracle"]):
     """A model on a device. Inside its `with` block the model is there, in eval mode with frozen parameters.
 
-    Afterwards it is where and as it was. Device and precision are the model's own if none are named. Inference mode and
-    autocast of the caller are switched off inside the block: attacks need gradients, and margins need the precision
-    that autocast takes away. `purpose` names the counter that passes are charged to, `eot` is how many passes one query
-    of an attack takes (see `expectation`), and with `surrogate` gradients are those that the module of this name makes.
+    Afterwards it is where and as it was. Device and precision are the model's own if none are
+    named. Inference mode and autocast of the caller are switched off inside the block: attacks need
+    gradients, and margins need the precision that autocast takes away. `purpose` names the counter
+    that passes are charged to, `eot` is how many passes one query of an attack takes (see
+    `expectation`), and with `surrogate` gradients are those that the module of this name makes.
     """
 
     def __init__(
@@ -178,7 +179,8 @@ class Oracle(AbstractContextManager["Oracle"]):
                     isinstance(module, _BY_MODE) for module in training
                 )
         for parameter in model.parameters():
-            # Tensors made in inference mode never get gradients, and their requires_grad cannot be set again.
+            # Tensors made in inference mode never get gradients, and their requires_grad cannot be
+            # set again.
             if parameter.requires_grad and not parameter.is_inference():
                 undo.callback(setattr, parameter, "requires_grad", True)  # noqa: FBT003
                 parameter.requires_grad = False
@@ -199,8 +201,9 @@ class Oracle(AbstractContextManager["Oracle"]):
     def answer(self, images: Tensor) -> Tensor:
         """A forward pass that the caller counts. The model gets memory of its own, which it may overwrite.
 
-        Without a copy, a model that normalises its input in place would move the point that is being attacked. Half
-        precision is widened, so that margins and losses are not rounded once more.
+        Without a copy, a model that normalises its input in place would move the point that is
+        being attacked. Half precision is widened, so that margins and losses are not rounded once
+        more.
         """
         followed = self.surrogate and images.requires_grad
         with torch.set_grad_enabled(images.requires_grad):
@@ -213,9 +216,10 @@ class Oracle(AbstractContextManager["Oracle"]):
                 raise
             except (Exception, SystemExit) as error:
                 raise FrontierError(
-                    f"the model cannot take images of shape {tuple(images.shape)} ({_named(error)}): expected one from "
-                    f"such images, (samples, channels, height, width) in [0, 1] as {images.dtype}, to logits"
-                    f"{_advice(self.model, images, error)}"
+                    f"the model cannot take images of shape {tuple(images.shape)} "
+                    f"({_named(error)}): expected one from such images, (samples, channels, "
+                    f"height, width) in [0, 1] as {images.dtype}, to "
+                    f"logits{_advice(self.model, images, error)}"
                 ) from error
             logits = logits_of(answer)
             _check_answer(logits, len(images))
@@ -244,8 +248,9 @@ class Oracle(AbstractContextManager["Oracle"]):
             ):  # PyTorch knows none of some function, such as floor_divide
                 raise NoGradientError(f"{_named(error)}: {_NO_GRADIENT}") from error
             raise FrontierError(
-                f"the model's backward pass failed ({_named(error)}): expected logits that can be differentiated with "
-                f"respect to the images{_advice(self.model, images, error) or _INSTEAD}"
+                f"the model's backward pass failed ({_named(error)}): expected logits that can be "
+                "differentiated with respect to the "
+                f"images{_advice(self.model, images, error) or _INSTEAD}"
             ) from error
         if gradient is None:
             raise NoGradientError(_NO_GRADIENT)
@@ -261,7 +266,8 @@ _BLACK_BOX = '--pool black-box (ensemble="black-box")'
 _INSTEAD = f"; or ask for runs without gradients: {_BLACK_BOX}"
 _NO_GRADIENT = (
     "the model's logits have no gradient with respect to the images: gradient attacks cannot run; "
-    f"remove torch.no_grad() or .detach() from the model, or ask for runs without gradients: {_BLACK_BOX}"
+    "remove torch.no_grad() or .detach() from the model, or ask for runs without gradients: "
+    f"{_BLACK_BOX}"
 )
 
 
@@ -281,7 +287,10 @@ def _advice(model: object, images: Tensor, error: BaseException) -> str:
     if any(words in str(error) for words in ("out of memory", "allocate memory")):
         return ". Give smaller batches: --batch-size (batch_size=)"
     if any(parameter.is_inference() for parameter in parameters):
-        return ". It was made in torch.inference_mode(): make it outside, or attack copy.deepcopy(model)"
+        return (
+            ". It was made in torch.inference_mode(): make it outside, or attack "
+            "copy.deepcopy(model)"
+        )
     kinds = sorted(
         {str(p.dtype) for p in parameters if p.is_floating_point()} - {str(images.dtype)}
     )
@@ -296,13 +305,13 @@ def _advice(model: object, images: Tensor, error: BaseException) -> str:
 def _check_answer(logits: Tensor, rows: int) -> None:
     if logits.is_nested or logits.layout != torch.strided or logits.is_meta:
         raise FrontierError(
-            f"the model returned a tensor without plain numbers ({logits.layout}, {logits.device}): expected a dense "
-            "one of logits"
+            f"the model returned a tensor without plain numbers ({logits.layout}, "
+            f"{logits.device}): expected a dense one of logits"
         )
     if logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
         raise FrontierError(
-            f"the model returned {tuple(logits.shape)} for {rows} images: expected logits of shape ({rows}, "
-            "classes ≥ 2)"
+            f"the model returned {tuple(logits.shape)} for {rows} images: expected logits of "
+            f"shape ({rows}, classes ≥ 2)"
         )
     if not logits.is_floating_point():
         raise FrontierError(
@@ -314,8 +323,9 @@ def _check_answer(logits: Tensor, rows: int) -> None:
 def keep_freed_memory() -> None:
     """Let glibc keep the memory that a step frees for the next one; with another allocator there is nothing to tell.
 
-    Every step of an attack allocates and frees the same few megabytes. By default glibc gives them back to the system
-    each time, which clears them page by page when they are asked for again: up to a third of the time on small models.
+    Every step of an attack allocates and frees the same few megabytes. By default glibc gives them
+    back to the system each time, which clears them page by page when they are asked for again: up
+    to a third of the time on small models.
     """
     if (
         sys.platform == "linux"

@@ -1,10 +1,11 @@
 """Surrogate gradients: those of a model whose own are zero because it rounds, thresholds or saturates.
 
-Such layers hide a model's gradient without making it more robust (Athalye et al., 2018). Inside `surrogate_gradients`
-every value stays what it is, bit for bit; only on the way back a jump is taken for a slope. To cross a jump that is u
-away, an input must move by u, so what is gained per distance is the jump over u, and pixels near a jump are moved
-first. Saturated functions are jumps that are rounded off. What was converted to bool or integer numbers and back, or
-detached, is followed through.
+Such layers hide a model's gradient without making it more robust (Athalye et al., 2018). Inside
+`surrogate_gradients` every value stays what it is, bit for bit; only on the way back a jump is
+taken for a slope. To cross a jump that is u away, an input must move by u, so what is gained per
+distance is the jump over u, and pixels near a jump are moved first. Saturated functions are jumps
+that are rounded off. What was converted to bool or integer numbers and back, or detached, is
+followed through.
 """
 
 from __future__ import annotations

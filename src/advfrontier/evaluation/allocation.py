@@ -1,7 +1,7 @@
 """Allocate query budgets on traced models, from their records on disk.
 
-`advfrontier.allocate` takes traces in memory; this module finds them below folders, reads one record
-at a time, and writes the ensembles as files that `evaluate` takes.
+`advfrontier.allocate` takes traces in memory; this module finds them below folders, reads one
+record at a time, and writes the ensembles as files that `evaluate` takes.
 """
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ def baseline_table(
     if frontier is not None:
         judged = baseline_aoi(points.radii, points.accuracies, frontier)
         notes.append(
-            f"AOI of AutoAttack: {100 * judged.value:.2f} % by straight lines between these points, "
-            f"which prove {100 * judged.low:.2f} to {100 * judged.high:.2f} %"
+            f"AOI of AutoAttack: {100 * judged.value:.2f} % by straight lines between these "
+            f"points, which prove {100 * judged.low:.2f} to {100 * judged.high:.2f} %"
         )
         notes += judged.flags
     notes.append(f"record: {folder}")

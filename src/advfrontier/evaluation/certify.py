@@ -32,15 +32,16 @@ def certify(
 
     Args:
         evaluation: A finished one, in L1, L2 or Linf, of a feed-forward ReLU network.
-        model: The model, where the record does not name a source that can be loaded without running code.
+        model: The model, where the record does not name a source that can be loaded without running
+            code.
         precision: By what share a radius may be below the largest that the bounds certify.
         progress: Show a progress bar.
     """
     norm = evaluation.norm
     if norm not in SUPPORTED:  # before a model is loaded
         raise FrontierError(
-            f"{evaluation.place} is an evaluation in {norm}: expected one in {', '.join(SUPPORTED)}, because linear "
-            f"bounds say nothing about {norm}"
+            f"{evaluation.place} is an evaluation in {norm}: expected one in "
+            f"{', '.join(SUPPORTED)}, because linear bounds say nothing about {norm}"
         )
     subject, prepared = recognised(evaluation, model, "certify")
     if not isinstance(subject.function, nn.Module):
@@ -49,7 +50,8 @@ def certify(
         )
     distances = evaluation.distances
     rows = np.flatnonzero(distances > 0)
-    # Radii near half of what was found are tried first: attacks seldom overestimate by more, nor do these bounds.
+    # Radii near half of what was found are tried first: attacks seldom overestimate by more, nor do
+    # these bounds.
     start = torch.from_numpy(distances[rows] / 2).nan_to_num(posinf=1.0)
     radii = np.zeros_like(distances)
     if len(rows):
@@ -74,7 +76,8 @@ def _check_below(evaluation: Evaluation, radii: NDArray[np.float64]) -> None:
     if len(wrong):
         row = int(wrong[0])
         raise FrontierError(
-            f"sample {row} of {evaluation.place} is certified up to {radii[row]:.6g}, yet a misclassified point was "
-            f"found at {distances[row]:.6g} ({len(wrong)} such samples): the model does not compute what its layers "
-            "say, perhaps because it works in low precision; nothing was stored"
+            f"sample {row} of {evaluation.place} is certified up to {radii[row]:.6g}, yet a "
+            f"misclassified point was found at {distances[row]:.6g} ({len(wrong)} such samples): "
+            "the model does not compute what its layers say, perhaps because it works in low "
+            "precision; nothing was stored"
         )

@@ -1,7 +1,8 @@
 """What a record claims, tried again: its points, and units that are done once more.
 
-A point proves that it lies in the box, at a distance, and that the model takes it for another class. What holds is put
-on a list, a file that tells which evaluations a leaderboard may take for true.
+A point proves that it lies in the box, at a distance, and that the model takes it for another
+class. What holds is put on a list, a file that tells which evaluations a leaderboard may take for
+true.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 _AGREEMENT = 1e-9  # relative: what summing in another order changes in float64
 _BATCH = 100
 _LISTED = ("model", "norm", "place", "samples", "points", "units", "again", "same", "close", "seed")
-# By how much the distances of a unit may differ, in the median over its samples, where rounding is not the same:
-# 500 steps amplify rounding on single samples, but not on most of them.
+# By how much the distances of a unit may differ, in the median over its samples, where rounding is
+# not the same: 500 steps amplify rounding on single samples, but not on most of them.
 TOLERANCE = 0.05
 
 

@@ -1,8 +1,8 @@
 """Set evaluations against each other: two of them (is one rejected already?), or many (who ranks where, by DOI?).
 
-All models of a table stand on the same samples and the same number of queries. A record that went further is read back
-there, which costs nothing. Newcomers can be ranked against a reference pool that is embedded: distances of the zoo's
-models at the three tiers.
+All models of a table stand on the same samples and the same number of queries. A record that went
+further is read back there, which costs nothing. Newcomers can be ranked against a reference pool
+that is embedded: distances of the zoo's models at the three tiers.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluatio
         norms = table.setdefault(evaluation.model, {})
         if evaluation.norm in norms:
             raise FrontierError(
-                f"two records of {evaluation.model} in {evaluation.norm}: {norms[evaluation.norm].place} and "
-                f"{evaluation.place}; leave one of them out, or evaluate it under another --name in another --out"
+                f"two records of {evaluation.model} in {evaluation.norm}: "
+                f"{norms[evaluation.norm].place} and {evaluation.place}; leave one of them out, "
+                "or evaluate it under another --name in another --out"
             )
         norms[evaluation.norm] = evaluation
     return table
@@ -96,8 +97,9 @@ def evaluated(
     tier = found if queries is None else queries
     if found < tier:
         raise FrontierError(
-            f"{evaluation.model} was evaluated in {evaluation.norm} with {tier_label(found)} queries, the others with "
-            f"{tier_label(tier)}: expected as many; type `advfrontier extend` with its folder and "
+            f"{evaluation.model} was evaluated in {evaluation.norm} with {tier_label(found)} "
+            f"queries, the others with {tier_label(tier)}: expected as many; type `advfrontier "
+            "extend` with its folder and "
             + (f"--tier {tier_label(tier)}" if tier in TIERS else f"--queries {tier}")
         )
     return Evaluated(
@@ -130,9 +132,10 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
         )
         if not _same_attacks(first, other, common):
             raise FrontierError(
-                f"{first.model} was evaluated in {first.norm} with {first.ensemble.name}, {other.model} with "
-                f"{other.ensemble.name}: expected the same attacks for all, because others do not find the same "
-                "distances; evaluate one of them again in a new folder with --ensemble, --pool or --runs of the other"
+                f"{first.model} was evaluated in {first.norm} with {first.ensemble.name}, "
+                f"{other.model} with {other.ensemble.name}: expected the same attacks for all, "
+                "because others do not find the same distances; evaluate one of them again in a "
+                "new folder with --ensemble, --pool or --runs of the other"
             )
         check_same_settings(
             settings(first.solver_parameters), settings(other.solver_parameters), names=(first.model, other.model),
@@ -146,8 +149,9 @@ def check_same_labels(evaluation: Evaluation, known: Mapping[str, int], whose: s
     if different := [(sample, label) for sample, label in own if known.get(sample, label) != label]:
         sample, label = different[0]
         raise FrontierError(
-            f"{evaluation.model} was evaluated with other labels than {whose} on {len(different)} samples (the first: "
-            f"class {label}, not {known[sample]}): expected the same data; evaluate one of them again in a new folder"
+            f"{evaluation.model} was evaluated with other labels than {whose} on {len(different)} "
+            f"samples (the first: class {label}, not {known[sample]}): expected the same data; "
+            "evaluate one of them again in a new folder"
         )
 
 
@@ -191,8 +195,8 @@ def rank(
 ) -> Ranking:
     """Rank models by DOI against each other and, where given, against the reference pool of the norm.
 
-    Without any records the reference pools are ranked as they are. `radii`, such as `L2=0.5,Linf=8/255`, add robust
-    accuracies to the tables.
+    Without any records the reference pools are ranked as they are. `radii`, such as
+    `L2=0.5,Linf=8/255`, add robust accuracies to the tables.
     """
     by_norm: dict[str, list[Evaluation]] = {}
     for evaluation in evaluations:
@@ -244,9 +248,9 @@ def common_pool(
         check_same_labels(evaluation, classes, "the reference models")
         if extra := len(set(evaluation.samples) - set(pool.samples)):
             raise FrontierError(
-                f"the reference models were run on the first {len(pool.samples)} samples of {name}, and {extra} of the "
-                f"{len(evaluation.samples)} of {evaluation.model} are others: evaluate it with --data {name} "
-                f"--samples {len(pool.samples)}"
+                f"the reference models were run on the first {len(pool.samples)} samples of "
+                f"{name}, and {extra} of the {len(evaluation.samples)} of {evaluation.model} are "
+                f"others: evaluate it with --data {name} --samples {len(pool.samples)}"
             )
     if not tiers:
         found = ", ".join(
@@ -254,8 +258,8 @@ def common_pool(
             for evaluation in evaluations
         )
         raise FrontierError(
-            f"the reference models were run with {_TIERS} queries per sample, {found}: expected tiers in common; type "
-            f"--tier {tier_label(TIERS[0])}"
+            f"the reference models were run with {_TIERS} queries per sample, {found}: expected "
+            f"tiers in common; type --tier {tier_label(TIERS[0])}"
         )
     return pool
 

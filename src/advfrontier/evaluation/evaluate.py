@@ -59,22 +59,28 @@ def evaluate(
     """Find the smallest perturbation of every sample that an ensemble of attacks can.
 
     Args:
-        model: From images in [0, 1] to logits; or the name of a source, such as `zoo:F3` or `file.py:factory`.
-        images: A tensor, an array or a list; a Dataset, a DataLoader; or the name of a source, such as `npz:FILE`.
-            8-bit images are divided by 255, channels that come last put first.
+        model: From images in [0, 1] to logits; or the name of a source, such as `zoo:F3` or
+            `file.py:factory`.
+        images: A tensor, an array or a list; a Dataset, a DataLoader; or the name of a source, such
+            as `npz:FILE`. 8-bit images are divided by 255, channels that come last put first.
         labels: One class per image, where the images do not come with their labels.
         norm: `L0`, `L1`, `L2` or `Linf`.
-        ensemble: A budget (`4k`, `8k`, `12k` or any number of queries), an `Ensemble` or the path of
-            its file; or runs, such as `["fmn", "fmn:target1"]`, or a pool (`paper`, `extended`,
+        ensemble: A budget (`4k`, `8k`, `12k` or any number of queries), an `Ensemble` or the path
+            of its file; or runs, such as `["fmn", "fmn:target1"]`, or a pool (`paper`, `extended`,
             `black-box`), which advance alternately, 100 queries at a time, up to 1000 queries each,
             or with `black-box@2000` to 2000 in all.
         seed: Of the random restarts.
-        solvers: In place of those that the ensemble was learned with: `{"fmn": Fmn(alpha=1)}`, or all as `PUBLISHED`.
-        out: The record is written to `out/NORM`; killed, the same call continues. Without it the record is temporary.
+        solvers: In place of those that the ensemble was learned with: `{"fmn": Fmn(alpha=1)}`, or
+            all as `PUBLISHED`.
+        out: The record is written to `out/NORM`; killed, the same call continues. Without it the
+            record is temporary.
         name: What tables call the model.
-        batch_size: Samples per batch, which are one unit of work: by default 50 on the CPU, else 100.
-        machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here, where the model is.
-        eot: How many passes the gradient of a query is the mean of, for models that answer at random.
+        batch_size: Samples per batch, which are one unit of work: by default 50 on the CPU, else
+            100.
+        machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here,
+            where the model is.
+        eot: How many passes the gradient of a query is the mean of, for models that answer at
+            random.
     """
     machine, threat = as_machine(machine), norm_name(norm)
     first = find_ensemble(
@@ -140,22 +146,24 @@ def recognised(
 ) -> tuple[Model, Prepared]:
     """The model of an evaluation and its record, to work on. Raises if the model that is given is another one.
 
-    Without any it is the one that the evaluation was just made with, or the one that the record names, if that runs no
-    code. `command` is what the user asked for, and can ask for again with the model beside it.
+    Without any it is the one that the evaluation was just made with, or the one that the record
+    names, if that runs no code. `command` is what the user asked for, and can ask for again with
+    the model beside it.
     """
     record, header = evaluation.record, evaluation.record.header
     name, source = header.model.name, header.model.source
     model = evaluation.worked_with if model is None else model
     if model is None and source is None:
         raise FrontierError(
-            f"the record does not say where {name} comes from, because it was given as an object: expected it again, "
-            f"as in {_IN_PYTHON[command]} or `advfrontier {command} RECORD --model SOURCE`"
+            f"the record does not say where {name} comes from, because it was given as an object: "
+            f"expected it again, as in {_IN_PYTHON[command]} or `advfrontier {command} RECORD "
+            "--model SOURCE`"
         )
     if model is None and runs_code(str(source)):
         typed = shlex.join(["advfrontier", command, record.place, "--model", str(source)])
         raise FrontierError(
-            f"the record names {source}, which would run code on this machine, and a record may come from anyone: if "
-            f"you trust it, type it yourself, as in `{typed}`"
+            f"the record names {source}, which would run code on this machine, and a record may "
+            f"come from anyone: if you trust it, type it yourself, as in `{typed}`"
         )
     subject = as_model(str(source) if model is None else model, name)
     if subject.given is not None:
@@ -264,9 +272,9 @@ def solvers_for(ensemble: Ensemble, given: Mapping[str, Solver] | None) -> Mappi
                 "type --published (in Python: solvers=PUBLISHED)" if learned == published else cure
             )
             raise FrontierError(
-                f"{ensemble.name} was learned with {attack} at {learned.get(attack, own)}, here it has "
-                f"{found.get(attack, own)}: expected the same; {cure}, or an ensemble that is learned on nothing, such "
-                "as --ensemble paper-4k"
+                f"{ensemble.name} was learned with {attack} at {learned.get(attack, own)}, here "
+                f"it has {found.get(attack, own)}: expected the same; {cure}, or an ensemble that "
+                "is learned on nothing, such as --ensemble paper-4k"
             )
     if dict(given) == dict(PUBLISHED):
         check_published(attacks)

@@ -59,7 +59,8 @@ class Evaluation(ShownEvaluation):
         )
         if header.ensemble is None:
             raise FrontierError(
-                f"the evaluation in {record.place} is not finished: no unit is done; {header.how_to_resume}"
+                f"the evaluation in {record.place} is not finished: no unit is done; "
+                f"{header.how_to_resume}"
             )
         done, units = record.finished({ENSEMBLE: header.ensemble.total})
         self.finished = done == units  # whether every unit of the last ensemble asked for is done
@@ -73,8 +74,8 @@ class Evaluation(ShownEvaluation):
             text = (
                 f"an extension to {tier_label(header.ensemble.total)} queries was interrupted "
                 f"({done} of {units} units are done): these are the figures of the "
-                f"{tier_label(header.finished.total)} before, but adversarial images, their classes "
-                "and what each run found may be those of the longer units; "
+                f"{tier_label(header.finished.total)} before, but adversarial images, their "
+                "classes and what each run found may be those of the longer units; "
                 f"{header.how_to_resume}"
             )
             self._interrupted = (Flag(Kind.INTERRUPTED, text),)
@@ -101,10 +102,14 @@ class Evaluation(ShownEvaluation):
         No query is repeated where states were kept. Killed at any moment, the same call continues.
 
         Args:
-            ensemble: As in `evaluate`; a number of queries alone continues the evaluation's own kind of ensemble.
-            model: The model, where the record does not name a source that can be loaded without running code.
-            machine: Workers and the like; device, threads and batches are those the record began with.
-            solvers: Those it was made with, where they are neither the attacks' own nor the published ones.
+            ensemble: As in `evaluate`; a number of queries alone continues the evaluation's own
+                kind of ensemble.
+            model: The model, where the record does not name a source that can be loaded without
+                running code.
+            machine: Workers and the like; device, threads and batches are those the record began
+                with.
+            solvers: Those it was made with, where they are neither the attacks' own nor the
+                published ones.
         """
         from advfrontier.evaluation.evaluate import extend  # noqa: PLC0415  # which makes evaluations
 
@@ -284,7 +289,8 @@ class Evaluation(ShownEvaluation):
         for _, attacked, stored in self._units(large):
             if stored.queries > self.ensemble.total and not self._interrupted:
                 raise FrontierError(
-                    f"{self.place} was extended since it was opened: open it again to see its points"
+                    f"{self.place} was extended since it was opened: open it again to see its "
+                    "points"
                 )
             tensor = getattr(stored, name)
             broken = attacked[stored.classes >= 0]
@@ -307,7 +313,8 @@ class Evaluation(ShownEvaluation):
             chosen = np.flatnonzero(chosen)
         if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
             raise FrontierError(
-                f"rows are {rows!r}: expected numbers of samples, such as [0, 3], or a mask of {count}"
+                f"rows are {rows!r}: expected numbers of samples, such as [0, 3], or a mask of "
+                f"{count}"
             )
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < count:
             raise FrontierError(

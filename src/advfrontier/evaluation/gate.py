@@ -1,8 +1,9 @@
 """Gates for continuous integration: whether a demand on a model holds, with what the choice of samples leaves open.
 
-A gate fails if the samples show that the demand is not met: the whole 95 % interval lies below it. So that it does not
-pass by luck either, it also fails where there are so few samples that a clear shortfall, of ten points of accuracy or a
-tenth of the area, would more often than not have gone unnoticed. Between the two it holds.
+A gate fails if the samples show that the demand is not met: the whole 95 % interval lies below it.
+So that it does not pass by luck either, it also fails where there are so few samples that a clear
+shortfall, of ten points of accuracy or a tenth of the area, would more often than not have gone
+unnoticed. Between the two it holds.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class Demand:
         estimate, low, high = (
             f"{100 * share:.1f}" for share in (found.estimate, found.low, found.high)
         )
-        figures = f"robust accuracy is {estimate} % ({low}–{high} %, 95 % on other samples) on {n} samples"
+        figures = (
+            f"robust accuracy is {estimate} % ({low}–{high} %, 95 % on other samples) on {n} "
+            "samples"
+        )
         if found.high < self.least:
             return Ruling(
                 holds=False, text=f"{self} fails: {figures}, and all of the interval lies below"
@@ -102,7 +106,8 @@ def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
             least = -1.0
         if not 0 < least <= 1:
             raise FrontierError(
-                f"{text.strip()!r} demands no accuracy: expected one above 0 and up to 1, such as 0.40"
+                f"{text.strip()!r} demands no accuracy: expected one above 0 and up to 1, such as "
+                "0.40"
             )
         found.append(Demand(norm_name(parts["norm"]), label, size, least))
     return tuple(found)
@@ -120,7 +125,8 @@ def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
     if doubtful := doubts(new.flags):
         return Ruling(
             holds=False,
-            text=f"{new.norm} fails, because the distances of {new.model} are in doubt: {doubtful[0]}",
+            text=f"{new.norm} fails, because the distances of {new.model} are in doubt: "
+            f"{doubtful[0]}",
         )
     compared = compare(a, b)
     if (a.distances >= b.distances).all():
@@ -131,7 +137,8 @@ def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
     if not gap.known:
         return Ruling(
             holds=False,
-            text=f"{new.norm} fails: no run broke any sample of one of the two models, but some of the other",
+            text=f"{new.norm} fails: no run broke any sample of one of the two models, but some of "
+            "the other",
         )
     estimate, low, high = (
         f"{100 * value / area:+.1f} %" for value in (gap.estimate, gap.low, gap.high)

@@ -24,7 +24,8 @@ _KNOWN = {
     "cifar": {"L0": "24", "L1": "12", "L2": "0.5", "Linf": "8/255"},
     "imagenet": {"L0": "150", "L1": "40", "L2": "3", "Linf": "4/255"},
 }
-# What images of unknown origin are taken for: channels, least height and width, most, and the numbers of classes.
+# What images of unknown origin are taken for: channels, least height and width, most, and the
+# numbers of classes.
 _SHAPES = {
     "mnist": (1, 28, 28, {10}),
     "cifar": (3, 32, 32, {10, 100}),
