@@ -200,8 +200,10 @@ def main() -> int:
         Column("their queries", "integer"), Column("", key="missed"),
     )  # fmt: skip
     notes = (
-        f"time and mean distance are ours over theirs, bars 1.0; {2 * options.steps} queries of "
-        "ours",
+        (
+            f"time and mean distance are ours over theirs, bars 1.0; {2 * options.steps} queries of "
+            "ours"
+        ),
         NOISE,
     )
     report("peers", Table("Beside other libraries", columns, tuple(rows), notes))

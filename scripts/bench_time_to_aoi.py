@@ -116,8 +116,10 @@ def main() -> int:
         Column("", key="missed"),
     )  # fmt: skip
     notes = (
-        f"{options.model}, {options.images} samples, queries per sample; bar {BAR} for queries and "
-        "time",
+        (
+            f"{options.model}, {options.images} samples, queries per sample; bar {BAR} for queries and "
+            "time"
+        ),
         "`at most` is the upper end of what AutoAttack's ten points leave open",
     )
     report(

@@ -166,11 +166,15 @@ def table(measured: list[dict[str, Any]]) -> Table:
         f"and fewer at {better}; "
     )
     notes = (
-        f"{SAMPLES} images; robust at the radius by 4k, 8k and AutoAttack as it is installed, and "
-        "by the original one",
+        (
+            f"{SAMPLES} images; robust at the radius by 4k, 8k and AutoAttack as it is installed, and "
+            "by the original one"
+        ),
         "where it was recorded, with the samples on which those two differ",
-        "over adv-lib: mean distance over that of the nearest of adv-lib's runs of 1000 queries "
-        "each",
+        (
+            "over adv-lib: mean distance over that of the nearest of adv-lib's runs of 1000 queries "
+            "each"
+        ),
         tally + f"8k leaves more at {worse[TIERS[1]]}",
     )
     return Table("Networks of others", columns, tuple(rows(measured)), notes)

@@ -123,8 +123,10 @@ def main() -> None:
         Column("theirs", "number"), Column(""),
     )  # fmt: skip
     notes = (
-        f"{options.images} images; FAB: mean distances after {options.steps} iterations towards "
-        "each of nine targets",
+        (
+            f"{options.images} images; FAB: mean distances after {options.steps} iterations towards "
+            "each of nine targets"
+        ),
         "Square: samples that stay robust at the radius after 1000 queries",
     )
     report("parity_autoattack", Table("Beside parts of AutoAttack", columns, tuple(found), notes))

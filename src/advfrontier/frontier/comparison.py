@@ -188,8 +188,10 @@ def _order(
     if not difference.known or not difference.estimate:
         return (
             None,
-            f"{cross}, and "
-            f"{'the areas are equal' if difference.known else 'there is no area to compare'}",
+            (
+                f"{cross}, and "
+                f"{'the areas are equal' if difference.known else 'there is no area to compare'}"
+            ),
         )
     small, large = (second, first) if difference.estimate > 0 else (first, second)
     if difference.low <= 0 <= difference.high:

@@ -68,8 +68,10 @@ def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
         flags += (f"distances are capped at E = {limit:g}",)
     if above := int((np.minimum(d, limit) > best).sum()):
         flags += (
-            f"the model is above the frontier on {above} samples, which it is no part of: the DOI "
-            "may pass 1",
+            (
+                f"the model is above the frontier on {above} samples, which it is no part of: the DOI "
+                "may pass 1"
+            ),
         )
     return Measure(aurec(d, E=limit).value / float(np.minimum(best, limit).mean()), flags)
 

@@ -53,8 +53,10 @@ def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) ->
     flags = unbroken_flag(best)
     if beaten := int((d < best).sum()):
         flags += (
-            f"the attack is below the frontier on {beaten} samples, so its pool lacks it and the "
-            "AOI may pass 1",
+            (
+                f"the attack is below the frontier on {beaten} samples, so its pool lacks it and the "
+                "AOI may pass 1"
+            ),
         )
     reach = float(np.maximum(limit - best[correct], 0).sum())
     if reach == 0:
@@ -180,8 +182,10 @@ def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike
     frontier_curve = Curve.of(best)
     if below := int((ρ < frontier_curve.at(ε) - 1e-9).sum()):
         flags += (
-            f"the attack is below the frontier at {below} radii, so its pool lacks it and the AOI "
-            "may pass 1",
+            (
+                f"the attack is below the frontier at {below} radii, so its pool lacks it and the AOI "
+                "may pass 1"
+            ),
         )
     reach = float(np.maximum(limit - best[best > 0], 0).sum()) / best.size
     if reach == 0:
