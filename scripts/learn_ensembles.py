@@ -31,9 +31,11 @@ LEARN = ("F1", "F6", "F8", "F11", "F13")
 CHOOSE = ("F3", "F7", "F10", "F15")
 RESTARTS, TARGETS = 2, 5  # variants of each attack that are traced
 TIER = TIERS[0]
+PROBE = 100  # queries of a search without gradients that come early
+PROBED = 300  # queries of other runs before it
 EARLY = (1000, 2000, 3000)  # budgets within a tier that are looked at as well
 LATER = 1.005  # how much farther these may be where every run is raised once per tier
-LATITUDE = 0.001  # of the distances
+LATITUDE = 0.002  # of the distances
 FACTOR = 10.0  # distances beyond this many times the best count as this
 QUIET = Machine(threads=1, progress=False, keep_state=False)
 
@@ -60,11 +62,14 @@ def search_first(search: str, first: int, more: int, otherwise: Steps) -> Steps:
 REFINEMENTS: dict[str, dict[str, Steps]] = {
     "L0": {
         "fmn 200": [best("fmn", 200)],
-        "fmn 400": [best("fmn", 400)],
-        "search, fmn 200": search_first(
-            "sparse_min", 100, 300, [beyond("fmn", 100), best("fmn", 200)]
+        "prune 200": [best("prune", 200)],
+        "fmn 100, prune 100": [best("fmn", 100), best("prune", 100)],
+        "search, prune 200": search_first(
+            "sparse_min", 100, 300, [beyond("fmn", 100), best("prune", 200)]
         ),
-        "search, fmn 300": search_first("sparse_min", 100, 300, [best("fmn", 300)]),
+        "search, fmn 100, prune 100": search_first(
+            "sparse_min", 100, 200, [best("fmn", 100), best("prune", 100)]
+        ),
     },
     "L1": {
         "1000": [
@@ -148,7 +153,7 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
 
 # Those that end the second and third 4000.
 AFTERWARDS = {
-    "L0": "search, fmn 200",
+    "L0": "search, prune 200",
     "L1": "search, 1000",
     "L2": "search, 1000",
     "Linf": "search, 1000",
@@ -251,15 +256,30 @@ def order(traces: Sequence[Traces], queries: int) -> tuple[list[list[tuple[str, 
     return tiers, chosen
 
 
+def probed(norm: str, tier: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the raises with a short search without gradients after the first of them."""
+    search = (str(pool(norm, name="black-box")[0]), PROBE)
+    reached: dict[str, int] = {}
+    for place, (run, level) in enumerate(tier):
+        reached[run] = level
+        if search[0] in reached:
+            return tier
+        if sum(reached.values()) >= PROBED:
+            return [*tier[: place + 1], search, *tier[place + 1 :]]
+    return [*tier, search]
+
+
 def interleaved(
     norm: str, tiers: list[list[tuple[str, int]]], refinements: Steps, name: str = "12k"
 ) -> Ensemble:
     """Return the ensemble: of each 4000 queries first raises, then refinements.
 
-    From the second 4000 on, the refinements search without gradients first.
+    A short search without gradients comes early, so that small budgets notice gradients that
+    mislead. From the second 4000 on, the refinements search without gradients first.
     """
     reached: dict[str, int] = {}
     steps: Steps = []
+    tiers = [probed(norm, tiers[0]), *tiers[1:]]
     for number, tier in enumerate(tiers):
         closing = refinements if number == 0 else REFINEMENTS[norm][AFTERWARDS[norm]]
         left = TIER - spent(closing)

@@ -19,7 +19,7 @@ from advfrontier.threat.names import NORMS
 
 # Operations per step of a solver, at most: measured on a small tanh net, plus 5 %.
 STEP_BUDGETS = {
-    "L0": {"sigma_zero": 110, "pdpgd": 304, "fmn": 300, "sparse_min": 156},
+    "L0": {"sigma_zero": 110, "pdpgd": 304, "fmn": 300, "sparse_min": 156, "prune": 195},
     "L1": {
         "pdpgd": 135,
         "fmn": 212,

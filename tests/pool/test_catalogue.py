@@ -40,13 +40,15 @@ def test_targets_are_the_wrong_classes_up_to_nine(norm, classes):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_the_extended_pool_adds_fab_and_black_box_searches(norm):
+def test_the_extended_pool_adds_fab_prune_and_black_box_searches(norm):
     added = [str(run) for run in pool(norm, name="extended") if run not in pool(norm)]
     search = "sparse_min" if norm == "L0" else "square_min"
     expected = {search, *(f"{search}:restart{k}" for k in range(1, 6))}
     if norm != "L0":
         expected |= {"fab_min", *(f"fab_min:restart{k}" for k in range(1, 6))}
         expected |= {f"fab_min:target{k}" for k in range(1, 10)}
+    else:
+        expected |= {"prune", *(f"prune:target{k}" for k in range(1, 10))}
     assert len(added) == len(expected)
     assert set(added) == expected
     assert set(pool(norm)) <= set(pool(norm, name="extended"))

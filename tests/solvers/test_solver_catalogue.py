@@ -45,6 +45,7 @@ def test_losses_that_solvers_descend():
         "fab_min": {"difference"},
         "square_min": {None},
         "sparse_min": {None},
+        "prune": {"margin"},
     }
 
 

@@ -52,6 +52,7 @@ OWN_BARS = {
     ("L0", "fmn"): 1.25,
     ("L0", "pdpgd"): None,
     ("L0", "sparse_min"): 1.25,
+    ("L0", "prune"): 1.0,
     ("L1", "square_min"): 1.3,
     ("L2", "square_min"): 1.4,
     ("Linf", "square_min"): 1.05,

@@ -16,6 +16,7 @@ from advfrontier.solvers.fmn import FMN
 from advfrontier.solvers.pdgd import PDGD
 from advfrontier.solvers.pdpgd import PDPGD
 from advfrontier.solvers.protocol import Answer, Problem, Solver
+from advfrontier.solvers.prune import Prune
 from advfrontier.solvers.published import DEPARTURES, PUBLISHED, Departure, check_published
 from advfrontier.solvers.sigma_zero import SigmaZero
 from advfrontier.solvers.sparse_min import SparseMin
@@ -37,6 +38,7 @@ __all__ = [
     "Departure",
     "FABMin",
     "Problem",
+    "Prune",
     "SigmaZero",
     "Solver",
     "SparseMin",
