@@ -86,7 +86,7 @@ def run(folder, *command):
         ),
         (
             "a norm",
-            ["src/advfrontier/threat/pixels.py", "tests/threat/test_pixels.py"],
+            ["src/advfrontier/threat/colours.py", "tests/threat/test_colours.py"],
             ["src/advfrontier/threat/names.py"],
         ),
     ],

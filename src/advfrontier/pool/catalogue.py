@@ -49,10 +49,11 @@ class SolverFacts:
 
 ANY = ("*",)
 _PAPER = ("paper", "extended")
+_L0 = ("L0", "L0pixel")
 _L12 = ("L1", "L2")
 _L12INF = ("L1", "L2", "Linf")
 _BUILT_IN = (
-    SolverFacts("sigma_zero", "advfrontier.solvers.sigma_zero:SigmaZero", ("L0",), pools=_PAPER),
+    SolverFacts("sigma_zero", "advfrontier.solvers.sigma_zero:SigmaZero", _L0, pools=_PAPER),
     SolverFacts("pdpgd", "advfrontier.solvers.pdpgd:PDPGD", ANY, pools=_PAPER),
     SolverFacts("pdgd", "advfrontier.solvers.pdgd:PDGD", ("L2",), pools=_PAPER),
     SolverFacts("fmn", "advfrontier.solvers.fmn:FMN", ANY, pools=_PAPER),
@@ -76,7 +77,7 @@ _BUILT_IN = (
     SolverFacts(
         "sparse_min",
         "advfrontier.solvers.sparse_min:SparseMin",
-        ("L0",),
+        _L0,
         targets=False,
         step_queries=1,
     ),

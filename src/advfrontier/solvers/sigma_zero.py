@@ -1,7 +1,8 @@
-"""σ-zero, ℓ0.
+"""σ-zero, ℓ0 of features or pixels.
 
-Adam on the clipped margin plus a smooth surrogate of ℓ0, with gradients scaled to ℓ∞ size 1. After
-each step the features below an adaptive threshold are set back to their original value.
+Adam on the clipped margin plus a smooth surrogate of ℓ0, with gradients scaled to dual size 1. After
+each step the features below an adaptive threshold are set back to their original value. In the
+pixel-wise ℓ0 surrogate and threshold take the Euclidean length of a pixel's change.
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ class SigmaZero:
     def step(self, problem: Problem, state: SigmaZeroState, i: int, answer: Answer) -> None:
         """Take one step of Adam, adapt the threshold, and undo the changes below it."""
         δ = state.point - problem.inputs
-        width = (δ * δ).add_(self.sigma)
-        surrogate = δ.mul_(2 * self.sigma / δ.shape[1]).div_(width.square_())  # its gradient
+        norm = problem.norm
+        width = norm.spread(norm.squares(δ).add_(self.sigma).square_())
+        surrogate = δ.mul_(2 * self.sigma / norm.units).div_(width)  # its gradient
         g = answer.gradient.mul_((answer.loss >= 0)[:, None]).add_(surrogate)
-        g.div_(problem.norm.dual_size(g).clamp_(min=TINY)[:, None])
+        g.div_(norm.dual_size(g).clamp_(min=TINY)[:, None])
         scale, factor = adam(state.first, state.second, g, i)
         rate = factor * self._rate(problem, i)
         point = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1)
@@ -68,8 +70,8 @@ class SigmaZero:
         move = self.t * self._rate(problem, i + 1)
         higher, lower = state.threshold + move, state.threshold - move
         state.threshold = torch.where(answer.misclassified, higher, lower).clamp_(0, 1)
-        change = (point - problem.inputs).abs_()
-        kept = change.sub_(state.threshold[:, None]).sign_().clamp_(min=0)
+        change = norm.magnitudes(point - problem.inputs)
+        kept = norm.spread(change.sub_(state.threshold[:, None]).sign_().clamp_(min=0))
         state.point = torch.lerp(problem.inputs, point, kept)  # exact for weights of 0 and 1
 
     def _rate(self, problem: Problem, i: int) -> float:

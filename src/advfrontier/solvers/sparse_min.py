@@ -1,4 +1,7 @@
-"""Sparse random search with fewer and fewer features, ℓ0; black box: it asks for logits only."""
+"""Sparse random search with fewer and fewer features, or pixels, ℓ0; black box: it asks for logits only.
+
+In the pixel-wise ℓ0 a pixel stands for a feature: all of its channels go to an end of the box.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.solvers.protocol import Answer, Problem, cosine, margin_found
+from advfrontier.threat.norms import Norm
 from advfrontier.threat.thresholds import keep_largest
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -65,16 +69,16 @@ class SparseMin:
         As many features as the first-order estimate says, but half of all at most. A refinement
         begins with the features of its start, and tries to do with fewer.
         """
-        x = problem.inputs
+        x, norm = problem.inputs, problem.norm
         ends = (problem.uniform("ends", x.shape[1]) - 0.5).sign_()
         if problem.refines:
-            features = (problem.norm.distance(problem.starts, x) - 1).clamp_(min=1)
+            features = (norm.distance(problem.starts, x) - 1).clamp_(min=1)
             point = problem.starts.clone()
             kept = point.clone()
         else:
             features = torch.minimum(problem.boundary, problem.largest / 2).ceil()
-            chosen = keep_largest(problem.uniform("start", x.shape[1]), features)
-            point = torch.lerp(x, other_end(x, ends), chosen)
+            chosen = keep_largest(problem.uniform("start", norm.units), features)
+            point = torch.lerp(x, other_end(norm, x, ends), norm.spread(chosen))
             kept = x.clone()
         return SparseMinState(
             point=point,
@@ -91,7 +95,7 @@ class SparseMin:
 
     def step(self, problem: Problem, state: SparseMinState, i: int, answer: Answer) -> None:
         """Keep what lowered the margin, take features away after a success, exchange some."""
-        x, success = problem.inputs, answer.misclassified
+        x, norm, success = problem.inputs, problem.norm, answer.misclassified
         margin = margin_found(answer)
         lower = (margin < state.margin).to(x.dtype)[:, None]
         state.kept.lerp_(state.point, lower)
@@ -99,13 +103,13 @@ class SparseMin:
         fewer, more = self._fewer(problem, i, answer), self._more(problem, state, answer)
         state.features = torch.where(success, fewer, more)
 
-        changed = (state.kept - x).sign_().abs_()
+        changed = norm.magnitudes(state.kept - x).sign_()
         surplus = changed.sum(1) - state.features
         share = cosine(self.share, self.share_final, i, problem.steps)
         exchanged = torch.where(success, 0, (share * state.features).ceil_())
         drop, add = (surplus + exchanged).clamp_(min=0), torch.maximum(exchanged, -surplus)
-        chosen = choose(changed, drop, add, state.draws[:, i], i)
-        ends = other_end(x, state.ends.roll(_jump(i, x.shape[1]), 1))
+        chosen = norm.spread(choose(changed, drop, add, state.draws[:, i], i))
+        ends = other_end(norm, x, state.ends.roll(_jump(i, x.shape[1]), 1))
         point = torch.lerp(state.kept, x, chosen.clamp(max=0).abs_())
         state.point = point.lerp_(ends, chosen.clamp_(min=0))
 
@@ -121,15 +125,19 @@ class SparseMin:
         return torch.where(answer.found, state.features, grown)
 
 
-def other_end(inputs: Tensor, signs: Tensor) -> Tensor:
-    """Return an end of the box for each feature: that of its sign, or the other if it is there.
+def other_end(norm: Norm, inputs: Tensor, signs: Tensor) -> Tensor:
+    """Return an end of the box for each feature: that of its sign, or the other where needed.
+
+    A unit that is at these ends already, such as a white pixel, takes the other ends: each one
+    returned differs from the input.
 
     Args:
+        norm: Tells which features are a unit.
         inputs: (n, d) in [0, 1].
         signs: (n, d), −1 for 0 and 1 for 1.
     """
     ends = signs.clamp(min=0)
-    taken = (inputs - ends).sign_().abs_()  # 0 where the feature is at this end already
+    taken = norm.spread(norm.magnitudes(inputs - ends).sign_())  # 0 where the unit is there already
     return ends.sub_(1).add_(taken).abs_()
 
 

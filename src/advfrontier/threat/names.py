@@ -47,7 +47,11 @@ register_norm(NormFacts("L1", "ℓ1", f"{_NORMS}:L1", ("1", "l1", "ℓ1")))
 register_norm(NormFacts("L2", "ℓ2", f"{_NORMS}:L2", ("2", "l2", "ℓ2")))
 register_norm(NormFacts("Linf", "ℓ∞", f"{_NORMS}:Linf", ("inf", "linf", "∞", "l∞", "ℓ∞")))
 
-NORMS = tuple(_CATALOGUE)  # the norms that are built in
+NORMS = tuple(_CATALOGUE)  # the norms that `all` means, and that pages compare
+
+register_norm(
+    NormFacts("L0pixel", "ℓ0 pixels", "advfrontier.threat.pixels:L0Pixel", ("ℓ0pixel", "pixel"))
+)
 
 
 def norm_facts(text: str | float) -> NormFacts:

@@ -4,7 +4,7 @@ A norm is made for one shape of samples, and answers everything that solvers and
 about it. A further norm is one class in one file, and one entry of the catalogue in `names`.
 
 Perturbations and gradients are tensors (n, d): samples × features. Sizes, radii and weights are
-tensors (n,). ℓ0 counts features: each channel of a pixel separately.
+tensors (n,). ℓ0 counts features: each channel of a pixel separately. Pixels are counted in `pixels`.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class Norm(ABC):
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = tuple(shape)
         self.features = math.prod(self.shape)
+        self.units = self.features  # parts of a sample that change together, such as pixels
 
     @abstractmethod
     def size(self, v: Tensor) -> Tensor:
@@ -112,6 +113,18 @@ class Norm(ABC):
         """
         estimate = margin.abs() / self.dual_size(gradient).clamp(min=TINY)
         return torch.minimum(estimate, self.largest(inputs))
+
+    def squares(self, v: Tensor) -> Tensor:
+        """Return the squared Euclidean length of each unit's change: (n, units)."""
+        return v * v
+
+    def magnitudes(self, v: Tensor) -> Tensor:
+        """Return the Euclidean length of each unit's change: (n, units)."""
+        return v.abs()
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Return for each feature the value of its unit, from (n, units): (n, d)."""
+        return values
 
     def project_in_box(self, v: Tensor, radius: Tensor, inputs: Tensor) -> Tensor:
         """Return a point u near v with ‖u‖ ≤ radius and inputs + u in [0, 1].
