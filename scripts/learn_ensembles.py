@@ -3,6 +3,8 @@
     python scripts/learn_ensembles.py build/learn                # all norms; resumable
     python scripts/learn_ensembles.py build/learn --norms L1     # one norm
     python scripts/learn_ensembles.py build/learn --write        # put the chosen ones into the package
+    python scripts/learn_ensembles.py build/learn --norms L0pixel --data npz:images.npz \
+        --learn nets.py:one nets.py:two --choose nets.py:three   # models of RGB images
 
 Runs are traced on the models of LEARN. The greedy allocation of those traces gives the order of the
 raises; refinements follow at the end of every 4000 queries. Several candidates (how long to refine,
@@ -27,8 +29,8 @@ from advfrontier.pool import TIERS, make_ensemble, pool
 from advfrontier.sources import load_data
 from advfrontier.threat.names import NORMS
 
-LEARN = ("F1", "F6", "F8", "F11", "F13")
-CHOOSE = ("F3", "F7", "F10", "F15")
+LEARN = ("zoo:F1", "zoo:F6", "zoo:F8", "zoo:F11", "zoo:F13")
+CHOOSE = ("zoo:F3", "zoo:F7", "zoo:F10", "zoo:F15")
 RESTARTS, TARGETS = 2, 5  # variants of each attack that are traced
 TIER = TIERS[0]
 PROBE = 100  # queries of a search without gradients that come early
@@ -151,12 +153,15 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
 }
 
 
+REFINEMENTS["L0pixel"] = REFINEMENTS["L0"]
+
 # Those that end the second and third 4000.
 AFTERWARDS = {
     "L0": "search, prune 200",
     "L1": "search, 1000",
     "L2": "search, 1000",
     "Linf": "search, 1000",
+    "L0pixel": "search, fmn 200",
 }
 
 
@@ -170,17 +175,22 @@ def candidates(norm: str) -> list[str]:
     return runs
 
 
-def traces_of(folder: Path, norm: str, samples: int) -> list[Traces]:
+def label_of(model: str) -> str:
+    """Return the name of a folder for a model such as `zoo:F1` or `nets.py:small`."""
+    return model.rpartition(":")[2]
+
+
+def traces_of(
+    folder: Path, norm: str, models: Sequence[str], text: str, samples: int
+) -> list[Traces]:
     """Return the traces on the models to learn from, made now if they are not there."""
-    data = load_data("fashion-mnist", samples=samples)
+    data = load_data(text, samples=samples)
     machine = Machine(threads=1, progress=True)
     found = []
-    for name in LEARN:
-        out = folder / "traces" / name
-        found.append(
-            trace(f"zoo:{name}", data, norm=norm, runs=candidates(norm), out=out, machine=machine)
-        )
-        print(f"traced {name} in {norm}", flush=True)
+    for model in models:
+        out = folder / "traces" / label_of(model)
+        found.append(trace(model, data, norm=norm, runs=candidates(norm), out=out, machine=machine))
+        print(f"traced {model} in {norm}", flush=True)
     return found
 
 
@@ -300,15 +310,24 @@ def interleaved(
 
 
 def evaluated(
-    folder: Path, norm: str, label: str, ensemble: Ensemble, *, samples: int, budget: int
+    folder: Path,
+    norm: str,
+    label: str,
+    ensemble: Ensemble,
+    *,
+    models: Sequence[str],
+    text: str,
+    samples: int,
+    budget: int,
 ) -> dict[str, NDArray[np.float64]]:
     """Run an ensemble on the models to choose on; return model to distances at 4k, 8k and 12k."""
-    data = load_data("fashion-mnist", samples=samples)
+    data = load_data(text, samples=samples)
     found = {}
-    for name in CHOOSE:
+    for model in models:
+        name = label_of(model)
         out = folder / "chosen" / f"{label}, {budget}" / name
         done = evaluate(
-            f"zoo:{name}",
+            model,
             data,
             norm=norm,
             ensemble=ensemble.at(budget),
@@ -357,6 +376,9 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, help="folder of traces and evaluations")
     parser.add_argument("--norms", nargs="*", default=list(NORMS), help="norms (default: all)")
+    parser.add_argument("--data", default="fashion-mnist", help="data (default: fashion-mnist)")
+    parser.add_argument("--learn", nargs="*", default=LEARN, help="models to trace")
+    parser.add_argument("--choose", nargs="*", default=CHOOSE, help="models to choose on")
     parser.add_argument("--samples", type=int, default=32, help="samples per model (default: 32)")
     parser.add_argument("--budget", type=int, default=TIER, help="queries to choose at")
     parser.add_argument("--trace-only", action="store_true", help="stop after the traces")
@@ -364,7 +386,7 @@ def main() -> None:
     options = parser.parse_args()
     learned = Path(str(files("advfrontier.pool"))) / "learned"
     for norm in options.norms:
-        traces = traces_of(options.folder, norm, options.samples)
+        traces = traces_of(options.folder, norm, options.learn, options.data, options.samples)
         if options.trace_only:
             continue
         found, ensembles = {}, {}
@@ -376,6 +398,8 @@ def main() -> None:
                 norm,
                 label,
                 ensembles[label],
+                models=options.choose,
+                text=options.data,
                 samples=options.samples,
                 budget=options.budget,
             )
