@@ -10,6 +10,7 @@ from searches import answer_of, full, small, step
 from support.examples import EXAMPLES
 
 from advfrontier.solvers.sparse_min import _orders, choose, other_end
+from advfrontier.threat.norms import make_norm
 
 SHAPE = (3, 12, 12)
 
@@ -113,7 +114,8 @@ def test_restarts_draw_other_numbers_and_samples_keep_theirs():
 def test_other_end_is_the_one_of_the_sign_unless_the_feature_is_there():
     inputs = torch.tensor([[0.0, 0.0, 1.0, 1.0, 0.3, 0.3, 1e-30, 1 - 1e-7]])
     signs = torch.tensor([[-1.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0]])
-    assert other_end(inputs, signs).tolist() == [[1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0]]
+    norm = make_norm("L0", (8,))
+    assert other_end(norm, inputs, signs).tolist() == [[1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0]]
 
 
 @EXAMPLES

@@ -6,6 +6,7 @@ from advfrontier.threat.names import (
     NormFacts,
     norm_facts,
     norm_name,
+    norm_order,
     norm_symbol,
     register_norm,
 )
@@ -48,3 +49,12 @@ def test_register_norm_adds_a_name_and_its_aliases():
 def test_register_norm_refuses_the_name_of_another():
     with pytest.raises(FrontierError, match="a norm is called l2 already"):
         register_norm(NormFacts("Mine", "ℓ", "somewhere:Mine", ("l2",)))
+
+
+def test_norm_order_is_that_of_the_catalogue():
+    assert sorted(["L0pixel", "Linf", "L0", "L2"], key=norm_order) == [
+        "L0",
+        "L2",
+        "Linf",
+        "L0pixel",
+    ]

@@ -35,7 +35,9 @@ Model = Annotated[
         "robustbench:cifar10/Linf/NAME, timm:NAME, hf:NAME or onnx:FILE."
     ),
 ]
-Norm = Annotated[str, Parameter(help="L0, L1, L2, Linf, several with commas, or all.")]
+Norm = Annotated[
+    str, Parameter(help="L0, L1, L2, Linf, L0pixel, several with commas, or all (the first four).")
+]
 Seed = Annotated[int, Parameter(help="Random seed.")]
 RADII = ("--radii", "--eps")
 Radii = Annotated[

@@ -29,7 +29,7 @@ from advfrontier.pool import TIERS, find_ensemble, find_larger, tier_label
 from advfrontier.record import find_records
 from advfrontier.record.identity import settings
 from advfrontier.record.tensors import unpack
-from advfrontier.threat.names import NORMS, norm_name
+from advfrontier.threat.names import NORMS, norm_name, norm_order
 from advfrontier.zoo import images_and_labels
 
 REFERENCES = ("fashion-mnist",)
@@ -205,7 +205,7 @@ def rank(
     pools = {norm: as_pool(found, known.get(norm)) for norm, found in by_norm.items()} or known
     given = {evaluation.model for found in by_norm.values() for evaluation in found}
     return ranking.rank(
-        {norm: pools[norm] for norm in NORMS if norm in pools},
+        {norm: pools[norm] for norm in sorted(pools, key=norm_order)},
         given=given,
         radii={norm: dict(parse_radii(radii or "", norm)) for norm in pools},
         resamples=resamples,
@@ -216,6 +216,11 @@ def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> Ref
     """The models of a shipped pool in one norm at one of the tiers."""
     if name not in REFERENCES:
         raise FrontierError(f"no reference pool {name!r}: expected one of {', '.join(REFERENCES)}")
+    if norm_name(norm) not in NORMS:
+        raise FrontierError(
+            f"there are no reference models in {norm}: expected one of {', '.join(NORMS)}; leave out "
+            "--reference to rank models among each other"
+        )
     tables, words = _shipped(norm_name(norm))
     flags: dict[str, list[dict[str, str]]] = json.loads(words["flags"])
     return ReferencePool(
@@ -289,6 +294,8 @@ def unlike(evaluation: Evaluation) -> list[str]:
 
 def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | None]:
     """The embedded pool at the evaluation's tier; or why it cannot stand in it, if that could be expected of it."""
+    if evaluation.norm not in NORMS:
+        return None, None
     try:
         return common_pool([evaluation], evaluation.norm), None
     except FrontierError as error:

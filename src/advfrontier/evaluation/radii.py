@@ -21,7 +21,7 @@ Radius = tuple[str, float]  # as it is written, and its size
 # Those of RobustBench and of work on several norms at once; in ℓ0 what the literature uses most.
 _KNOWN = {
     "mnist": {"L0": "24", "L1": "10", "L2": "2", "Linf": "0.3"},
-    "cifar": {"L0": "24", "L1": "12", "L2": "0.5", "Linf": "8/255"},
+    "cifar": {"L0": "24", "L0pixel": "24", "L1": "12", "L2": "0.5", "Linf": "8/255"},
     "imagenet": {"L0": "150", "L1": "40", "L2": "3", "Linf": "4/255"},
 }
 # What images of unknown origin are taken for: channels, least height and width, most, and the
@@ -68,7 +68,7 @@ def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
     if "fashionmnist" in name:
         from advfrontier.zoo import REFERENCE_RADII  # noqa: PLC0415  # the zoo imports torch models
 
-        return tuple((f"{size:g}", size) for size in REFERENCE_RADII[norm])
+        return tuple((f"{size:g}", size) for size in REFERENCE_RADII.get(norm, ()))
     family = next((family for family in _KNOWN if family in name), "")
     return parse_radii(_KNOWN.get(family, {}).get(norm, ""))
 

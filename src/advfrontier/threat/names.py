@@ -74,3 +74,8 @@ def norm_name(text: str | float) -> str:
 def norm_symbol(name: str) -> str:
     """Return how texts write a norm, such as ℓ∞."""
     return norm_facts(name).symbol
+
+
+def norm_order(name: str) -> int:
+    """Return the place of a norm in the catalogue, which orders the pages that list several."""
+    return list(_CATALOGUE).index(norm_name(name))

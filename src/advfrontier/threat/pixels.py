@@ -67,7 +67,7 @@ class L0Pixel(L0):
         return torch.minimum(short + 1, self.largest(inputs).clamp(min=1))
 
     def subgradient(self, v: Tensor) -> Tensor:
-        """Return that of the sum of the pixels' Euclidean lengths."""
+        """Return a subgradient of the sum of the Euclidean lengths of the pixels."""
         return v / self.spread(self.magnitudes(v).clamp_(min=TINY))
 
     def steepest(self, g: Tensor) -> Tensor:

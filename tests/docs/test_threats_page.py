@@ -1,0 +1,39 @@
+"""The page on threat models runs from top to bottom."""
+
+import re
+
+import pytest
+import torch
+from test_docs import ROOT, commands, python_blocks
+
+from advfrontier.cli import main
+
+PAGE = ROOT / "docs/threats.md"
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory):
+    """Return what the examples define, after they have run in an empty folder."""
+    names = {}
+    state = torch.get_rng_state()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("threats"))
+        for number, block in enumerate(python_blocks(PAGE), 1):
+            exec(compile(block, f"threats, block {number}", "exec"), names)  # noqa: S102  # our own page
+    torch.set_rng_state(state)
+    return names
+
+
+def test_examples_find_pixels(names):
+    distances = names["pixels"].distances
+    assert names["pixels"].norm == "L0pixel"
+    assert (distances[distances > 0] >= 1).all()
+    assert (distances == distances.round()).all()
+
+
+def test_commands_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words in commands(PAGE):
+        main(words)
+    assert re.search(r"^L0pixel ", capsys.readouterr().out, re.MULTILINE)
+    assert (tmp_path / "runs/pixels/report.html").is_file()
