@@ -91,7 +91,7 @@ def test_the_default_ensemble_finds_the_fewest_pixels_of_a_convex_net(seed):
     assert found.distances.tolist() == fewest_pixels(model, images)
 
 
-@pytest.mark.parametrize("shape", [(3, 4, 4), (3, 8, 8)])
+@pytest.mark.parametrize("shape", [(3, 4, 4), pytest.param((3, 8, 8), marks=pytest.mark.slow)])
 def test_the_default_ensemble_finds_the_fewest_pixels_of_a_plane(shape):
     features = shape[0] * shape[1] * shape[2]
     layer = linear(features, 4)
