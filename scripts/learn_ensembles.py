@@ -161,7 +161,7 @@ AFTERWARDS = {
     "L1": "search, 1000",
     "L2": "search, 1000",
     "Linf": "search, 1000",
-    "L0pixel": "search, fmn 200",
+    "L0pixel": "search, prune 200",
 }
 
 

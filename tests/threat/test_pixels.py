@@ -130,3 +130,16 @@ def test_nothing_waits_for_the_device(method):
         getattr(NORM, method)(*arguments.get(method, (v,)))
     assert work.waits == 0, work.where
     assert work.operations <= 250, work.names
+
+
+def test_units_are_pixels():
+    v = rows()
+    image = v.view(8, 3, 6)
+    torch.testing.assert_close(NORM.squares(v), image.square().sum(1))
+    torch.testing.assert_close(NORM.magnitudes(v), image.norm(dim=1))
+    torch.testing.assert_close(NORM.totals(v), image.sum(1))
+    assert torch.equal(
+        NORM.spread(NORM.totals(v)).view(8, 3, 6), image.sum(1, keepdim=True).expand(8, 3, 6)
+    )
+    places = NORM.features_of(torch.tensor([[0, 5]]).expand(8, 2))
+    assert torch.equal(v.gather(1, places), image[:, :, [0, 5]].flatten(1))

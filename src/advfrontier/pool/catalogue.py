@@ -81,7 +81,7 @@ _BUILT_IN = (
         targets=False,
         step_queries=1,
     ),
-    SolverFacts("prune", "advfrontier.solvers.prune:Prune", ("L0",), restarts=False),
+    SolverFacts("prune", "advfrontier.solvers.prune:Prune", _L0, restarts=False),
 )
 CATALOGUE: dict[str, SolverFacts] = {facts.name: facts for facts in _BUILT_IN}
 BUILT_IN = frozenset(CATALOGUE)

@@ -1,4 +1,7 @@
-"""Prune, ℓ0: take changed features back one at a time, and exchange them for better ones."""
+"""Prune, ℓ0: take changed features back one at a time, and exchange them for better ones.
+
+In the pixel-wise ℓ0 a pixel with all of its channels stands for a feature.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +76,9 @@ class Prune:
         state.margin = torch.where(moved, answer.loss, state.margin)
         state.tries = torch.where(moved, 0, state.tries + 1)
 
-        ends = other_end(problem.inputs, -state.gradient.sign())
+        ends = other_end(problem.norm, problem.inputs, -state.gradient.sign())
         gain = (problem.inputs - ends).mul_(state.gradient).clamp_(min=0)
+        gain = problem.norm.totals(gain)
         rebuilt = self._rebuilt(problem, state, answer, ends, gain)
         thinned = self._thinned(problem, state, ends, gain)
         taken_back = answer.found & (state.tries >= _BOLD)
@@ -89,8 +93,9 @@ class Prune:
         zero. After it, they replace the anchor's features: as many as are enough in the linear
         model; one fewer than the anchor's; one fewer, of the anchor's alone.
         """
+        norm = problem.norm
         δ = state.anchor - problem.inputs
-        changed = δ.sign().abs_()
+        changed = norm.magnitudes(δ).sign_()
         unchanged = 1 - changed
         eligible = where_rows(state.tries == _BOLD - 1, changed, torch.ones_like(changed))
         eligible = where_rows(answer.found, eligible, unchanged)
@@ -107,22 +112,24 @@ class Prune:
         places = torch.arange(gain.shape[1], device=gain.device)
         chosen = torch.zeros_like(gain).scatter_(1, order, (places < count[:, None]).to(gain.dtype))
         base = where_rows(answer.found, problem.inputs, state.anchor)
-        return torch.lerp(base, ends, chosen)
+        return torch.lerp(base, ends, norm.spread(chosen))
 
     def _thinned(self, problem: Problem, state: PruneState, ends: Tensor, gain: Tensor) -> Tensor:
         """Take one feature of the anchor back; after all of them, exchange two for one."""
+        norm = problem.norm
         δ = state.anchor - problem.inputs
-        changed = δ.sign().abs_()
+        changed = norm.magnitudes(δ).sign_()
         count = changed.sum(1).clamp_(min=1)
         number = (state.tries - _BOLD).clamp_(min=0)
         # Each feature's share in lowering the margin, the least first; unchanged ones come last.
-        order = torch.where(changed > 0, δ * state.gradient, -torch.inf).argsort(
+        order = torch.where(changed > 0, norm.totals(δ * state.gradient), -torch.inf).argsort(
             dim=1, descending=True, stable=True
         )
         one = order.gather(1, number.remainder(count)[:, None].long())
         two = order.gather(1, (number + 1).remainder(count)[:, None].long())
+        one, two = norm.features_of(one), norm.features_of(two)
         without_one = state.anchor.scatter(1, one, problem.inputs.gather(1, one))
         without_two = without_one.scatter(1, two, problem.inputs.gather(1, two))
-        best = (gain * (1 - changed)).argmax(1, keepdim=True)
+        best = norm.features_of((gain * (1 - changed)).argmax(1, keepdim=True))
         exchanged = without_two.scatter(1, best, ends.gather(1, best))
         return where_rows((number >= count) & (count > 2), exchanged, without_one)

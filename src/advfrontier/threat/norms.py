@@ -126,6 +126,14 @@ class Norm(ABC):
         """Return for each feature the value of its unit, from (n, units): (n, d)."""
         return values
 
+    def totals(self, values: Tensor) -> Tensor:
+        """Return the sum over each unit's features, from (n, d): (n, units)."""
+        return values
+
+    def features_of(self, units: Tensor) -> Tensor:
+        """Return the places of the features of units, from the places of units: (n, k)."""
+        return units
+
     def project_in_box(self, v: Tensor, radius: Tensor, inputs: Tensor) -> Tensor:
         """Return a point u near v with ‖u‖ ≤ radius and inputs + u in [0, 1].
 

@@ -40,13 +40,22 @@ class L0Pixel(L0):
         """Repeat the value of each pixel for all of its channels: (n, d)."""
         return values.repeat(1, self.channels)
 
+    def totals(self, values: Tensor) -> Tensor:
+        """Return the sum over each pixel's channels: (n, pixels)."""
+        return self._pixels(values).sum(1)
+
+    def features_of(self, units: Tensor) -> Tensor:
+        """Return the places of the channels of pixels: (n, channels · k)."""
+        channels = torch.arange(self.channels, device=units.device) * self.units
+        return (units[:, None, :] + channels[:, None]).flatten(1)
+
     def size(self, v: Tensor) -> Tensor:
         """Return the number of pixels with a non-zero entry."""
         return self._pixels(v).abs().amax(1).sign_().sum(1)
 
     def dual_size(self, g: Tensor) -> Tensor:
         """Return the most that one pixel can gain: max over pixels of Σ|g| over its channels."""
-        return self._pixels(g).abs().sum(1).amax(1)
+        return self.totals(g.abs()).amax(1)
 
     def project(self, v: Tensor, radius: Tensor) -> Tensor:
         """Keep the ⌊radius⌋ pixels that changed most in ℓ2; of equal ones, those that come first."""
@@ -61,7 +70,7 @@ class L0Pixel(L0):
 
     def boundary(self, margin: Tensor, gradient: Tensor, inputs: Tensor) -> Tensor:
         """Return the fewest pixels whose gains reach the margin, each at its corner of the box."""
-        gains = self._pixels(room_of(inputs, -gradient).mul_(gradient.abs())).sum(1)
+        gains = self.totals(room_of(inputs, -gradient).mul_(gradient.abs()))
         ranked = gains.sort(dim=1, descending=True).values
         short = (ranked.cumsum(1) < margin.abs()[:, None]).to(gains.dtype).sum(1)
         return torch.minimum(short + 1, self.largest(inputs).clamp(min=1))
@@ -72,7 +81,7 @@ class L0Pixel(L0):
 
     def steepest(self, g: Tensor) -> Tensor:
         """Return the signs of the pixel that gains most, and 0 elsewhere."""
-        best = self._pixels(g).abs().sum(1).argmax(1, keepdim=True)
+        best = self.totals(g.abs()).argmax(1, keepdim=True)
         chosen = torch.zeros_like(g[:, : self.units]).scatter_(1, best, 1)
         return self.spread(chosen).mul_(g.sign())
 
