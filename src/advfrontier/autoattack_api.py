@@ -45,7 +45,7 @@ _FAILED = {
 
 
 class AutoAttack:
-    """The constructor and the methods people use of AutoAttack's class of this name."""
+    """Drop-in for AutoAttack's class of this name: its constructor and usual methods."""
 
     def __init__(  # noqa: PLR0917  # as AutoAttack has them
         self,
@@ -187,7 +187,7 @@ class AutoAttack:
             return oracle.logits(oracle.images(x_orig[:1]).detach()).shape[1]
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
-        """The share of images that are classified correctly; by a random model, most of the time."""
+        """Return the share of images that are classified correctly (by a random model: mostly)."""
         x_orig, bs, right = check_data(x_orig, y_orig), whole_number(bs, "bs", least=1), 0
         with Oracle(self.model, device=self.device, eot=self.eot) as oracle:
             for x, y in zip(torch.split(x_orig, bs), torch.split(y_orig, bs), strict=True):

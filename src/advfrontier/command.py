@@ -1,4 +1,4 @@
-"""The command being run, as it was typed: records store it, so that a reader can type it again."""
+"""Command line as typed: records store it, so that a reader can type it again."""
 
 from __future__ import annotations
 

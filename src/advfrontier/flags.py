@@ -1,4 +1,4 @@
-"""Flags: what a reader must know before trusting a result, each with a kind that programs can ask for."""
+"""Flags: warnings that a reader needs to judge a result, each with a kind for programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a flag is about."""
+    """Subject of a flag."""
 
     TRAINING = "training"  # the model was in train mode
     VERSIONS = "versions"  # several versions of a library that rounds have worked on it
@@ -39,7 +39,7 @@ _HARMLESS = frozenset({Kind.TRAINING, Kind.VERSIONS, Kind.UNBROKEN, Kind.INTERRU
 
 @dataclass(frozen=True)
 class Flag:
-    """One thing to know, as a sentence."""
+    """One warning, as a sentence."""
 
     kind: Kind
     text: str
@@ -49,10 +49,10 @@ class Flag:
 
     @property
     def doubtful(self) -> bool:
-        """Whether it says that distances may be too large."""
+        """Return whether the flag says that distances may be too large."""
         return self.kind not in _HARMLESS
 
 
 def doubts(flags: Iterable[Flag]) -> tuple[Flag, ...]:
-    """The flags that say that distances may be too large: a model that has any is ranked in brackets."""
+    """Return the flags of distances that may be too large; such models rank in brackets."""
     return tuple(flag for flag in flags if flag.doubtful)

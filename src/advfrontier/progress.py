@@ -1,4 +1,4 @@
-"""A bar on a terminal, one line in a notebook, now and then a plain line elsewhere. On stderr: results can be piped."""
+"""Progress on stderr: a bar on a terminal, a line in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PATIENCE = 2.0  # before the first: what is quick needs no report
 
 
 def progress_bar(asked: bool | None, total: int, *, unit: str, label: str = "") -> Progress:  # noqa: FBT001 - as users give it
-    """A bar if it was asked for; and where that is left open, if somebody looks: on a terminal or in a notebook."""
+    """Show progress if asked to; by default on a terminal or in a notebook."""
     if asked is None:
         asked = in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
     bar = Progress(total, unit=unit) if asked else Silent()
@@ -34,7 +34,7 @@ def progress_bar(asked: bool | None, total: int, *, unit: str, label: str = "") 
 
 
 def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook."""
+    """Return whether this is the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
 
@@ -98,7 +98,7 @@ class Progress(AbstractContextManager["Progress"]):
 
 
 class _Rate(ProgressColumn):
-    """How many a second."""
+    """Format a rate per second."""
 
     def render(self, task: Task) -> Text:
         """Of late, not on average."""

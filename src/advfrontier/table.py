@@ -26,7 +26,7 @@ Format = Literal[
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
+    """Column of a table.
 
     Args:
         name: Heading.
@@ -53,7 +53,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Doubted:
-    """A figure that cannot be trusted: printed in brackets, and of an interval the estimate alone.
+    """Figure that cannot be trusted: printed in brackets, without its interval.
 
     Args:
         value: A number or an `Interval`.

@@ -18,7 +18,7 @@ _LARGEST = 2**20
 
 
 class TomlTable(BaseModel):
-    """A table of a file: it has all required keys and no unknown one."""
+    """Table of a file, with all required keys and no unknown one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     hint: ClassVar[str] = ""  # where to look for the right form of the file

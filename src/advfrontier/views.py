@@ -26,7 +26,7 @@ class Text(str):
 
 
 class Shown:
-    """A result with a table of its own."""
+    """Result with a table of its own."""
 
     def summary(self) -> str:
         """Return the table of the result as plain text."""
@@ -38,7 +38,7 @@ class Shown:
 
 
 class ShownEvaluation(Shown):
-    """The methods by which an evaluation shows itself."""
+    """Methods that print, plot and report an evaluation."""
 
     def summary(self, *, radii: str | None = None) -> str:
         """Return the table that the command line prints.

@@ -33,7 +33,7 @@ _LEAST_CLASSES = 4  # the targeted DLR loss looks at the four largest logits
 
 @dataclass(frozen=True, eq=False)
 class AtRadius:
-    """What AutoAttack found at one radius, and what that cost."""
+    """Result and cost of AutoAttack at one radius."""
 
     radius: float
     robust: NDArray[np.bool_]  # per sample: correct, and not broken
@@ -48,7 +48,7 @@ class AtRadius:
 
 @dataclass(frozen=True)
 class KnownPoints:
-    """Robust accuracy at some radii, and the queries per sample that took: all that such an attack tells."""
+    """Robust accuracy at some radii, and the queries per sample."""
 
     radii: tuple[float, ...]
     accuracies: tuple[float, ...]
@@ -62,7 +62,7 @@ class KnownPoints:
 
 
 def check_norm(norm: str) -> str:
-    """The norm's name, if AutoAttack attacks in it."""
+    """Return the norm's name, or raise if AutoAttack does not attack in it."""
     if (name := norm_name(norm)) not in NORMS:
         raise FrontierError(
             f"AutoAttack does not attack in {name}: expected one of {', '.join(NORMS)}"
@@ -87,7 +87,7 @@ def attack_at(
     batch_size: int = 100,
     device: str | torch.device = "cpu",
 ) -> AtRadius:
-    """Run standard AutoAttack at one radius, on images as they are attacked elsewhere: floats in [0, 1]."""
+    """Run standard AutoAttack at one radius, on images in [0, 1]."""
     if images.ndim != 4:
         raise FrontierError(
             f"images have shape {tuple(images.shape)}: AutoAttack expects (samples, channels, h, w)"
@@ -149,7 +149,7 @@ def _autoattack() -> Any:
 
 @contextmanager
 def _apart(device: torch.device) -> Iterator[Iterable[str]]:
-    """Keep to AutoAttack what it would leave behind: the global random state, a trace function, log lines.
+    """Undo AutoAttack's side effects: the global random state, a trace function, log lines.
 
     What it warns of is collected instead, once each.
     """
@@ -172,7 +172,7 @@ def _apart(device: torch.device) -> Iterator[Iterable[str]]:
 
 
 class Ledger(nn.Module):
-    """The model as AutoAttack sees it. Rows that pass are counted, those of attacks apart from those of checks."""
+    """Model for AutoAttack, which counts rows of attacks apart from rows of checks."""
 
     def __init__(self, model: Callable[[Tensor], Tensor]) -> None:
         super().__init__()

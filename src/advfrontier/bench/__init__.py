@@ -1,1 +1,1 @@
-"""Benchmarks: many models in several norms, one table of distances, and the paper's tables from it."""
+"""Benchmarks: many models in several norms, one table of distances, and the paper's tables."""

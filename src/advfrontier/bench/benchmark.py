@@ -105,7 +105,7 @@ class BenchmarkModel(TomlTable):
 
 
 class Benchmark(TomlTable):
-    """What a benchmark runs.
+    """Contents of a benchmark's file.
 
     Args:
         samples: The first samples of every data set.

@@ -71,7 +71,7 @@ def _read_ensembles(bench: Bench, results: Results, norm: str) -> None:
 def _rows_of_trace(
     bench: Bench, results: Results, model: BenchmarkModel, traces: Traces
 ) -> pd.DataFrame:
-    """Return what every run found, and what greedy and published ensembles find with its prefixes."""
+    """Return the distances of every run, and of greedy and published ensembles on prefixes."""
     norm, last = traces.norm, int(traces.queries[-1])
     distances = {}
     for run, found in zip(traces.runs, traces.distances, strict=True):

@@ -1,4 +1,4 @@
-"""The folder of a benchmark: what is asked for, and which records of it are finished.
+"""Folder of a benchmark: its tasks, and the records that are finished.
 
 | folder | what |
 |---|---|
@@ -44,7 +44,7 @@ _STEPS = 12  # budgets between which the AOI is drawn
 
 @dataclass(frozen=True)
 class Bench:
-    """A benchmark and the folder it is run in.
+    """Benchmark and the folder it is run in.
 
     Args:
         name: Name of the benchmark.

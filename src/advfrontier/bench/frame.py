@@ -1,4 +1,4 @@
-"""The results of a benchmark: one tidy table of distances and two small ones, in one folder.
+"""Results of a benchmark: one tidy table of distances and two small ones, in one folder.
 
 | file | one row per | columns |
 |---|---|---|
@@ -67,7 +67,7 @@ Distances = Mapping[
 
 @dataclass
 class Results:
-    """The tables of a benchmark.
+    """Tables of a benchmark.
 
     Args:
         distances: One row per distance; see `COLUMNS`.

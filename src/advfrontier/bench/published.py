@@ -1,4 +1,4 @@
-"""Figures that the paper publishes, to print beside those of a benchmark; `published.toml` has them."""
+"""Figures that the paper publishes (`published.toml`), to print beside those of a benchmark."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from advfrontier.threat.names import NORMS
 
 @dataclass
 class Failures:
-    """The parts of a benchmark that could not be done.
+    """Parts of a benchmark that failed.
 
     Args:
         say: Called with one line for every failure.
@@ -70,7 +70,7 @@ def run_benchmark(
     download: bool = False,
     say: Callable[[str], object] = lambda _: None,
 ) -> list[str]:
-    """Do everything that is missing. A part that fails does not stop the others.
+    """Do all missing parts; a part that fails does not stop the others.
 
     Args:
         bench: The benchmark and its folder.

@@ -1,4 +1,4 @@
-"""The tables of the paper, each a few lines of `groupby` on the table of distances.
+"""Tables of the paper, each a few lines of `groupby` on the table of distances.
 
 | paper | here |
 |---|---|

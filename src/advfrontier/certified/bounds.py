@@ -1,4 +1,4 @@
-"""The largest radius around each sample that is certified to hold no misclassified point, and the bounds that say so.
+"""Certified radii: the largest balls that linear bounds show to hold no misclassified point.
 
 Intervals are carried through all steps. Where they leave open which side of zero goes into a ReLU,
 a linear function of the image that lies below it (and one above) is found by carrying the value's
@@ -46,7 +46,7 @@ def certified_radius(
     precision: float = 0.01,
     done: Callable[[int], None] | None = None,
 ) -> Tensor:
-    """Radii (n,) in float64: no image of [0, 1] within its radius is misclassified, ties counted as such.
+    """Return radii (n,) in float64 within which no image of [0, 1] is misclassified.
 
     Certified is the network in exact arithmetic. The radius is 0 where the sample is misclassified
     anyway or nothing could be certified, and ∞ where the whole box is.
@@ -108,7 +108,7 @@ def certified_radius(
 def _search(
     network: Network, images: Tensor, labels: Tensor, start: Tensor, *, norm: str, precision: float
 ) -> Tensor:
-    """Bisect between the largest radius that was certified and the smallest that was not, each sample by itself.
+    """Bisect between the largest certified radius and the smallest other one, per sample.
 
     Larger radii may be certified where smaller ones are not, because the lines through a ReLU are
     chosen by a rule of thumb. That costs tightness at most: whatever radius is certified covers all
@@ -139,7 +139,7 @@ def _linf(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
 
 
 def _l1(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
-    """The steepest features first, each as far as it can go."""
+    """Bound by moving the steepest features first, each as far as it can go."""
     ranked, order = steepness.sort(dim=1, descending=True)
     room = room.gather(1, order)
     left = radii[:, None] - (room.cumsum(1) - room)
@@ -147,7 +147,7 @@ def _l1(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
 
 
 def _l2(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
-    """The Lagrangian bound Σ(steepness·u − λu²/2) + λr²/2 with u = min(steepness/λ, room), which holds for any λ > 0.
+    """Return the Lagrangian bound Σ(steepness·u − λu²/2) + λr²/2, u = min(steepness/λ, room).
 
     The first λ leaves the box out and gives radius·‖steepness‖; every next one lets the features
     that have met the box stay there and shares the rest of the radius among the others.
@@ -179,7 +179,7 @@ class Bounds:
     )  # of what goes in: (samples, features)
 
     def least_margins(self, labels: Tensor) -> Tensor:
-        """A lower bound on logit of the label − largest other logit, one per sample."""
+        """Return a lower bound on logit of the label − largest other logit, one per sample."""
         self._bound_relus()
         last, samples = len(self.network.steps) - 1, len(labels)
         classes = self.network.steps[last].shape[1]
@@ -189,7 +189,7 @@ class Bounds:
         return self._least(last, wanted, owners).view(samples, classes - 1).amin(1)
 
     def _bound_relus(self) -> None:
-        """Bounds of what goes into every ReLU, in order: each needs those before it."""
+        """Bound the input of every ReLU, in order: each bound needs the earlier ones."""
         low, high = (
             (self.images - self.radii[:, None]).clamp_(min=0),
             (self.images + self.radii[:, None]).clamp_(max=1),
@@ -252,14 +252,14 @@ class Bounds:
             yield from zip(torch.split(owners, at_once), torch.split(units, at_once), strict=True)
 
     def _least(self, place: int, wanted: Tensor, owners: Tensor) -> Tensor:
-        """A lower bound on each ⟨wanted, value of a step⟩ inside the ball of the row's sample."""
+        """Return a lower bound on each ⟨wanted, value of a step⟩ in its sample's ball."""
         through_relu = partial(self._through_relu, owners)
         return self._lowest(*self.network.carry(place, wanted, through_relu), owners)
 
     def _lowest(
         self, slopes: Tensor, constants: Tensor, owners: Tensor, columns: Tensor | None = None
     ) -> Tensor:
-        """The least of ⟨slopes, image⟩ + constant in the ball of each row's sample, less what rounding may add.
+        """Return the least ⟨slopes, image⟩ + constant in each sample's ball, less rounding.
 
         Feature k lowers the product by |slope_k| for each unit it moves, and has room up to the end
         of the box. With `columns` the slopes are those of these features, and zero for all others.
@@ -275,7 +275,7 @@ class Bounds:
     def _through_relu(
         self, owners: Tensor, place: int, coefficients: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Coefficients of what comes out as coefficients of what goes in, and a constant, together never above.
+        """Carry coefficients of a ReLU's output to its input, with a constant: a lower bound.
 
         Where a coefficient is negative the ReLU is replaced by the chord above it; where it is
         positive, by the line below it that leaves less in between: the value itself if that reaches

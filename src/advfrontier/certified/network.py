@@ -1,4 +1,4 @@
-"""A model as a list of steps, each of them affine or a ReLU: what linear bounds can be carried through.
+"""Model as a list of steps, each affine or a ReLU, through which linear bounds are carried.
 
 The model is followed once, operation by operation, on one image. Whatever Python wraps around them,
 only operations of the lists below are accepted, so a network of convolutions, linear layers, ReLUs,
@@ -48,7 +48,7 @@ _SUPPORTED = (
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One operation on the values of earlier steps; step 0 is the image. Values are of one sample, with a leading 1."""
+    """One operation on the values of earlier steps, of one sample each; step 0 is the image."""
 
     inputs: tuple[int, ...]
     shape: torch.Size
@@ -63,16 +63,16 @@ class Step:
 
     @property
     def relu(self) -> bool:
-        """Whether it is a ReLU."""
+        """Return whether the step is a ReLU."""
         return self.apply is None and bool(self.inputs)
 
     def forward(self, *values: Tensor) -> Tensor:
-        """The affine function of many samples."""
+        """Return the affine function of many samples."""
         out: Tensor = torch.vmap(self.apply)(*values)  # type: ignore[arg-type]
         return out
 
     def spread(self, *radii: Tensor) -> Tensor:
-        """Bound the distance of the value from its centre if each input is within its own radius."""
+        """Bound the distance of the value from its centre if inputs are within their radii."""
         assert self.steepest is not None  # noqa: S101
         steepest, base, total = self.steepest, self.steepest(*self.zeros), torch.zeros(())
         for k, radius in enumerate(radii):
@@ -82,7 +82,7 @@ class Step:
         return total
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
-        """Coefficients of its value, many of them, as coefficients of each of its inputs."""
+        """Carry coefficients of the step's value to coefficients of each of its inputs."""
         pull = torch.func.vjp(self.apply, *self.zeros)[1]  # type: ignore[arg-type]
         out: tuple[Tensor, ...] = torch.vmap(pull)(coefficients)
         return out
@@ -99,7 +99,7 @@ class Network:
         self._direct: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
     def answer(self, images: Tensor) -> Tensor:
-        """The logits of images (n, features), step by step."""
+        """Return the logits of images (n, features), step by step."""
         values = {0: images.view(len(images), *self.steps[0].shape)}
         for place, step in enumerate(self.steps[1:], start=1):
             inputs = [values[k] for k in step.inputs]
@@ -111,7 +111,7 @@ class Network:
     def carry(
         self, place: int, wanted: Tensor, through_relu: Relu | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Coefficients of a step's value as coefficients of the image, and the constant beside them.
+        """Carry coefficients of a step's value to the image, and return the constant beside them.
 
         Args:
             place: Of the step.
@@ -141,7 +141,7 @@ class Network:
         return carried[0].flatten(1), constant
 
     def direct(self, place: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The value of a step before any ReLU as a function of the image: slopes, the features they are of, constants.
+        """Return a step's value before any ReLU as slopes, their features, and constants.
 
         A convolution sees few features, so only as many are kept as the widest row needs.
         """
@@ -171,7 +171,7 @@ class Network:
 
 
 def read_network(model: nn.Module, images: Tensor) -> Network:
-    """The steps of a model from an image to logits, checked on all of these. Raises if other operations are needed."""
+    """Read the steps of a model from an image to logits, and check them on these images."""
     images = images.to("cpu", torch.float64)
     shape = (
         max(2, len(images)),
@@ -210,7 +210,7 @@ def read_network(model: nn.Module, images: Tensor) -> Network:
 
 
 class _Reader:
-    """Goes through a graph and keeps what depends on the image as steps, and all else as constants."""
+    """Reader of a graph: keeps what depends on the image as steps, and all else as constants."""
 
     def __init__(self, traced: torch.fx.GraphModule) -> None:
         self.traced = traced

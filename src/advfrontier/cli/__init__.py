@@ -1,4 +1,4 @@
-"""The command line: reads arguments, calls `evaluation`, and hands the results to `report`."""
+"""Command line: reads arguments, calls `evaluation`, and hands the results to `report`."""
 
 from advfrontier.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The program: its commands, options in a file, and its exit codes.
+"""Program: its commands, options in a file, and exit codes.
 
 `--config FILE` reads from a TOML file what the command line does not say. Nothing here may import
 torch: it runs before `--help`.
@@ -83,7 +83,7 @@ def _texts(argument: Argument, value: object) -> list[str]:
 
 
 def _keys(argument: Argument) -> list[str]:
-    """Return the keys of an option or a positional argument in a file; none for groups of options."""
+    """Return an option's or a positional argument's keys in a file; none for groups of options."""
     if argument.children:
         return []
     positional = argument.field_info.is_positional_only

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Place:
-    """What a benchmark is run on, and where."""
+    """Folder and samples of a benchmark."""
 
     out: Annotated[str | None, OUT] = None
     "Folder of all records (default: bench/NAME)."

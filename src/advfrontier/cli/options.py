@@ -85,7 +85,7 @@ WorkerCount = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Workers:
-    """How many processes do the work, and a file that may hold any option: `cli/app.py` reads it."""
+    """Processes that do the work, and a file that may hold any option (`cli/app.py` reads it)."""
 
     config: str | None = field(default=None, kw_only=True)
     'TOML file of options, as in norm = "L2". Options on the command line override it.'
@@ -134,7 +134,7 @@ def _room(device: str, threads: int) -> int:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Machine(Workers):
-    """Where the work is done."""
+    """Device, processes and batches."""
 
     device: Device = "auto"
     threads: Threads = 1
@@ -176,7 +176,7 @@ class Machine(Workers):
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Source:
-    """Where the samples come from."""
+    """Data source and selection of samples."""
 
     data: Annotated[str | None, Parameter(name=("--data", "-d"))] = None
     """Source of the samples: fashion-mnist (embedded), npz:FILE, cifar10:DIR, cifar100:DIR,
@@ -233,7 +233,7 @@ class Source:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Data(Source):
-    """What is evaluated on."""
+    """Samples and norms of an evaluation."""
 
     batch_size: int | None = None
     """Number of samples per batch, which is one unit of work (default: 50 on the CPU, where workers
@@ -243,7 +243,7 @@ class Data(Source):
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Budget:
-    """How many queries are spent on each sample."""
+    """Queries per sample."""
 
     tier: str | None = None
     "Queries per sample: 4k, 8k or 12k."
@@ -267,7 +267,7 @@ class Budget:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Attacks:
-    """Which attacks are run."""
+    """Attacks to run."""
 
     runs: str | None = None
     "Names of runs, several with commas: fmn,apgd_min-dlr:target1."
@@ -311,7 +311,7 @@ class Attacks:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Output:
-    """What an evaluation ends with."""
+    """Output of an evaluation."""
 
     radii: Radii = None
     export: Export = None

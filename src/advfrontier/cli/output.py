@@ -1,4 +1,4 @@
-"""What commands print: tables and lines for people, or JSON and nothing else for programs."""
+"""Output of commands: tables and lines for people, or JSON alone for programs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from advfrontier.threat.norms import make_norm
 
 
 class Attacked(NamedTuple):
-    """What an attack found.
+    """Points and distances of an attack.
 
     Args:
         points: (n, …), the nearest misclassified points; the images themselves where there is none.

@@ -1,4 +1,4 @@
-"""A hash that tells models apart, whatever they keep as their state."""
+"""Digest of a model: a hash of its structure, numbers and other state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_parameters(model: nn.Module) -> None:
 
 
 def model_digest(model: Callable[[Tensor], Tensor]) -> str:
-    """A hash that tells models apart: of an nn.Module its structure and all its numbers, else its name.
+    """Hash a model: of an nn.Module its structure and all its numbers, else its name.
 
     What a model computes with them cannot be seen: see `answers_as`.
     """
@@ -55,7 +55,7 @@ def model_digest(model: Callable[[Tensor], Tensor]) -> str:
 
 
 def _add(found: blake2b, name: str, value: object) -> None:
-    """Take in a part of the state: a tensor, a collection of parts, or a value of the model's own."""
+    """Hash a part of the state: a tensor, a collection of parts, or any other value."""
     if isinstance(value, Tensor):
         found.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         for part in _numbers(value.detach().cpu()):
@@ -82,12 +82,12 @@ def _add(found: blake2b, name: str, value: object) -> None:
 
 
 def _without_addresses(text: str) -> str:
-    """What prints its place in memory would be another model in every process."""
+    """Strip ` at 0x…` addresses, which differ between processes."""
     return re.sub(r" at 0x[0-9A-Fa-f]+", "", text)
 
 
 def _numbers(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The dense tensors that a tensor is made of."""
+    """Return the dense tensors that a tensor is made of."""
     if tensor.is_quantized:
         if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
             return tensor.int_repr(), torch.tensor(

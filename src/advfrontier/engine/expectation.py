@@ -1,4 +1,4 @@
-"""Expectation over transformation: what to make of a model that answers the same images differently each time.
+"""Expectation over transformation, for models that answer the same images at random.
 
 Every query is then `oracle.eot` passes. Logits and gradients are their means; values of the loss
 and the margin are those that three quarters of the passes do not exceed, so that solvers look for
@@ -43,13 +43,13 @@ def votes(eot: int) -> int:
 
 
 def judged(eot: int) -> str:
-    """How points are judged, in words."""
+    """Describe how points are judged."""
     return f"at least two thirds of {votes(eot)} fresh passes misclassify it"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What one query found."""
+    """Answer to one query."""
 
     passes: Tensor  # (passes, rows, classes): the logits of each
     loss: Tensor
@@ -57,7 +57,7 @@ class Reply:
 
 
 def ask(oracle: Oracle, images: Tensor, loss: Callable[[Tensor], Tensor]) -> Reply:
-    """One query: a forward pass, and a backward pass if the images ask for gradients, each `oracle.eot` times."""
+    """Make one query: `oracle.eot` forward passes, and as many backward passes if needed."""
     logits, values, gradient = [], [], None
     with _drawn_for(oracle, images, "query"):
         for _ in range(oracle.eot):
@@ -79,12 +79,12 @@ def ask(oracle: Oracle, images: Tensor, loss: Callable[[Tensor], Tensor]) -> Rep
 
 
 def mean(passes: Tensor) -> Tensor:
-    """The logits that stand for all passes."""
+    """Return the logits that stand for all passes."""
     return passes[0] if len(passes) == 1 else passes.mean(0)
 
 
 def typical(values: Tensor) -> Tensor:
-    """Of every column the value that three quarters of the rows do not exceed."""
+    """Return per column the value that three quarters of the rows do not exceed."""
     return (
         values[0]
         if len(values) == 1
@@ -96,7 +96,7 @@ def typical(values: Tensor) -> Tensor:
 def vote(
     oracle: Oracle, images: Tensor, labels: Tensor, stream: str, passes: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the share of fresh passes that misclassify each image, and the class most of these give.
+    """Return the share of fresh passes that misclassify each image, and their usual class.
 
     The class is the label where no more than half of them do. Logits that are not finite are no
     mistake. `stream` names the random numbers: those of another stream are independent.
@@ -123,7 +123,7 @@ def clearly_misclassified(oracle: Oracle, images: Tensor, labels: Tensor, stream
 
 @contextmanager
 def _drawn_for(oracle: Oracle, images: Tensor, stream: str) -> Iterator[None]:
-    """Let the model draw from PyTorch's generators with a seed made of the images, and set these back afterwards.
+    """Seed PyTorch's generators by the images for the model, and reset them afterwards.
 
     So the same batch gets the same answers in every process and after every interruption, with no
     state to keep.

@@ -1,4 +1,4 @@
-"""The only door to the model: every forward and backward pass goes through it and is counted, row by row."""
+"""Oracle: the only access to the model; it counts every forward and backward pass by rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Counts:
 
 
 def find_device(name: str | torch.device) -> torch.device:
-    """The device of this name, if it is there; `auto` is CUDA, else MPS, else the CPU."""
+    """Return the device of this name, or raise; `auto` is CUDA, else MPS, else the CPU."""
     if name == "auto":
         name = (
             "cuda"
@@ -62,13 +62,13 @@ def find_device(name: str | torch.device) -> torch.device:
 
 
 def own_device(model: object) -> torch.device:
-    """Where a model is: the device of its first number, and the CPU for one that shows none."""
+    """Return the device of a model's first number, or the CPU."""
     tensors = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
     return tensors[0].device if tensors else torch.device("cpu")
 
 
 def own_dtype(model: object) -> torch.dtype:
-    """The precision a model is attacked in if none is named: float64 if its parameters are, else float32."""
+    """Return the default precision: float64 if the model's parameters are, else float32."""
     numbers = (
         [p for p in model.parameters() if p.is_floating_point()]
         if isinstance(model, nn.Module)
@@ -87,7 +87,7 @@ def half_precision(model: object) -> torch.dtype | None:
 
 
 def logits_of(answer: object) -> Tensor:
-    """The logits of a model's answer: a tensor, the `logits` of a dict or an object, or the only part of a tuple."""
+    """Return the logits of an answer: a tensor, a field `logits`, or the only part of a tuple."""
     found = answer.get("logits") if isinstance(answer, Mapping) else getattr(answer, "logits", None)
     if found is None and isinstance(answer, (tuple, list)) and len(answer) == 1:
         found = answer[0]
@@ -111,7 +111,7 @@ def logits_of(answer: object) -> Tensor:
 
 
 class Oracle(AbstractContextManager["Oracle"]):
-    """A model on a device. Inside its `with` block the model is there, in eval mode with frozen parameters.
+    """Model on a device; inside its `with` block it is in eval mode with frozen parameters.
 
     Afterwards it is where and as it was. Device and precision are the model's own if none are
     named. Inference mode and autocast of the caller are switched off inside the block: attacks need
@@ -186,20 +186,20 @@ class Oracle(AbstractContextManager["Oracle"]):
                 parameter.requires_grad = False
 
     def images(self, images: Tensor) -> Tensor:
-        """Images as they are attacked: on the device, in the working precision, free of inference mode."""
+        """Move images to the device, in the working precision and free of inference mode."""
         return _usable(images.to(self.device, self.dtype))
 
     def labels(self, labels: Tensor) -> Tensor:
-        """Labels on the same device, as int64."""
+        """Move labels to the same device, as int64."""
         return _usable(labels.to(self.device).long())
 
     def logits(self, images: Tensor) -> Tensor:
-        """One forward pass. Gradients can be taken if `images` asks for them, whatever mode the caller is in."""
+        """Make one forward pass, with gradients if `images` requires them."""
         self._charge(len(images))
         return self.answer(images)
 
     def answer(self, images: Tensor) -> Tensor:
-        """A forward pass that the caller counts. The model gets memory of its own, which it may overwrite.
+        """Make a forward pass that the caller counts, on a copy that the model may overwrite.
 
         Without a copy, a model that normalises its input in place would move the point that is
         being attacked. Half precision is widened, so that margins and losses are not rounded once
@@ -232,7 +232,7 @@ class Oracle(AbstractContextManager["Oracle"]):
             return logits if logits.requires_grad else logits.clone()
 
     def gradient(self, value: Tensor, images: Tensor) -> Tensor:
-        """One backward pass: the gradient of the summed value, contiguous and owned by the caller."""
+        """Make one backward pass: the gradient of the summed value, owned by the caller."""
         self._charge(len(images))
         if not value.requires_grad:
             raise NoGradientError(_NO_GRADIENT)
@@ -276,13 +276,13 @@ def _usable(tensor: Tensor) -> Tensor:
 
 
 def _named(error: BaseException) -> str:
-    """The kind of an error and the first line of what it says."""
+    """Return the kind of an error and the first line of its message."""
     said = str(error).strip().split("\n", maxsplit=1)[0]
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _advice(model: object, images: Tensor, error: BaseException) -> str:
-    """What is known to be odd about a model that failed, and what to type."""
+    """Explain a known cause of a model's failure, and what to type."""
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
     if any(words in str(error) for words in ("out of memory", "allocate memory")):
         return ". Give smaller batches: --batch-size (batch_size=)"
@@ -321,7 +321,7 @@ def _check_answer(logits: Tensor, rows: int) -> None:
 
 @cache
 def keep_freed_memory() -> None:
-    """Let glibc keep the memory that a step frees for the next one; with another allocator there is nothing to tell.
+    """Let glibc keep the memory that a step frees for the next one.
 
     Every step of an attack allocates and frees the same few megabytes. By default glibc gives them
     back to the system each time, which clears them page by page when they are asked for again: up

@@ -1,4 +1,4 @@
-"""Surrogate gradients: those of a model whose own are zero because it rounds, thresholds or saturates.
+"""Surrogate gradients, for models whose gradients vanish by rounding or saturation.
 
 Such layers hide a model's gradient without making it more robust (Athalye et al., 2018). Inside
 `surrogate_gradients` every value stays what it is, bit for bit; only on the way back a jump is
@@ -117,7 +117,7 @@ _LEADING_ON = _CONVERTED | _WHERE | _TIMES
 
 
 class _Through(torch.autograd.Function):
-    """A value on the way there; on the way back the gradient goes to what it was made of, times a slope."""
+    """Function with a given value, and with a given slope in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, _u: Tensor, value: Tensor, slope: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ def _through(u: Tensor, value: Tensor, slope: Slope) -> Tensor:
 
 
 class surrogate_gradients(TorchFunctionMode):  # noqa: N801  # a context manager, like torch.no_grad
-    """Inside, backward passes get a slope where a function of PyTorch has none. Compiled models are out of reach."""
+    """Give PyTorch's step functions a slope in backward passes; not in compiled models."""
 
     def __torch_function__(
         self,
@@ -157,7 +157,7 @@ class surrogate_gradients(TorchFunctionMode):  # noqa: N801  # a context manager
 
 
 def _passed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a function that cuts gradients off makes of numbers that have one."""
+    """Apply a function that cuts off gradients, and give it a slope."""
     u = args[0]
     if func in _DETACHED:
         return u.view_as(u)
@@ -173,7 +173,7 @@ def _passed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _led_on(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a function makes of bool or integer numbers that remember what they were made of."""
+    """Apply a function to bool or integer numbers that keep their differentiable source."""
     out = func(*args, **kwargs)
     if func in _TIMES and out.is_floating_point():
         return func(*(_followed(a, a.to(out.dtype)) if _carries(a) else a for a in args), **kwargs)

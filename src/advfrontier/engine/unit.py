@@ -1,4 +1,4 @@
-"""An ensemble on a shard: the one unit of work, stored, resumed and extended as a whole.
+"""Unit of work: an ensemble on a shard, stored, resumed and extended as a whole.
 
 Every sample is at the same step of the ensemble. A fork is the exception: until its end, samples
 with and without a gain are two groups of rows with refinements of their own.
@@ -37,7 +37,7 @@ _STORED = (
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of a step on some rows of the shard.
+    """Part of a step, on some rows of the shard.
 
     Args:
         key: Name under which the state of the run is kept.
@@ -62,7 +62,7 @@ class Part:
 
 @dataclass
 class Unit:
-    """An ensemble on a shard, with all that is needed to store it and to resume it.
+    """Ensemble on a shard, with all that is needed to store it and to resume it.
 
     Args:
         ensemble: The ensemble; the whole list, also beyond the queries asked for.
@@ -161,7 +161,7 @@ class Unit:
 
     @property
     def resumable(self) -> bool:
-        """Whether every run that was begun and continues later has its state."""
+        """Return whether every run that was begun and continues later has its state."""
         begun = set()
         for span in self.ensemble.between(0, self.queries):
             if isinstance(span.step, Raise):

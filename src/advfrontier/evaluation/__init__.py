@@ -1,1 +1,1 @@
-"""What a user asks for, put together from the other rooms."""
+"""Evaluations: what users ask for, put together from the other rooms."""

@@ -28,7 +28,7 @@ def certify(
     precision: float = 0.01,
     progress: bool = False,
 ) -> NDArray[np.float64]:
-    """The certified radius of each sample, a lower bound on its distance; it is stored in the evaluation's record.
+    """Compute the certified radius of each sample, and store it in the evaluation's record.
 
     Args:
         evaluation: A finished one, in L1, L2 or Linf, of a feed-forward ReLU network.
@@ -70,7 +70,7 @@ def certify(
 
 
 def _check_below(evaluation: Evaluation, radii: NDArray[np.float64]) -> None:
-    """Refuse radii beyond which a misclassified point was found: the bounds are of another function than the model."""
+    """Raise if a misclassified point lies within its radius: the bounds are of another function."""
     distances = evaluation.distances
     wrong = np.flatnonzero(radii > distances * (1 + AGREEMENT))
     if len(wrong):

@@ -1,4 +1,4 @@
-"""What a record claims, tried again: its points, and units that are done once more.
+"""Claims of a record, tested: points are classified again, and units run again.
 
 A point proves that it lies in the box, at a distance, and that the model takes it for another
 class. What holds is put on a list, a file that tells which evaluations a leaderboard may take for
@@ -80,7 +80,7 @@ def _reasons(
     labels: Tensor,
     norm: str,
 ) -> list[str]:
-    """Of each point what is false, or nothing."""
+    """Return the false claim about each point, or nothing."""
     measure = make_norm(norm, tuple(images.shape[1:]))
     measured = measure.distance(points.double(), images.flatten(1).double())
     oracle.purpose = "verification"
@@ -109,7 +109,7 @@ def _reasons(
 def _judged(
     oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Which points are not misclassified, what they are taken for, and which are taken for another class than named."""
+    """Return which points are not misclassified, their classes, and which classes differ."""
     logits = oracle.logits(points).cpu()
     # The class that a record names may be one that rounding cannot tell from the largest.
     named = logits.gather(1, classes.clamp(0, logits.shape[1] - 1).long()[:, None]).squeeze(1)
@@ -120,7 +120,7 @@ def _judged(
 def _voted(
     oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same of a model with random answers, by as many passes as the record's own last look.
+    """Classify points of a random model, with as many passes as the record's own last check.
 
     Two classes may be named about as often, so only one that is none of the model's is another.
     """
@@ -129,7 +129,7 @@ def _voted(
 
 
 def same_bits(claimed: Record, fresh: Record, unit: UnitName) -> bool:
-    """Whether the bits of a unit can be expected to come out again: they did in the clean pass of its shard."""
+    """Return whether a unit's bits should repeat: those of its shard's clean pass did."""
     said, found = claimed.header, fresh.header
     versions = all(rounds_alike(found.versions, each) for each in (said.versions, *said.later))
     rows = slice(unit.first, unit.first + unit.count)
@@ -141,7 +141,7 @@ def same_bits(claimed: Record, fresh: Record, unit: UnitName) -> bool:
 
 
 def difference(claimed: Evaluation, job: UnitJob, unit: UnitName, *, exact: bool) -> str | None:
-    """Do one unit again in the record of a job; return what is different about it, if anything is."""
+    """Run one unit again in the record of a job, and return any difference."""
     queries = claimed.ensemble.total
     job.again(unit, queries)
     again, stored = job.work.read_unit(unit, queries), claimed.record.read_unit(unit, queries)
@@ -165,7 +165,7 @@ def difference(claimed: Evaluation, job: UnitJob, unit: UnitName, *, exact: bool
 
 
 def _deviation(said: Tensor, found: Tensor) -> float:
-    """The median over samples of the relative difference of two distances; samples that neither broke agree."""
+    """Return the median relative difference of two distances; samples neither broke agree."""
     difference = (said - found).abs() / torch.maximum(said, found)
     difference = torch.where(said == found, torch.zeros_like(difference), difference).nan_to_num(
         nan=1.0
@@ -174,7 +174,7 @@ def _deviation(said: Tensor, found: Tensor) -> float:
 
 
 def figures_digest(evaluation: Evaluation) -> str:
-    """Of all that tables and ranks are made of: an evaluation that differs in any of it was not verified."""
+    """Hash everything that tables and ranks use: another evaluation was not verified."""
     header = evaluation.record.header
     about = [header.model, header.data, header.terms, evaluation.ensemble]
     words = [
@@ -213,7 +213,7 @@ def only_verified(
 
 
 def _read(path: str) -> dict[str, Any] | None:
-    """The entries of a list; None if there is no such file."""
+    """Read the entries of a list; None if there is no such file."""
     folder, slash, name = path.replace("\\", "/").rpartition("/")
     content = open_folder(folder or slash or ".").read(name)
     if content is None:

@@ -1,4 +1,4 @@
-"""Set evaluations against each other: two of them (is one rejected already?), or many (who ranks where, by DOI?).
+"""Compare two evaluations by their curves, or rank many by DOI.
 
 All models of a table stand on the same samples and the same number of queries. A record that went
 further is read back there, which costs nothing. Newcomers can be ranked against a reference pool
@@ -37,7 +37,7 @@ _TIERS = ", ".join(map(tier_label, TIERS))
 
 
 def find_evaluations(paths: Iterable[str], *, needed: bool = True) -> list[Evaluation]:
-    """Open every evaluation at or below these folders. Raises where there is none, if some are needed."""
+    """Open every evaluation at or below these folders; raise where one is needed and missing."""
     return [
         Evaluation(record)
         for path in paths
@@ -75,7 +75,7 @@ def of_one_model(folder: str) -> dict[str, Evaluation]:
 
 
 def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) -> Comparison:
-    """Compare the whole curves of two models on the same samples in one norm, each at the tier it stands at."""
+    """Compare the curves of two models on the same samples in one norm, each at its tier."""
     both = (first, second)
     if first.norm == second.norm:  # or it is refused below, in other words
         check_alike(both)
@@ -92,7 +92,7 @@ def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) ->
 def evaluated(
     evaluation: Evaluation, *, queries: int | None = None, name: str | None = None
 ) -> Evaluated:
-    """One evaluation at the queries it stands at, or at fewer: they are a prefix."""
+    """Return one evaluation at its queries, or at fewer, which are a prefix."""
     found = reached(evaluation)
     tier = found if queries is None else queries
     if found < tier:
@@ -123,7 +123,7 @@ def _can_reach(evaluation: Evaluation, tier: int) -> bool:
 
 
 def check_alike(evaluations: Sequence[Evaluation]) -> None:
-    """Refuse to set models against each other that were attacked in different ways: one would look more robust."""
+    """Raise if models were attacked in different ways: one would look more robust."""
     first, *others = evaluations
     common = min(map(reached, evaluations))
     for other in others:
@@ -171,14 +171,14 @@ def _lacks_gradients(evaluation: Evaluation) -> bool:
 
 
 def reached(evaluation: Evaluation) -> int:
-    """The tier an evaluation stands at: the budget its ensemble was made for."""
+    """Return the tier of an evaluation: the budget its ensemble was made for."""
     return evaluation.ensemble.tiers[-1] if evaluation.ensemble.tiers else 0
 
 
 def as_pool(
     evaluations: Sequence[Evaluation], reference: ReferencePool | None = None
 ) -> ReferencePool:
-    """Models at the queries that all of them have had, or at those of a reference pool, which is added to them."""
+    """Return models at the queries they have in common, joined with a reference pool if given."""
     check_alike(evaluations)
     queries = reference.queries if reference else min(map(reached, evaluations))
     return ReferencePool.of(
@@ -193,7 +193,7 @@ def rank(
     radii: str | None = None,
     resamples: int = RESAMPLES,
 ) -> Ranking:
-    """Rank models by DOI against each other and, where given, against the reference pool of the norm.
+    """Rank models by DOI against each other and against the norm's reference pool, if given.
 
     Without any records the reference pools are ranked as they are. `radii`, such as
     `L2=0.5,Linf=8/255`, add robust accuracies to the tables.
@@ -213,7 +213,7 @@ def rank(
 
 
 def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> ReferencePool:
-    """The models of a shipped pool in one norm at one of the tiers."""
+    """Return the models of a shipped pool in one norm at one of the tiers."""
     if name not in REFERENCES:
         raise FrontierError(f"no reference pool {name!r}: expected one of {', '.join(REFERENCES)}")
     if norm_name(norm) not in NORMS:
@@ -239,7 +239,7 @@ def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> Ref
 def common_pool(
     evaluations: Sequence[Evaluation], norm: str, *, name: str = REFERENCES[0]
 ) -> ReferencePool:
-    """A shipped pool at the largest of its tiers that all of these evaluations in a norm went through."""
+    """Return a shipped pool at the largest tier that all of these evaluations reached."""
     tiers = [
         tier
         for tier in TIERS
@@ -270,7 +270,7 @@ def common_pool(
 
 
 def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str, ReferencePool]:
-    """A shipped pool in every norm that the evaluations are in, or in all, each at the largest tier they share."""
+    """Return a shipped pool per norm of the evaluations, each at the largest tier they share."""
     norms = {evaluation.norm for evaluation in evaluations} or NORMS
     return {
         norm: common_pool([one for one in evaluations if one.norm == norm], norm, name=name)
@@ -293,7 +293,7 @@ def unlike(evaluation: Evaluation) -> list[str]:
 
 
 def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | None]:
-    """The embedded pool at the evaluation's tier; or why it cannot stand in it, if that could be expected of it."""
+    """Return the embedded pool at the evaluation's tier, or the reason why there is none."""
     if evaluation.norm not in NORMS:
         return None, None
     try:

@@ -1,4 +1,4 @@
-"""Evaluate a model with an ensemble: the smallest perturbation of every sample that any of its runs found."""
+"""Evaluate a model with an ensemble: search the smallest perturbation of every sample."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def recognised(
     command: str,
     solvers: Mapping[str, Solver] | None = None,
 ) -> tuple[Model, Prepared]:
-    """The model of an evaluation and its record, to work on. Raises if the model that is given is another one.
+    """Return the model of an evaluation and its record; raise if another model is given.
 
     Without any it is the one that the evaluation was just made with, or the one that the record
     names, if that runs no code. `command` is what the user asked for, and can ask for again with
@@ -227,7 +227,7 @@ def _reach(
 def noise_flag(
     evaluation: Evaluation, model: Model, terms: Terms, images: Callable[[Tensor], Tensor]
 ) -> tuple[Flag | None, int]:
-    """A flag if random noise beats the distances, because then gradients mislead; and the passes that it took."""
+    """Return a flag if random noise beats the distances, and the passes of the test."""
     attacked = np.flatnonzero(evaluation.distances > 0)
     rows = attacked[
         np.unique(np.linspace(0, max(len(attacked) - 1, 0), min(_TRIED, len(attacked))).astype(int))

@@ -1,4 +1,4 @@
-"""One evaluation as its record tells it: what was found, sample by sample, and what it took. It only reads."""
+"""One evaluation, read from its record: distances, points, costs and flags per sample."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PURPOSES = ("checks", "setup", "attack", "verification")
 
 
 class Evaluation(ShownEvaluation):
-    """One model in one norm. Reads lazily from its record, and of that only what is asked for.
+    """Evaluation of one model in one norm, read lazily from its record.
 
     If an extension was interrupted, the figures are those of the last ensemble that is complete,
     and a flag says so. Points, predictions and `found_by_run` are those of the units that went
@@ -117,22 +117,22 @@ class Evaluation(ShownEvaluation):
 
     @cached_property
     def samples(self) -> tuple[str, ...]:
-        """An id of every sample, made of the content of its image."""
+        """Return an id of every sample, made of the content of its image."""
         return self.record.clean.names
 
     @property
     def radii(self) -> tuple[float, ...]:
-        """Where its accuracy is to be read, if that was asked for once."""
+        """Return the radii at which robust accuracy was asked for, if any."""
         return self.record.header.radii
 
     @property
     def labels(self) -> Tensor:
-        """The true classes."""
+        """Return the true classes, (n,)."""
         return self.record.clean.labels
 
     @property
     def clean_logits(self) -> Tensor:
-        """Of the unperturbed images."""
+        """Return the logits of the unperturbed images, (n, classes)."""
         return self.record.clean.logits
 
     # What was found
@@ -144,7 +144,7 @@ class Evaluation(ShownEvaluation):
 
     @property
     def certified(self) -> NDArray[np.float64] | None:
-        """Per sample a radius that provably holds no misclassified point, where `certify` has computed it."""
+        """Return certified radii, within which no point is misclassified, or None."""
         return self.record.read_certified()
 
     @property
@@ -158,16 +158,16 @@ class Evaluation(ShownEvaluation):
         return self._outcome.refined_by
 
     def images(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
-        """The unperturbed images of these samples, or of all; only the shards they lie in are read."""
+        """Return the unperturbed images of these samples, or of all; only their shards are read."""
         return self.record.samples().read(self._rows(rows))
 
     def points(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
-        """The nearest misclassified points of these samples, or of all; the image itself where there is none."""
+        """Return the nearest misclassified points of these samples, or of all; else the image."""
         return self._filled(self.images(rows).to(self._dtype), "best_point", rows)
 
     @cached_property
     def adversarials(self) -> Tensor:
-        """The points of all samples."""
+        """Return the points of all samples."""
         return self.points()
 
     @cached_property
@@ -177,7 +177,7 @@ class Evaluation(ShownEvaluation):
 
     @cached_property
     def shares(self) -> NDArray[np.float64] | None:
-        """With EOT, the share of fresh passes that misclassifies each adversarial point; NaN where there is none."""
+        """Return the share of fresh passes that misclassify each point, with EOT."""
         none = torch.full((len(self.labels),), torch.nan, dtype=torch.float32)
         return self._filled(none, "shares").double().numpy() if self.eot > 1 else None
 
@@ -205,7 +205,7 @@ class Evaluation(ShownEvaluation):
         return found
 
     def robust_accuracy(self, epsilon: float | str) -> float:
-        """The share of samples that no perturbation of size ≤ ε, such as 0.5 or "8/255", was found for.
+        """Return the share of samples without a perturbation of size ≤ ε (0.5, "8/255").
 
         `curve().at` takes many ε.
         """
@@ -222,14 +222,14 @@ class Evaluation(ShownEvaluation):
         return Curve.of(self.distances)
 
     def aurec(self, E: float | None = None) -> Measure:
-        """The area under the curve up to E."""
+        """Return the area under the curve up to E."""
         return aurec(self.distances, E=E)
 
     # What it took
 
     @property
     def queries(self) -> NDArray[np.int64]:
-        """Attack queries per sample, with EOT all passes: the ensemble's total, or 0 for those misclassified anyway."""
+        """Return attack queries per sample, with EOT all passes; 0 where misclassified."""
         self._require()
         return np.where(
             self.record.clean.correct.numpy(), self.ensemble.total * self.eot, 0
@@ -248,7 +248,7 @@ class Evaluation(ShownEvaluation):
 
     @cached_property
     def flags(self) -> tuple[Flag, ...]:
-        """What may make these distances too large, or too good."""
+        """Return the flags: reasons why these distances may be too large, or too good."""
         header = self.record.header
         flags = [
             *header.flags,

@@ -1,4 +1,4 @@
-"""Gates for continuous integration: whether a demand on a model holds, with what the choice of samples leaves open.
+"""Gates for continuous integration: decide whether a demand on a model holds.
 
 A gate fails if the samples show that the demand is not met: the whole 95 % interval lies below it.
 So that it does not pass by luck either, it also fails where there are so few samples that a clear
@@ -32,7 +32,7 @@ _SHORTFALL = 0.1  # of accuracy, or of the area: what a gate must be able to not
 
 @dataclass(frozen=True)
 class Ruling:
-    """Whether a demand holds, and why, in one sentence."""
+    """Ruling on a demand, with its reason in one sentence."""
 
     holds: bool
     text: str
@@ -54,7 +54,7 @@ class Demand:
         return f"{self.norm}@{self.radius}>={self.least:g}"
 
     def rule(self, evaluation: Evaluation) -> Ruling:
-        """Whether an evaluation in this norm meets it."""
+        """Rule whether an evaluation in this norm meets the demand."""
         if doubtful := doubts(evaluation.flags):
             return Ruling(
                 holds=False, text=f"{self} fails, because the distances are in doubt: {doubtful[0]}"
@@ -114,7 +114,7 @@ def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
 
 
 def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
-    """Whether a model may take the place of another: fails if its area is shown to be smaller, at equal queries."""
+    """Rule whether a model may replace another: fail if its area is significantly smaller."""
     both = (new, reference)
     check_alike(both)
     tier = min(reached(each) for each in both)

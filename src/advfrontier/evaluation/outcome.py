@@ -1,4 +1,4 @@
-"""What one pass over the units of an evaluation gives: distances, who found them, and doubts."""
+"""Outcome of an evaluation: distances, winners and flags from one pass over its units."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_units(
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an ensemble found.
+    """Results of an ensemble on all samples.
 
     Args:
         distances: (samples,), 0 where misclassified unperturbed, inf where never broken.

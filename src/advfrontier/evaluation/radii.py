@@ -1,4 +1,4 @@
-"""The radii at which robust accuracy is read: asked for, remembered, customary, or quantiles of the curve."""
+"""Radii at which robust accuracy is read: given, stored, customary, or quantiles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _QUANTILES = (0.25, 0.5, 0.75)
 
 
 def parse_radii(text: str, norm: str | None = None) -> tuple[Radius, ...]:
-    """Read sizes such as `8/255` or `L2=0.5,1,Linf=8/255`: those of a norm, and those before any norm is named."""
+    """Read sizes such as `8/255` or `L2=0.5,1,Linf=8/255`, per norm or for all."""
     radii, named = [], None
     for part in filter(None, map(str.strip, str(text).split(","))):
         before, equals, size = part.rpartition("=")
@@ -53,7 +53,7 @@ def parse_radii(text: str, norm: str | None = None) -> tuple[Radius, ...]:
 
 
 def as_radius(radius: float | str) -> float:
-    """One radius as a number: itself, or read from a text such as `8/255`."""
+    """Return one radius as a number, read from a text such as `8/255` if it is one."""
     if not isinstance(radius, str):
         return radius
     found = parse_radii(radius)
@@ -63,7 +63,7 @@ def as_radius(radius: float | str) -> float:
 
 
 def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
-    """The radii usually quoted for data of this name; none where there is no custom."""
+    """Return the radii usually quoted for data of this name, or none."""
     name = data.lower().replace("-", "").replace("_", "")
     if "fashionmnist" in name:
         from advfrontier.zoo import REFERENCE_RADII  # noqa: PLC0415  # the zoo imports torch models
@@ -74,7 +74,7 @@ def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
 
 
 def chosen_radii(evaluation: Evaluation, text: str | None = None) -> tuple[Radius, ...]:
-    """The radii asked for, else those the record remembers, else those customary, else quartiles of the distances."""
+    """Return the given radii, else stored ones, else customary ones, else quartiles."""
     return (
         parse_radii(text or "", evaluation.norm)
         or tuple((_written(size), size) for size in evaluation.radii)
@@ -91,7 +91,7 @@ def remember_radii(evaluation: Evaluation, text: str | None) -> None:
 
 
 def _family(evaluation: Evaluation) -> str:
-    """What the images look like, by their shape and the number of classes."""
+    """Guess the kind of data from the images' shape and the number of classes."""
     shape, classes = tuple(evaluation.images([0]).shape[1:]), evaluation.clean_logits.shape[1]
     for family, (channels, least, most, numbers) in _SHAPES.items():
         if (
@@ -111,6 +111,6 @@ def _quartiles(evaluation: Evaluation) -> tuple[Radius, ...]:
 
 
 def _written(size: float) -> str:
-    """A size as people write it: 0.5, or 8/255."""
+    """Write a size as people do: 0.5, or 8/255."""
     levels = round(255 * size)
     return f"{levels}/255" if float(f"{size:g}") != size and levels / 255 == size else f"{size:g}"

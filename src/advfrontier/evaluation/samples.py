@@ -23,7 +23,7 @@ _SIDE = 112  # pixels: images are reduced to fit, so that a report stays a few m
 
 
 def sample_table(evaluation: Evaluation) -> Table:
-    """One row per sample, in the order of the data."""
+    """Return one row per sample, in the order of the data."""
     columns: dict[str, Sequence[Any]] = {
         "row": range(len(evaluation.samples)),
         "sample": evaluation.samples,
@@ -39,7 +39,7 @@ def sample_table(evaluation: Evaluation) -> Table:
 
 
 def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
-    """One row per class that has samples: how far they are from an error, and what they are taken for then."""
+    """Return one row per class: distances of its samples, and the classes that they become."""
     labels, d, seen = (
         evaluation.labels.numpy(),
         evaluation.distances,
@@ -77,14 +77,14 @@ def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
 
 
 def class_name(evaluation: Evaluation, number: int | None) -> str | None:
-    """What a class is called, where the data source knows it."""
+    """Return the name of a class, where the data source has names."""
     names = evaluation.class_names or ()
     return names[number] if number is not None and number < len(names) else None
 
 
 @dataclass(frozen=True, eq=False)
 class GalleryItem:
-    """One sample as pictures, uint8 arrays (height, width, channels): the image, the nearest point, the change."""
+    """One sample as pictures, uint8 (height, width, channels): image, nearest point, change."""
 
     sample: str
     row: int
@@ -149,10 +149,10 @@ def _item(evaluation: Evaluation, row: int, original: Tensor, adversarial: Tenso
 
 
 def _reduced(images: Tensor) -> int:
-    """How many pixels a side are drawn as one."""
+    """Return the number of pixels a side that are drawn as one."""
     return -(-max(images.shape[-2:]) // _SIDE)
 
 
 def as_bytes(image: Tensor) -> NDArray[np.uint8]:
-    """An image (channels, height, width) in [0, 1] as an array (height, width, channels)."""
+    """Turn an image (channels, height, width) in [0, 1] into (height, width, channels)."""
     return (image * 255).round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).numpy()

@@ -1,4 +1,4 @@
-"""Many independent tasks: in this process, in local processes, on a Ray cluster. What they do is not known here."""
+"""Independent tasks of any kind: in this process, in local processes, on a Ray cluster."""
 
 from advfrontier.execution.tasks import Machine, Outcome, as_machine, execute
 

@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: Ray places them, notices dead workers and lost nodes, and does their tasks again.
+"""Tasks on a Ray cluster: Ray places them, and repeats tasks of dead workers and lost nodes.
 
 Only as many tasks are handed over as keep every slot busy, so that thousands wait here and not in
 Ray. `work` is put into the object store once; a worker fetches it on its first task.
@@ -37,7 +37,7 @@ _SETTINGS = {  # read when Ray is imported
 def on_ray(
     work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int
 ) -> Iterator[Outcome[T, R]]:
-    """Outcomes of all tasks, done by the cluster that the machine names."""
+    """Yield outcomes of all tasks, done by the cluster that the machine names."""
     address, each = str(machine.ray), machine.threads or 1
     ray = import_ray(address)
     slots = each * (machine.workers or max(1, cores() // each))
@@ -121,7 +121,7 @@ def _connect(ray: Any, address: str, processors: int) -> AbstractContextManager[
 
 
 def _room(ray: Any, threads: int, *, gpu: bool) -> int:
-    """How many tasks to have handed over, for the cluster as it is now."""
+    """Return the number of tasks to hand over, for the cluster as it is now."""
     there = ray.cluster_resources()
     slots = int(there.get("GPU", 0)) if gpu else int(there.get("CPU", 0)) // threads
     return max(2, _AHEAD * slots)

@@ -27,7 +27,7 @@ from advfrontier.execution.tasks import Machine, Outcome, R, T, attempt_packed, 
 def in_processes(
     work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int
 ) -> Iterator[Outcome[T, R]]:
-    """Outcomes of all tasks, done by as many processes as the machine says."""
+    """Yield outcomes of all tasks, done by as many processes as the machine says."""
     hint = ", made of importable functions and classes; or use workers=0"
     content = packed(work, pickle.dumps, "worker processes", hint)
     workers = min(machine.workers, len(tasks))
@@ -73,7 +73,7 @@ def in_processes(
 
 
 def died(times: int) -> str:
-    """What is said of a task that never came back."""
+    """Describe a task that never came back."""
     return (
         f"its worker process died {times} times: killed from outside, out of memory, or a crash "
         "in native code"
@@ -81,12 +81,12 @@ def died(times: int) -> str:
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Worker:
-    """One process, replaced when it dies. It lives as long as this process holds the other end of its lifeline."""
+    """One process, replaced when it dies; it ends with this process, by its lifeline."""
 
     def __init__(self, work: bytes, threads: int, gpu: str | None) -> None:
         self._settings = work, threads, gpu
@@ -110,7 +110,7 @@ class _Worker:
         return self._pool.submit(attempt_packed, _load, task)
 
     def replaced(self, retries: int) -> bool:
-        """Put a new process in the dead one's place; tell whether the old one had at least started."""
+        """Replace the dead process; return whether the old one had at least started."""
         started = self._ready is not None and self._ready.exception() is None
         self._failed_starts = 0 if started else self._failed_starts + 1
         self.stop()

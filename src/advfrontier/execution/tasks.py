@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Machine:
-    """A device, and the processes that share the work.
+    """Device, and the processes that share the work.
 
     Args:
         device: Where the model runs: `cpu`, `cuda`, `cuda:1`, `mps`, a `torch.device`, or `auto`
@@ -66,12 +66,12 @@ class Machine:
 
     @property
     def late(self) -> bool:
-        """Whether the time given is up."""
+        """Return whether the time given is up."""
         return self.until is not None and time.time() >= self.until
 
     @property
     def here(self) -> bool:
-        """Whether the work is done in this process."""
+        """Return whether the work is done in this process."""
         return self.workers == 0 and self.ray is None
 
 
@@ -92,7 +92,7 @@ def as_machine(machine: Machine | str | torch.device | None) -> Machine:
 
 @dataclass(frozen=True)
 class Outcome(Generic[T, R]):
-    """A task with its result, or with an error in words."""
+    """Task with its result, or with an error as text."""
 
     task: T
     result: R | None
@@ -100,7 +100,7 @@ class Outcome(Generic[T, R]):
 
 
 def attempt(work: Callable[[T], R], task: T) -> Outcome[T, R]:
-    """Do one task. What it raises is its outcome: the others go on."""
+    """Do one task; an exception is its outcome, and the others continue."""
     try:
         return Outcome(task, work(task), None)
     except (Exception, SystemExit) as error:  # noqa: BLE001
@@ -108,7 +108,7 @@ def attempt(work: Callable[[T], R], task: T) -> Outcome[T, R]:
 
 
 def attempt_packed(load: Callable[[], Callable[[Any], Any]], task: bytes) -> bytes:
-    """Do one task in another process: pickled (result, error) comes back.
+    """Do one task in another process, and return pickled (result, error).
 
     Plain pickle, because torch would hand tensors between processes through files that die with the
     worker.
@@ -121,7 +121,7 @@ def attempt_packed(load: Callable[[], Callable[[Any], Any]], task: bytes) -> byt
 
 
 def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str = "") -> bytes:
-    """The work as processes in another place get it."""
+    """Pickle the work for processes elsewhere."""
     try:
         return dumps(work)
     except Exception as error:
@@ -132,7 +132,7 @@ def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str
 
 
 def in_words(error: BaseException) -> str:
-    """The error and where it was raised, on one line."""
+    """Format the error and where it was raised, on one line."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     text = " ".join(str(error).split())
@@ -142,7 +142,7 @@ def in_words(error: BaseException) -> str:
 def execute(
     work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int = 2
 ) -> Iterator[Outcome[T, R]]:
-    """Do every task, and yield outcomes as they finish, in no fixed order; those not begun in time are left out.
+    """Do every task that begins in time, and yield outcomes as they finish, in any order.
 
     The first ones are begun in any case, so that work which takes long to set up gets on however
     little time it has.
@@ -178,7 +178,7 @@ def _here(work: Callable[[T], R], tasks: Sequence[T], machine: Machine) -> Itera
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Compute with `count` threads, or as many as are set: another number rounds sums differently."""
+    """Compute with `count` threads, or as many as are set; the number changes rounding."""
     import torch  # noqa: PLC0415
 
     before = torch.get_num_threads()

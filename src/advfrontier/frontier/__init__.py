@@ -1,4 +1,4 @@
-"""The mathematics of the paper: curves, optimality, allocation, defence ranking, confidence. NumPy and SciPy only.
+"""Mathematics of the paper: curves, optimality, allocation, ranking, confidence; without torch.
 
 | paper | here |
 |---|---|

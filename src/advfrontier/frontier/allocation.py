@@ -1,4 +1,4 @@
-"""Allocation: nested ensembles for rising budgets, each with its AOI and a bound on what any allocation could reach.
+"""Allocation: nested ensembles for rising budgets, each with its AOI and an upper bound.
 
 The paper's greedy construction runs to its end at the first tier, is improved by swaps, and
 continues at the next tier: so 4k ⊆ 8k ⊆ 12k by construction. Three separate searches would not
@@ -44,7 +44,7 @@ def allocate(
     name: str = "greedy",
     plain: bool = False,
 ) -> tuple[Ensemble, ...]:
-    """Nested ensembles, one per budget, from the trajectories of models (one object each, same runs and norm).
+    """Allocate nested ensembles, one per budget, from the trajectories of models.
 
     `aoi` of each is its global AOI on these models, `bound` what no allocation with that budget can
     pass. Judge an ensemble on models it was not made from: on these it is optimistic. Trajectories
@@ -82,7 +82,7 @@ def allocate(
 def staged(
     problem: Problem, budgets: Sequence[int], *, plain: bool = False
 ) -> dict[int, list[Raises]]:
-    """The moves made in each tier, in order."""
+    """Return the moves made in each tier, in order."""
     if not budgets or list(budgets) != sorted(set(budgets)) or budgets[0] < problem.costs[1]:
         least = int(problem.costs[1])
         raise FrontierError(
@@ -104,7 +104,7 @@ def staged(
 
 
 def ordered(problem: Problem, start: Levels, end: Levels) -> list[Raises]:
-    """Moves from one allocation to a larger one, best gain per query first, every step feasible."""
+    """Order moves from one allocation to a larger one, best gain per query first, each feasible."""
     moves = greedy(problem, start, problem.cost(end), ceiling=end)
     levels = applied(start, moves)
     for run in range(len(end)):
@@ -123,7 +123,7 @@ def greedy(
     ceiling: Levels | None = None,
     plain: bool = False,
 ) -> list[Raises]:
-    """The moves that lead from `start` as far as `budget` allows, no run above `ceiling`."""
+    """Return the moves from `start` as far as `budget` allows, no run above `ceiling`."""
     levels, reached, left = start.copy(), problem.reached(start), budget - problem.cost(start)
     alone = problem.gains(reached)  # of each (run, level) by itself, when last computed
     moves: list[Raises] = []
@@ -155,7 +155,7 @@ def greedy(
 
 
 class Option(NamedTuple):
-    """A move that may gain."""
+    """Move that may gain."""
 
     raises: Raises
     cost: int
@@ -179,7 +179,7 @@ def _options(
 
 
 def applied(levels: Levels, moves: Iterable[Raises]) -> Levels:
-    """The allocation after these moves."""
+    """Return the allocation after these moves."""
     after = levels.copy()
     for raises in moves:
         for run, level in raises:
@@ -188,7 +188,7 @@ def applied(levels: Levels, moves: Iterable[Raises]) -> Levels:
 
 
 def gain(problem: Problem, reached: NDArray[np.float64], raises: Raises) -> float:
-    """What a move adds to what is reached already."""
+    """Return the value that a move adds to what is reached already."""
     after = reached
     for run, level in raises:
         after = np.maximum(after, problem.values[run, level - 1])
@@ -196,7 +196,7 @@ def gain(problem: Problem, reached: NDArray[np.float64], raises: Raises) -> floa
 
 
 class Lowered(NamedTuple):
-    """An allocation with one run taken down."""
+    """Allocation with one run lowered."""
 
     levels: Levels
     reached: NDArray[np.float64]
@@ -205,7 +205,7 @@ class Lowered(NamedTuple):
 
 
 def improve(problem: Problem, start: Levels, budget: int, *, floor: Levels) -> Levels:
-    """Swap queries between runs while it helps, never below `floor` (the tier before); never worse than `start`.
+    """Swap queries between runs while it helps, never below `floor` (the tier before).
 
     Lower a run of an allocation q, at a loss ℓ, and make a move r that gains Δ at q itself: by
     submodularity the change is at least Δ − ℓ and at most Δ. So pairs are tried in the order of Δ −
@@ -223,7 +223,7 @@ def improve(problem: Problem, start: Levels, budget: int, *, floor: Levels) -> L
 
 
 def _best_swap(problem: Problem, levels: Levels, budget: int, floor: Levels) -> Levels | None:
-    """The allocation one swap away that gains most, or None if no pair tried gains."""
+    """Return the allocation one swap away that gains most, or None if no pair tried gains."""
     reached = problem.reached(levels)
     slack = budget - problem.cost(levels)
     lowered = list(_lowerings(problem, levels, reached, floor))

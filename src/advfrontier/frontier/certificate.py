@@ -1,4 +1,4 @@
-"""The certificate: an upper bound on the global AOI that any allocation could reach with a budget.
+"""Certificate: an upper bound on the global AOI that any allocation could reach with a budget.
 
 Give every sample i a price λᵢ ≥ 0. Whatever runs an allocation holds, the best of them on a sample
 is worth at most max v ≤ λᵢ + Σ (v − λᵢ)⁺, so for every allocation q within the budget Q
@@ -36,7 +36,7 @@ LARGEST = 200_000
 def certify(
     problem: Problem, allocations: Mapping[int, Levels], *, steps: int = STEPS
 ) -> dict[int, float]:
-    """For each budget, the least bound met on the way, starting from what its own allocation reaches.
+    """Return the least bound per budget, descending from what its own allocation reaches.
 
     Prices tried for one budget bound the others too.
     """
@@ -70,7 +70,7 @@ def certify(
 def bound_at(
     problem: Problem, prices: NDArray[np.float64], budgets: tuple[int, ...], *, choose_for: int
 ) -> tuple[dict[int, float], list[tuple[int, int]]]:
-    """The bound at these prices for several budgets, and the (run, level) pairs that attain it for one of them."""
+    """Return bounds of several budgets at these prices, and the pairs that attain one of them."""
     gains = np.maximum(problem.gains(prices), 0.0)
     unit = math.gcd(*(int(cost) for cost in problem.costs[1:]))
     costs = problem.costs // unit
@@ -89,7 +89,7 @@ def bound_at(
 def knapsack(
     gains: NDArray[np.float64], costs: NDArray[np.int64], capacity: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The multiple-choice knapsack, at most one level per run: best value for each capacity from 0, and the choices."""
+    """Solve the multiple-choice knapsack: best values for each capacity from 0, and choices."""
     room = np.arange(capacity + 1)
     # Place 0 of the padded table stands for "does not fit", place k + 1 for capacity k.
     where = np.maximum(room[None, :] + 1 - costs[:, None], 0)
@@ -104,7 +104,7 @@ def knapsack(
 
 
 def exact_optimum(problem: Problem, budget: int, *, seconds: float = 60.0) -> Levels:
-    """The best allocation within a budget and the rules C.
+    """Return the best allocation within a budget and the rules C.
 
     x[a, j] = 1 if run a has at least level j; z[i, a, j] = 1 if sample i is served by level j of
     run a, which needs x[a, j].
@@ -137,7 +137,7 @@ def exact_optimum(problem: Problem, budget: int, *, seconds: float = 60.0) -> Le
 def _constraints(
     problem: Problem, budget: int, pair: NDArray[np.intp], sample: NDArray[np.intp]
 ) -> LinearConstraint:
-    """Levels in their order and with what they require, the budget, and at most one level that serves a sample."""
+    """Constrain levels to their order and rules, to the budget, and samples to one level each."""
     runs, levels, samples = problem.values.shape
     pairs = runs * levels
     rows: list[

@@ -40,7 +40,7 @@ _BOTH = ("distances of the first", "of the second")
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two models compare, and what it would take to decide."""
+    """Comparison of two models, and the queries that would decide it."""
 
     names: tuple[str, str]
     E: float
@@ -75,7 +75,7 @@ class RankStability:
 
 @dataclass(frozen=True)
 class Reversal:
-    """A pair whose order at the reference ε is reversed beyond it."""
+    """Pair whose order at the reference ε is reversed beyond it."""
 
     leader: str  # ahead at the reference ε
     overtaken_by: str
@@ -85,7 +85,7 @@ class Reversal:
 
 @dataclass(frozen=True)
 class _Order:
-    """Which model stands below the other, and why."""
+    """Order of two models, and the reason."""
 
     below: Evaluated
     above: Evaluated
@@ -93,12 +93,12 @@ class _Order:
 
     @property
     def sound(self) -> bool:
-        """Whether the upper one had at least as many queries: otherwise it may still fall below."""
+        """Return whether the upper model had as many queries; otherwise it may still fall."""
         return self.below.queries <= self.above.queries
 
     @property
     def verdict(self) -> str:
-        """Which model to reject, or to extend first."""
+        """Name the model to reject, or to extend first."""
         below, above = self.below, self.above
         saved = max(below.tiers, default=0) - below.queries
         if not self.sound:
@@ -115,7 +115,7 @@ class _Order:
 
 
 def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> Comparison:
-    """Compare two models on the same samples, areas up to one common E (by default the largest finite distance)."""
+    """Compare two models on the same samples, areas up to one common E."""
     if first.norm != second.norm:
         raise FrontierError(
             f"{first.model} was evaluated in {first.norm}, {second.model} in {second.norm}: "
@@ -150,7 +150,7 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> C
 
 
 def lies_below(first: ArrayLike, second: ArrayLike) -> bool:
-    """Whether the first curve is nowhere above the second and somewhere below; both on equally many samples."""
+    """Return whether the first curve is nowhere above the second and somewhere below."""
     a, b = np.sort(as_pair(first, second, what=_BOTH))
     return bool((a <= b).all() and (a < b).any())
 
@@ -170,7 +170,7 @@ def crossings(first: ArrayLike, second: ArrayLike) -> tuple[float, ...]:
 def _order(
     first: Evaluated, second: Evaluated, crossed: tuple[float, ...], difference: Interval
 ) -> tuple[_Order | None, str]:
-    """Return the order of the curves, or of the areas where curves cross; else None and the reason."""
+    """Return the order of the curves, or of areas where curves cross; else None and the reason."""
     if unknown := [model.model for model in (first, second) if never_broken(model.distances)]:
         return None, f"no run broke any sample of {' or of '.join(unknown)}"
     for low, high in ((first, second), (second, first)):
@@ -224,7 +224,7 @@ def _spent(model: Evaluated) -> str:
 
 
 def _flags(first: Evaluated, second: Evaluated, order: _Order | None) -> tuple[str, ...]:
-    """What puts either model in doubt, and whether the model that is kept may fall too."""
+    """Return what puts either model in doubt, and whether the model that is kept may fall too."""
     flags = [
         f"{model.model}: {flag}"
         for model in (first, second)
@@ -266,7 +266,7 @@ def rank_stability(
 
 
 def rank_accuracies(accuracies: Mapping[str, ArrayLike], *, epsilons: ArrayLike) -> RankStability:
-    """Rank models of which only the robust accuracy at rising radii is known, as of AutoAttack, and no distances."""
+    """Rank models by robust accuracies at rising radii, as AutoAttack gives them."""
     grid = check_epsilon(epsilons)
     rows = [np.asarray(row, dtype=np.float64) for row in accuracies.values()]
     if (
@@ -287,7 +287,7 @@ def rank_accuracies(accuracies: Mapping[str, ArrayLike], *, epsilons: ArrayLike)
 
 
 def reversals(distances: Mapping[str, ArrayLike], *, reference: float) -> tuple[Reversal, ...]:
-    """The pairs whose curves cross beyond the reference ε, largest reversal first.
+    """Return the pairs whose curves cross beyond the reference ε, largest reversal first.
 
     A lead of one or two samples is chance: look for one that the curve's band does not cover.
     """
@@ -314,5 +314,5 @@ def reversals(distances: Mapping[str, ArrayLike], *, reference: float) -> tuple[
 
 
 def _robust(table: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.int64]:
-    """How many samples of each model are robust at each ε: whole numbers, so that ties are exact."""
+    """Count the samples of each model that are robust at each ε; integers keep ties exact."""
     return np.stack([row.size - np.searchsorted(np.sort(row), grid, side="right") for row in table])

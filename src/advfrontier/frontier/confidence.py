@@ -34,7 +34,7 @@ BATCH = 4_000_000  # drawn samples held at a time
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and the interval around it."""
+    """Estimate and the interval around it."""
 
     estimate: float
     low: float
@@ -49,18 +49,18 @@ class Interval:
 
     @property
     def known(self) -> bool:
-        """Whether there is a figure at all."""
+        """Return whether there is a figure at all."""
         return not math.isnan(self.estimate)
 
 
 def robust_accuracy_interval(distances: ArrayLike, epsilon: float) -> Interval:
-    """Wilson's interval for robust accuracy at one ε chosen beforehand; for many at once take `curve_margin`."""
+    """Return Wilson's interval for robust accuracy at one ε; for many use `curve_margin`."""
     d = as_distances(distances)
     return wilson(int((d > check_epsilon(epsilon)).sum()), d.size)
 
 
 def wilson(count: int, n: int) -> Interval:
-    """Wilson's interval for a proportion of `count` out of n.
+    """Return Wilson's interval for a proportion of `count` out of n.
 
     With n = 100 its exact coverage is 92–98 % at every p in [0.01, 0.99] at which that is possible.
     Just above 0.01 it is not, for any interval: one that holds p at the counts 0–3 covers more than
@@ -73,7 +73,7 @@ def wilson(count: int, n: int) -> Interval:
 
 
 def curve_margin(n: int) -> float:
-    """Half the width of the band that holds the whole true curve, all ε at once, whatever its shape, of n samples."""
+    """Return half the width of the band that holds the whole true curve, all ε at once."""
     return math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * n))
 
 
@@ -87,7 +87,7 @@ def aurec_interval(distances: ArrayLike, *, E: float) -> Interval:
 
 
 def aurec_difference_interval(first: ArrayLike, second: ArrayLike, *, E: float) -> Interval:
-    """Interval for AUREC of the first less the second, paired: both on the same samples in the same order."""
+    """Return the interval for AUREC of the first less the second, both on the same samples."""
     a, b = as_pair(first, second, what=("distances of the first", "of the second"))
     if missing := [area for area in (aurec(a, E=E), aurec(b, E=E)) if math.isnan(area.value)]:
         return Interval.unknown(*missing[0].flags)
@@ -118,7 +118,7 @@ def ratio_intervals(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Interval]:
-    """Studentised bootstrap intervals for mean(u) / mean(w), one per row; columns are samples, resampled together.
+    """Return studentised bootstrap intervals for mean(u) / mean(w), one per row.
 
     Arrays (part, row, sample) give intervals for the mean over the parts of such ratios. `limits`
     are the smallest and the largest value each can have: where too few samples differ to tell more,
@@ -149,7 +149,7 @@ def ratio_intervals(
 
 
 def resampled(n: int, resamples: int, seed: int = 0) -> Iterator[NDArray[np.float64]]:
-    """How often each sample was drawn, over n: rows are resamples, in batches that fit in memory."""
+    """Yield batches of resamples: rows say how often each sample was drawn, over n."""
     if resamples < 1:
         raise FrontierError(
             f"{resamples} resamples: expected at least 1, for an interval 1000 or more"
@@ -194,7 +194,7 @@ def _interval(
 
 
 def _moments(u: NDArray[np.float64], w: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What means and variances of ratios are made of, per sample: u, w, and the products of every two parts."""
+    """Return the moments of ratios per sample: u, w, and the products of every two parts."""
     products = [a[:, None] * b[None, :] for a, b in ((u, u), (u, w), (w, w))]
     columns = (u, w, *products)
     return np.concatenate([column.reshape(-1, u.shape[-1]) for column in columns]).T
@@ -203,7 +203,7 @@ def _moments(u: NDArray[np.float64], w: NDArray[np.float64]) -> NDArray[np.float
 def _mean_ratio(
     moments: NDArray[np.float64], of: tuple[int, ...], n: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The mean over parts of mean(u) / mean(w), and its standard error by the delta method, from means of moments."""
+    """Return the mean over parts of mean(u) / mean(w), and its standard error (delta method)."""
     parts, rows = of
     ends = np.cumsum([parts * rows] * 2 + [parts * parts * rows] * 2)
     u, w, uu, uw, ww = np.split(moments, ends, axis=1)

@@ -1,4 +1,4 @@
-"""The robustness–perturbation curve ρ(ε): the share of samples whose distance is larger than ε.
+"""Robustness–perturbation curve ρ(ε): the share of samples whose distance is larger than ε.
 
 From n distances ρ is a step function, so nothing here is approximated: it is right-continuous,
 starts at the clean accuracy (distance 0 = already misclassified), drops at every distance, and
@@ -20,7 +20,7 @@ from advfrontier.frontier.measure import Measure, as_distances, check_epsilon, u
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """ρ as a step function: it equals `accuracies[k]` from `epsilons[k]` up to, and without, `epsilons[k + 1]`."""
+    """Curve ρ as a step function: `accuracies[k]` from `epsilons[k]` to below `epsilons[k + 1]`."""
 
     epsilons: NDArray[np.float64]  # increasing, from 0
     accuracies: NDArray[np.float64]  # strictly decreasing
@@ -39,24 +39,24 @@ class Curve:
         return np.asarray(self.accuracies[where], dtype=np.float64)
 
     def area(self, E: float) -> float:
-        """Area under the curve from 0 to E, step by step; `aurec` gives the same from the distances."""
+        """Return the area under the curve from 0 to E; `aurec` computes it from the distances."""
         edges = np.minimum(np.append(self.epsilons, np.inf), check_limit(E))
         return float(np.dot(self.accuracies, np.diff(edges)))
 
     def falls_to(self, share: float) -> float:
-        """The ε at which the curve has fallen to this share, or its last step if it never does."""
+        """Return the ε at which the curve has fallen to this share, or its last step."""
         return float(
             self.epsilons[min(int((self.accuracies > share).sum()), self.epsilons.size - 1)]
         )
 
     def less(self, other: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """By how much this curve is above another: every ε where either drops, and the difference from there on."""
+        """Return every ε where either curve drops, and this curve less the other from there on."""
         steps = np.union1d(self.epsilons, other.epsilons)
         return steps, self.at(steps) - other.at(steps)
 
 
 def robust_accuracy(distances: ArrayLike, epsilon: float) -> float:
-    """ρ(ε): the share of samples no perturbation of size ≤ ε was found for."""
+    """Return ρ(ε): the share of samples for which no perturbation of size ≤ ε was found."""
     if np.ndim(epsilon):
         raise FrontierError(
             f"{np.size(epsilon)} radii at once: expected one; type Curve.of(distances).at(radii)"
@@ -65,7 +65,7 @@ def robust_accuracy(distances: ArrayLike, epsilon: float) -> float:
 
 
 def epsilon_min(distances: ArrayLike) -> Measure:
-    """ε_min, where the curve reaches zero: the largest distance, over the samples that were ever broken."""
+    """Return ε_min, where the curve reaches zero: the largest distance over broken samples."""
     d = as_distances(distances)
     finite = d[np.isfinite(d)]
     value = float(finite.max()) if finite.size else 0.0
@@ -96,7 +96,7 @@ def aurec(distances: ArrayLike, *, E: float | None = None) -> Measure:
 
 
 def distance_quantile(distances: ArrayLike, share: float) -> float:
-    """The smallest ε that breaks at least this share of all samples (0.5: the median distance); inf if none does."""
+    """Return the smallest ε that breaks this share of samples (0.5: the median), or inf."""
     if not 0 < share <= 1:
         raise FrontierError(
             f"a share of {share} is not a quantile: expected 0 < share ≤ 1, such as 0.5 for the "
@@ -108,7 +108,7 @@ def distance_quantile(distances: ArrayLike, share: float) -> float:
 
 
 def never_broken(distances: NDArray[np.float64]) -> bool:
-    """Whether samples were attacked and not one was broken: there is then no area, no index and no order."""
+    """Return whether samples were attacked and none was broken: then areas are unknown."""
     attacked = distances[distances > 0]
     return bool(attacked.size) and bool(np.isinf(attacked).all())
 

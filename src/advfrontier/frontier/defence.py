@@ -1,4 +1,4 @@
-"""Defence frontier and Defense Optimality Index (DOI): how close a model comes to the best of its pool on every sample.
+"""Defence frontier and Defense Optimality Index (DOI): how close a model is to its pool's best.
 
     d_def(x) = max over models of d(x; f),   DOI(f) = AUREC(f) / AUREC_def, both up to E_def = the largest d_def
 
@@ -37,7 +37,7 @@ from advfrontier.threat.names import norm_name
 def defence_frontier(
     distances: Mapping[str, ArrayLike], *, flagged: Collection[str] = ()
 ) -> NDArray[np.float64]:
-    """d_def: the largest distance any model of the pool has, per sample, flagged models left out."""
+    """Return d_def, the largest distance of the pool's unflagged models per sample."""
     names, table = as_table(distances)
     trusted = [name not in flagged for name in names]
     if not any(trusted):
@@ -78,7 +78,7 @@ def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
 
 @dataclass(frozen=True, eq=False)
 class ReferencePool:
-    """Models evaluated on the same samples, in one norm, with the same tier: what a newcomer is ranked against."""
+    """Models evaluated on the same samples, norm and tier, to rank a newcomer against."""
 
     norm: str
     dataset: str
@@ -102,7 +102,7 @@ class ReferencePool:
     def of(
         cls, models: Sequence[Evaluated], *, reference: ReferencePool | None = None
     ) -> ReferencePool:
-        """Models evaluated on the same samples with the same tier, together with a reference pool where one is given.
+        """Join models evaluated on the same samples and tier, and a reference pool if given.
 
         Of the reference pool the models' samples are taken; one of its models that has the name of
         another gives way.
@@ -127,7 +127,7 @@ class ReferencePool:
 
     @cached_property
     def flagged(self) -> dict[str, tuple[Flag, ...]]:
-        """The models in doubt, and why: their records say so, or samples were never broken at this tier."""
+        """Return the models in doubt and the reasons: flags, or samples never broken."""
         why = {
             name: (
                 *doubts(self.flags.get(name, ())),
@@ -139,12 +139,12 @@ class ReferencePool:
 
     @cached_property
     def end(self) -> float:
-        """Where the defence frontier ends, and every area with it."""
+        """Return the end of the defence frontier, up to which areas are taken."""
         return epsilon_min(self.frontier).value
 
     @cached_property
     def frontier(self) -> NDArray[np.float64]:
-        """The defence frontier of the trusted models."""
+        """Return the defence frontier of the trusted models."""
         return defence_frontier(self.distances, flagged=self.flagged)
 
     def doi(self, model: str) -> Measure:
@@ -162,7 +162,7 @@ class ReferencePool:
         )
 
     def on(self, samples: Sequence[str]) -> ReferencePool:
-        """The pool on these of its samples, in this order."""
+        """Return the pool on these of its samples, in this order."""
         if tuple(samples) == self.samples:
             return self
         place = {sample: i for i, sample in enumerate(self.samples)}
@@ -180,7 +180,7 @@ class ReferencePool:
         )
 
     def add(self, newcomer: Evaluated) -> ReferencePool:
-        """The pool on the newcomer's samples, and the newcomer in it: nobody else is run again.
+        """Return the pool on the newcomer's samples, with the newcomer; no model is run again.
 
         A model of the pool that has the same name, or the name without `zoo:`, is the same one and
         gives way.

@@ -1,4 +1,4 @@
-"""What every figure of this room is made of: checked distances in, a value with its flags out."""
+"""Checked distances, and figures with their flags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Distances = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure and, in plain English, whatever a reader must know before trusting it. No flags: nothing to know."""
+    """Figure and its flags: sentences that a reader must know before trusting it."""
 
     value: float
     flags: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """One model in one norm, as far as comparing and ranking ask: its distances, and what they were found with."""
+    """Model in one norm, for comparing and ranking: its distances, samples and queries."""
 
     model: str
     norm: str
@@ -84,7 +84,7 @@ def as_pair(
     *,
     what: tuple[str, str] = ("distances", "frontier distances"),
 ) -> tuple[Distances, Distances]:
-    """Return two rows of distances on the same samples: by default of an attack or a model, and of its frontier."""
+    """Return two rows of distances on the same samples: an attack or a model, and its frontier."""
     a, b = as_distances(first, what=what[0]), as_distances(second, what=what[1])
     if a.size != b.size:
         raise FrontierError(
@@ -107,7 +107,7 @@ def check_epsilon(epsilon: ArrayLike) -> Distances:
 def check_same_samples(
     first: Sequence[str], second: Sequence[str], *, names: tuple[str, str], in_order: bool = True
 ) -> None:
-    """Refuse two records whose samples differ or, unless the order does not matter, stand in another one."""
+    """Refuse two records whose samples differ or, unless order does not matter, are reordered."""
     (a, b), extra, missing = names, len(set(first) - set(second)), len(set(second) - set(first))
     if extra or missing:
         raise FrontierError(

@@ -1,4 +1,4 @@
-"""Attack frontier and Attack Optimality Index (AOI): how close an attack comes to the best the pool found.
+"""Attack frontier and Attack Optimality Index (AOI): how close an attack is to its pool's best.
 
 With K the samples classified correctly, d* the frontier and E = ε_min its largest finite distance,
 the paper's ratio of areas is a ratio of sums, because both areas are clipped means (see `curve`):
@@ -40,13 +40,13 @@ _WORST = 10.0  # times the frontier
 
 
 def attack_frontier(distances: Sequence[ArrayLike] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """d*: the least distance any attack found, per sample. One row per attack."""
+    """Return d*: the least distance any attack found, per sample. One row per attack."""
     _, table = as_table({f"attack {i}": row for i, row in enumerate(distances)})
     return np.asarray(table.min(axis=0), dtype=np.float64)
 
 
 def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> Measure:
-    """AOI of one attack on one model, against the frontier of its pool; E is ε_min of the frontier unless given."""
+    """Return the AOI of one attack on one model, against the frontier of its pool."""
     d, best = as_pair(distances, frontier)
     limit = epsilon_min(best).value if E is None else check_limit(E)
     correct = best > 0
@@ -65,7 +65,7 @@ def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) ->
 
 
 def excess(distances: ArrayLike, frontier: ArrayLike) -> float:
-    """By how much distances exceed the frontier on average, over the samples that were attacked and broken.
+    """Return the mean distance over the mean frontier less 1, on attacked and broken samples.
 
     What is further than ten times the frontier, or was not found, counts as ten times. 0 where no
     sample counts.
@@ -88,7 +88,7 @@ def degenerate(frontier: NDArray[np.float64], limit: float) -> str:
 
 
 def global_aoi(values: Mapping[str, Measure]) -> Measure:
-    """Global AOI: the mean over models, each model counting the same however many samples it has."""
+    """Return the global AOI: the mean over models, each of equal weight whatever its samples."""
     if not values:
         raise FrontierError('no model given: expected {"model": aoi(…), …} with at least one')
     flags = tuple(f"{model}: {flag}" for model, measure in values.items() for flag in measure.flags)
@@ -96,7 +96,7 @@ def global_aoi(values: Mapping[str, Measure]) -> Measure:
 
 
 def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
-    """AOI up to the 95th percentile of d* over the broken samples: an E that one outlier cannot set."""
+    """Return the AOI up to the 95th percentile of d*: an E that one outlier cannot set."""
     best = as_distances(frontier, what="frontier distances")
     broken = best[(best > 0) & np.isfinite(best)]
     return aoi(distances, best, E=distance_quantile(broken, 0.95) if broken.size else 0.0)
@@ -104,7 +104,7 @@ def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one run adds, over the samples that are classified correctly and were broken."""
+    """Contribution of one run, over the samples that are classified correctly and were broken."""
 
     run: str
     # Samples on which it is on the frontier; equal distances count for each run that has them.
@@ -116,7 +116,7 @@ class Contribution:
 def contributions(
     distances: Mapping[str, ArrayLike], *, E: float | None = None
 ) -> tuple[Contribution, ...]:
-    """Leave-one-out and winner counts of every run, in the order given; E is ε_min of the frontier unless given."""
+    """Return leave-one-out losses and winner counts of every run, in the order given."""
     names, table = as_table(distances)
     frontier = table.min(axis=0)
     limit = epsilon_min(frontier).value if E is None else check_limit(E)
@@ -149,7 +149,7 @@ class BaselineAOI:
 
 
 def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> NDArray[np.float64]:
-    """The radii at which the paper runs its baseline: nine percentiles of d* (10 … 90) and the reference ε.
+    """Return the radii of the paper's baseline: nine percentiles of d* (10 … 90) and the reference.
 
     Each lies half-way between the distances of two samples. At a distance itself, an attack that
     finds the sample's point a hair farther away than the frontier would count as not breaking it.
@@ -214,14 +214,14 @@ def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike
 
 
 def known_up_to(epsilons: ArrayLike, accuracies: ArrayLike) -> float:
-    """How far the points tell the curve: to the last radius, or for ever if nothing is robust any more."""
+    """Return how far the points determine the curve: to the last radius, or inf if it reached 0."""
     return float("inf") if np.min(accuracies) == 0 else float(np.max(epsilons))
 
 
 def straight_accuracies(
     epsilons: ArrayLike, accuracies: ArrayLike, at: ArrayLike, *, clean: float
 ) -> NDArray[np.float64]:
-    """Robust accuracy at other radii, off the straight lines that `baseline_aoi` draws; only as far as points go."""
+    """Return robust accuracies at other radii, on the straight lines that `baseline_aoi` draws."""
     wanted = check_epsilon(at)
     reach = known_up_to(epsilons, accuracies)
     if (wanted > reach).any():

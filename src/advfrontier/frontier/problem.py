@@ -1,4 +1,4 @@
-"""The allocation problem: which queries to give to which run so that the global AOI is largest.
+"""Allocation problem: which queries to give to which run so that the global AOI is largest.
 
 Everything the search needs is one array. With E_m, d*_m and K_m fixed by the whole pool, a run a
 with level j adds to sample i of model m at most
@@ -45,15 +45,15 @@ class Problem:
 
     @property
     def none(self) -> Levels:
-        """The empty allocation."""
+        """Return the empty allocation."""
         return np.zeros(len(self.runs), dtype=np.int64)
 
     def cost(self, levels: Levels) -> int:
-        """Queries of an allocation."""
+        """Return the queries of an allocation."""
         return int(self.costs[levels].sum())
 
     def reached(self, levels: Levels) -> NDArray[np.float64]:
-        """What an allocation reaches on each sample."""
+        """Return the value that an allocation reaches on each sample."""
         best = np.zeros(self.values.shape[2])
         for run in np.flatnonzero(levels):
             np.maximum(best, self.values[run, levels[run] - 1], out=best)
@@ -64,20 +64,20 @@ class Problem:
         return float(self.reached(levels).sum()) + self.constant
 
     def gains(self, reached: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What each level of each run adds to `reached`, alone: an array (run, level)."""
+        """Return the value that each level of each run adds to `reached`, alone: (run, level)."""
         # A run at a time: what lies between stays in the processor's cache.
         best = np.stack([np.maximum(rows, reached).sum(axis=1) for rows in self.values])
         return np.asarray(best - reached.sum(), dtype=np.float64)
 
     def raises(self, levels: Levels, run: int, level: int) -> Raises:
-        """The move that brings a run to a level: itself last, before it what the rules C make it bring along."""
+        """Return the move that brings a run to a level, after the raises that C requires."""
         before = tuple(
             (other, least) for other, least in self.needs[run][level] if levels[other] < least
         )
         return (*before, (run, level))
 
     def feasible(self, levels: Levels) -> bool:
-        """Whether an allocation obeys the rules C."""
+        """Return whether an allocation obeys the rules C."""
         return all(
             levels[other] >= least
             for run in np.flatnonzero(levels)
@@ -86,7 +86,7 @@ class Problem:
 
 
 def levels_of(queries: int) -> tuple[int, ...]:
-    """Tenths of what was traced: of whole runs 100, 200, … 1000, which is the paper's S; of very few queries all."""
+    """Return tenths of the traced queries: for whole runs 100, 200, … 1000, the paper's S."""
     tenths = (round(k * queries / 10 / CHECKPOINT) * CHECKPOINT for k in range(1, 11))
     return tuple(sorted({level for level in tenths if level})) or (queries,)
 
@@ -149,7 +149,7 @@ def _check_comparable(first: Trajectories, other: Trajectories, number: int) -> 
 def _worth(
     traces: Trajectories, levels: Sequence[int]
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """(E − d)⁺ / Σ(E − d*)⁺ for the samples where it is not zero for all, and flags."""
+    """Return (E − d)⁺ / Σ(E − d*)⁺ for the samples where it is not zero for all, and flags."""
     frontier = traces.frontier()
     limit = epsilon_min(frontier).value
     counted = (frontier > 0) & (frontier < limit)
@@ -167,7 +167,7 @@ def _worth(
 
 
 def _requirements(runs: tuple[str, ...], levels: Sequence[int]) -> Needs:
-    """The rules C as places and levels: needs[run][level] lists what must be there first, in an order that obeys C."""
+    """Return the rules C: needs[run][level] lists required (run, level) pairs in order."""
     place = {name: i for i, name in enumerate(runs)}
     level_of = {0: 0, **{queries: k for k, queries in enumerate(levels, start=1)}}
     table = []

@@ -1,4 +1,4 @@
-"""Ranks: models by DOI, in each norm and over all norms, with how easily other samples would have ordered them.
+"""Ranks: models by DOI, in each norm and over all norms, with 95 % ranges over samples.
 
 A model in doubt is bracketed: it has the rank it would have, takes nobody's, and stands below all
 others. A model without a DOI has no rank.
@@ -24,7 +24,7 @@ from advfrontier.jsonable import jsonable
 
 @dataclass(frozen=True)
 class RankRow:
-    """One model: in one norm, or over several, where DOI is the mean and what belongs to one norm is None."""
+    """Row of one model: in one norm, or over several, where DOI is the mean."""
 
     model: str
     rank: int | None
@@ -45,7 +45,7 @@ class RankRow:
 
     @property
     def position(self) -> str:
-        """The rank as printed: `3`, `(3)` in brackets, or a dash where there is none."""
+        """Return the rank as printed: `3`, `(3)` in brackets, or a dash where there is none."""
         if self.rank is None:
             return "–"
         return f"({self.rank})" if self.bracketed else str(self.rank)
@@ -53,7 +53,7 @@ class RankRow:
 
 @dataclass(frozen=True, eq=False)
 class RankTable:
-    """The models of one norm, best first and those in doubt last, with their curves."""
+    """Models of one norm, best first and those in doubt last, with their curves."""
 
     norm: str
     data: str
@@ -66,22 +66,22 @@ class RankTable:
 
     @property
     def ranked(self) -> int:
-        """How many models take a rank."""
+        """Count the models that take a rank."""
         return sum(not row.bracketed for row in self.rows)
 
     @property
     def radii(self) -> tuple[str, ...]:
-        """Where robust accuracies were asked for."""
+        """Return the radii of the robust accuracies."""
         return tuple(self.rows[0].robust)
 
     def row(self, model: str) -> RankRow:
-        """The line of one of the models."""
+        """Return the row of one of the models."""
         return next(row for row in self.rows if row.model == model)
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Rank tables: one per norm, and one over the norms that all models share, if these are two or more."""
+    """Rank tables: one per norm, and one over the norms that all models share."""
 
     norms: tuple[RankTable, ...]
     shared: tuple[str, ...]  # the norms that every model was evaluated in
@@ -177,7 +177,7 @@ def rank_table(
 
 
 def mean_rows(tables: Sequence[RankTable]) -> tuple[RankRow, ...]:
-    """The models over several norms, by their mean DOI; a model that lacks one of the norms has none."""
+    """Return the models over several norms, by mean DOI; a model that lacks a norm has none."""
     found: dict[str, dict[str, RankRow]] = {}
     for table in tables:
         for row in table.rows:
@@ -197,7 +197,7 @@ def mean_rows(tables: Sequence[RankTable]) -> tuple[RankRow, ...]:
 
 
 def doi_intervals(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, Interval]:
-    """Intervals for the DOI of every model of a pool, or for its mean over several norms, resampled together.
+    """Return intervals for the DOI of every model, or for its mean over several norms.
 
     They hold for this pool of models. While every sample was broken, E cuts nothing off and needs
     no choosing.
@@ -220,7 +220,7 @@ def doi_intervals(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str
 
 
 def rank_ranges(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, tuple[int, int]]:
-    """The ranks between which each model lies in the middle 95 % of resamples, by DOI or its mean over several norms.
+    """Return the ranks between which each model lies in the middle 95 % of resamples.
 
     Not a confidence: ranks jump, and where two models are truly equal no number of samples tells
     which is first. Read it as how easily other samples would have given another order.
@@ -244,7 +244,7 @@ def rank_ranges(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, 
 
 
 def rank_range(shares: NDArray[np.float64]) -> tuple[int, int]:
-    """The ranks between which a model lies in the middle 95 % of the resamples, from its share of each rank."""
+    """Return the ranks of the middle 95 % of the resamples, from a model's share of each rank."""
     summed, tail, rounding = np.cumsum(shares), (1 - LEVEL) / 2, 1e-9
     return int(np.searchsorted(summed, tail + rounding)) + 1, int(
         np.searchsorted(summed, 1 - tail - rounding)
@@ -254,7 +254,7 @@ def rank_range(shares: NDArray[np.float64]) -> tuple[int, int]:
 def _columns(
     pools: Sequence[ReferencePool],
 ) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.float64], list[bool]]:
-    """Names, distances (norm, model, sample) and frontiers (norm, sample) clipped at E, and who is never in doubt."""
+    """Return names, clipped distances (norm, model, sample) and frontiers, and who is trusted."""
     names = tuple(pools[0].distances)
     aligned = [pool.on(pools[0].samples) for pool in pools]
     own = np.stack(
@@ -266,14 +266,14 @@ def _columns(
 
 
 def _ranks(scores: NDArray[np.float64], trusted: Sequence[bool]) -> NDArray[np.int64]:
-    """Ranks along the last axis, largest score first: 1 + the trusted ones that score more. Equal scores share one."""
+    """Rank along the last axis, largest score first: 1 + the trusted models that score more."""
     rounded = np.round(scores, 12)  # equal figures whose sums were rounded differently stay equal
     above = rounded[..., np.asarray(trusted)][..., None, :] > rounded[..., :, None]
     return np.asarray(1 + above.sum(axis=-1), dtype=np.int64)
 
 
 def _ordered(rows: Sequence[RankRow]) -> tuple[RankRow, ...]:
-    """The rows with their ranks: those in doubt below the others, and below these those without a DOI."""
+    """Sort the rows: trusted models by DOI, then those in doubt, then those without a DOI."""
     scores = np.array([row.doi.estimate for row in rows])
     ranks = _ranks(scores, [not row.bracketed for row in rows]).tolist()
     known = [

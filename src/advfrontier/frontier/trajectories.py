@@ -1,4 +1,4 @@
-"""Trajectories: the best distance each run has found on each sample, against the queries it has spent."""
+"""Trajectories: the best distance of each run on each sample, against queries spent."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class Trajectories:
         samples: Sequence[str],
         norm: str,
     ) -> Self:
-        """Make trajectories out of what was found at each checkpoint, better or worse than before."""
+        """Make trajectories from the distances at each checkpoint, better or worse than before."""
         best = np.minimum.accumulate(np.asarray(distances, dtype=np.float64), axis=1)
         return cls(tuple(runs), np.asarray(queries, dtype=np.int64), best, tuple(samples), norm)
 
     def at(self, queries: int | Mapping[str, int]) -> NDArray[np.float64]:
-        """Return distances (run, sample) after `queries`: one number for all runs, or one per run name.
+        """Return distances (run, sample) after `queries`, one number or one per run name.
 
         Runs without queries have found nothing: inf, except where another run shows the sample
         misclassified unperturbed.
@@ -111,12 +111,12 @@ class Trajectories:
         return np.asarray(self.at(queries).min(axis=0), dtype=np.float64)
 
     def frontier(self) -> NDArray[np.float64]:
-        """The attack frontier d*: the least distance per sample over all runs, each with all its queries."""
+        """Return the attack frontier d*: the least distance per sample over all whole runs."""
         return np.asarray(self.distances[:, -1].min(axis=0), dtype=np.float64)
 
     @property
     def misclassified(self) -> NDArray[np.bool_]:
-        """The samples that need no perturbation."""
+        """Return the samples that need no perturbation."""
         return np.asarray(self.frontier() == 0)
 
     def select(
@@ -138,7 +138,7 @@ class Trajectories:
         return replace(self, queries=self.queries[where], distances=self.distances[:, where])
 
     def places(self, queries: Sequence[int]) -> NDArray[np.intp]:
-        """Where these checkpoints stand among all."""
+        """Return the indices of these checkpoints."""
         where = np.searchsorted(self.queries, queries)
         if (where >= self.queries.size).any() or (self.queries[where] != np.asarray(queries)).any():
             missing = sorted(set(queries) - set(self.queries.tolist()))
@@ -149,7 +149,7 @@ class Trajectories:
         return np.asarray(where, dtype=np.intp)
 
     def join(self, other: Trajectories) -> Self:
-        """Add another's runs, traced in the same norm on the same samples (in any order) with the same checkpoints."""
+        """Add another's runs, traced in the same norm on the same samples (in any order)."""
         if self.norm != other.norm:
             raise FrontierError(
                 f"trajectories in {self.norm} and in {other.norm}: expected the same norm"

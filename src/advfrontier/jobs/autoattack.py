@@ -1,4 +1,4 @@
-"""The AutoAttack job: radius by radius and shard by shard into a record, and only what is missing."""
+"""AutoAttack job: fills a record radius by radius and shard by shard."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RadiusTask:
         return f"radii/{self.radius!r}/{self.first:05d}+{self.count:03d}.safetensors"
 
     def belongs(self, record: Record) -> str:
-        """The mark of its file: of its own samples, so that it stays true when others are added."""
+        """Return the mark of the task's file, made of its own samples only."""
         rows = slice(self.first, self.first + self.count)
         return mark(
             record.header, self.file, data_digest(record.clean.ids[rows], record.clean.labels[rows])
@@ -53,13 +53,13 @@ class AutoAttackJob(Job[RadiusTask]):
     counted = "units of AutoAttack"
 
     def check(self) -> None:
-        """Refuse norms and radii that AutoAttack does not attack in, before the record keeps them."""
+        """Raise on norms and radii that AutoAttack does not attack in, before they are stored."""
         check_norm(self.work.header.terms.norm)
         for radius in self.radii:
             check_radius(radius)
 
     def missing(self) -> list[RadiusTask]:
-        """Return what is to be done, also at earlier radii where samples were added or files lost."""
+        """Return the missing tasks, also at earlier radii if samples were added or files lost."""
         record = self.work
         tasks = []
         for radius in self._all_radii():
@@ -105,14 +105,14 @@ class AutoAttackJob(Job[RadiusTask]):
 def missing_radii(
     folder: Folder, radii: Sequence[float], shards: Sequence[tuple[int, int]]
 ) -> list[RadiusTask]:
-    """The tasks of these radii that a record's folder lacks."""
+    """List the tasks of these radii that a record's folder lacks."""
     done = set(folder.names("radii"))
     tasks = (RadiusTask(radius, *shard) for radius in radii for shard in shards)
     return [task for task in tasks if task.file not in done]
 
 
 def read_points(record: Record) -> KnownPoints:
-    """What a finished record of AutoAttack tells. Raises if it is not finished."""
+    """Read a finished record of AutoAttack; raise if it is not finished."""
     accuracies, queries = [], []
     flags: Counter[str] = Counter()
     for radius in record.header.radii:

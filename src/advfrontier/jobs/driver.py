@@ -1,4 +1,4 @@
-"""The one way to run: see what a record lacks, have it done wherever the machine says, show how it goes."""
+"""Driver: lists what a record lacks, has the machine do it, and shows progress."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOST = (
 
 @dataclass(eq=False, repr=False)
 class Model:
-    """A classifier with a name. One that has a source is sent to other processes as what loads it, and loaded once."""
+    """Classifier with a name; one with a source is loaded once in each process."""
 
     name: str  # what tables call it
     given: Callable[[Tensor], Tensor] | None = (
@@ -69,11 +69,11 @@ class Model:
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from others."""
+        """Return the digest of the model."""
         return model_digest(self.function)
 
     def oracle(self, terms: Terms, *, surrogate: bool = False) -> Oracle:
-        """The model, ready to be asked. One that was loaded here is put where it is to run."""
+        """Return the model as an oracle, on the device where it runs."""
         precision: torch.dtype = getattr(torch, terms.dtype)
         if (
             self.given is None
@@ -90,7 +90,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job(ABC, Generic[T]):
-    """Work on a record. Calling it does one task and stores what comes out of it, in this process or another."""
+    """Work on a record. Calling it does one task and stores the result, in any process."""
 
     model: Model
     samples: Samples
@@ -110,7 +110,7 @@ class Job(ABC, Generic[T]):
 
     @property
     def work(self) -> Record:
-        """The record."""
+        """Return the record."""
         assert self.record is not None  # noqa: S101  # `drive` sets it before anything is asked
         return self.record
 
@@ -120,7 +120,7 @@ class Job(ABC, Generic[T]):
         return self.work.images(self.samples)
 
     def recognise(self, alike: Callable[[], bool] = lambda: True) -> None:
-        """Refuse other code than the record's, and another model: by its digest, or if it does not answer alike."""
+        """Raise on other code than the record's, and on another model."""
         header = self.work.header
         if header.numerics != NUMERICS:
             raise FrontierError(
@@ -141,7 +141,7 @@ class Job(ABC, Generic[T]):
 
     @abstractmethod
     def missing(self) -> list[T]:
-        """The tasks that the record lacks, from the names of its files alone."""
+        """List the tasks that the record lacks, from the names of its files alone."""
 
     @abstractmethod
     def changes(self) -> HeaderChange:
@@ -149,14 +149,14 @@ class Job(ABC, Generic[T]):
 
     @abstractmethod
     def progress(self) -> str:
-        """How much of all its tasks is done, in words such as `3 of 8 units`."""
+        """Return the progress as text, such as `3 of 8 units`."""
 
     def size(self, task: T) -> int:  # noqa: ARG002
-        """How much a task counts."""
+        """Return the weight of a task."""
         return 1
 
     def labels(self, tasks: Sequence[T]) -> Callable[[T, Any], str]:  # noqa: ARG002
-        """What to say after each task: which one it was, unless more is known."""
+        """Return the text to show after a task: its name, unless the job has more to show."""
         return lambda task, _: f"{self.work.header.terms.norm} {task}"
 
     @abstractmethod
@@ -165,7 +165,7 @@ class Job(ABC, Generic[T]):
 
 
 def drive(record: Record, job: J, machine: Machine) -> J:
-    """Do all that is missing. A task that fails is named at the end, when all others are done.
+    """Do all missing tasks; failed tasks are named at the end, when all others are done.
 
     Raises Unfinished if the machine's time is up before that.
 

@@ -50,7 +50,7 @@ _SURROGATE = Flag(
 
 
 class Prepared(NamedTuple):
-    """A record that is ready for work, and its samples, verified and kept in memory."""
+    """Record that is ready for work, and its verified samples in memory."""
 
     record: Record
     samples: Samples
@@ -225,7 +225,7 @@ def _complete(
     *,
     store_images: bool,
 ) -> None:
-    """Take the clean pass of every shard that lacks it; store images that are missing or damaged."""
+    """Make the clean pass of every shard that lacks it; store missing or damaged images."""
     terms = record.header.terms
     norm = make_norm(terms.norm, images.shape)
     done = set() if known is None else set(shards_of(len(known.labels), terms.shard))
@@ -271,7 +271,7 @@ def few_rows(samples: int) -> Tensor:
 
 
 def tidy(record: Record) -> None:
-    """Remove units that a longer one has replaced, files of grown shards, and what kills have left."""
+    """Remove units that a longer one replaced, files of grown shards, and partial files."""
     files, layout = sorted(record.unit_files()), set(record.shards)
     longest = dict(files)  # of one listing: others may be writing to the record just now
     replaced = {}

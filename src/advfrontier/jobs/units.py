@@ -1,4 +1,4 @@
-"""The unit job: bring ensembles to their queries on every shard of a record.
+"""Unit job: advances ensembles to their queries on every shard of a record.
 
 An evaluation has one ensemble; a trace has one for each run, which holds that run alone. A unit, an
 ensemble on a shard, is small enough that losing one costs minutes, and it knows nothing of others.
@@ -64,7 +64,7 @@ class UnitJob(Job[UnitTask]):
     counted = "queries"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return it with its solvers and its norm: another process knows none that is registered here."""
+        """Pickle the job with its solvers and norm, which another process has not registered."""
         solvers = {attack: self._solver(attack) for attack in self.attacks}
         norm = norm_facts(self.work.header.terms.norm)
         return super().__getstate__() | {"solvers": solvers, "norm": norm}
@@ -151,7 +151,7 @@ class UnitJob(Job[UnitTask]):
     # Doing it, in any process
 
     def again(self, unit: UnitName, queries: int) -> None:
-        """Do a unit from the start: its file was lost or damaged, or is of another record."""
+        """Run a unit from the start: its file was lost or damaged, or is of another record."""
         self.work.check_numerics()
         self(UnitTask(unit, queries))
 

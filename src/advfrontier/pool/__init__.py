@@ -1,4 +1,4 @@
-"""What can be run: solver × loss × variant, the rules between runs, and ensembles. No torch."""
+"""Runs (solver × loss × variant), the rules between them, and ensembles; without torch."""
 
 from advfrontier.pool.catalogue import (
     ANY,

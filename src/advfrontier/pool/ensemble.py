@@ -88,7 +88,7 @@ class Refine(TomlTable):
 
 
 class Branches(TomlTable):
-    """The refinements of both kinds of samples; both lists spend the same number of queries."""
+    """Refinements of both groups of samples; both lists spend the same queries."""
 
     gained: Annotated[tuple[Refine, ...], Field(min_length=1, max_length=_MOST_STEPS)]
     otherwise: Annotated[tuple[Refine, ...], Field(min_length=1, max_length=_MOST_STEPS)]
@@ -140,7 +140,7 @@ Step = Annotated[
 
 @dataclass(frozen=True)
 class Span:
-    """A step and where it stands among the queries of the ensemble.
+    """Step and its place among the queries of the ensemble.
 
     Args:
         index: Its place among the steps.

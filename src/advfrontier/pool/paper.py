@@ -1,4 +1,4 @@
-"""The paper's ensembles, from its published totals per group of runs.
+"""Paper's ensembles, from its published totals per group of runs.
 
 The split of a total among the runs of a group is not published. The rule here: keep the previous
 tier's queries; raise the runs of the group in order, each up to the base run's queries, until the
@@ -22,14 +22,14 @@ PAPER_TIERS = ("paper-4k", "paper-8k", "paper-12k")
 
 
 def published_totals() -> dict[str, Any]:
-    """The totals of the paper's table of ensembles: norm → attack → group → queries per tier."""
+    """Read the paper's table of ensembles: norm → attack → group → queries per tier."""
     return tomllib.loads(
         files("advfrontier.pool").joinpath("paper.toml").read_text(encoding="utf-8")
     )
 
 
 def paper_ensemble(name: str, norm: str, *, classes: int = 10) -> Ensemble:
-    """`paper-4k`, `paper-8k` or `paper-12k` in one norm; with fewer than ten classes some targets are missing."""
+    """Return `paper-4k`, `-8k` or `-12k` in one norm; few classes have fewer targets."""
     if name not in PAPER_TIERS:
         raise FrontierError(f"unknown ensemble {name!r}: expected one of {', '.join(PAPER_TIERS)}")
     norm = norm_name(norm)
@@ -55,7 +55,7 @@ def paper_ensemble(name: str, norm: str, *, classes: int = 10) -> Ensemble:
 def _split(
     base: Run, groups: dict[str, list[int]], place: int, reached: dict[Run, int]
 ) -> dict[Run, int]:
-    """Queries of every run of an attack at one tier."""
+    """Return the queries of every run of an attack at one tier."""
     level = groups["base"][place]
     queries = {base: level}
     sizes: tuple[tuple[str, Variant, int], ...] = (

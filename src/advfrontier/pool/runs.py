@@ -1,4 +1,4 @@
-"""The names of runs: `fmn`, `apgd_min-dlr`, `sigma_zero:restart3`, `alma:target2`.
+"""Names of runs: `fmn`, `apgd_min-dlr`, `sigma_zero:restart3`, `alma:target2`.
 
 And the rules C between the runs of an ensemble: (i) a target gets no more queries than the likelier
 target before it; (ii) a restart gets queries only if its base run does. Both are closed under the
@@ -23,7 +23,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class Run:
-    """A solver with a loss (where it has a choice) and a variant: the base run, a restart or a target."""
+    """Solver with a loss (where it has a choice) and a variant: base run, restart or target."""
 
     solver: str
     loss: str = ""
@@ -44,12 +44,12 @@ class Run:
 
     @property
     def attack(self) -> str:
-        """The solver with its loss: what all variants of a run share."""
+        """Return the solver with its loss, which all variants of a run share."""
         return f"{self.solver}-{self.loss}" if self.loss else self.solver
 
     @property
     def base(self) -> Run:
-        """The base run of the same attack."""
+        """Return the base run of the same attack."""
         return Run(self.solver, self.loss)
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Run:
 
 
 def closure(run: Run, level: int, *, smallest: int) -> dict[Run, int]:
-    """The least queries every other run must have before `run` may have `level`; `smallest` makes a base run active."""
+    """Return the least queries that other runs must have before `run` may have `level`."""
     if run.variant == "target":
         return {Run(run.solver, run.loss, "target", k): level for k in range(1, run.index)}
     return {run.base: smallest} if run.variant == "restart" else {}

@@ -1,4 +1,4 @@
-"""What a reader sees: tables, pages, figures for papers, comparisons and leaderboards.
+"""Reports: tables, pages, figures for papers, comparisons and leaderboards.
 
 This room computes no metric: `frontier` and `evaluation` have computed everything shown here.
 """

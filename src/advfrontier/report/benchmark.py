@@ -1,4 +1,4 @@
-"""The page of a benchmark as Markdown: at a glance, norm by norm, what compares models, warnings.
+"""Page of a benchmark as Markdown: at a glance, norm by norm, comparisons, warnings.
 
 `update_page` first puts the rows of finished records in the tables beside the page. Rows that are
 missing (a model, a norm, an ensemble) make tables shorter, and the page lists what is missing.
@@ -90,7 +90,7 @@ def check_page(page: str | PathLike[str]) -> Path:
 
 @dataclass
 class View:
-    """The tables of a benchmark, each computed once for the page and its figures.
+    """Tables of a benchmark, each computed once for the page and its figures.
 
     Args:
         bench: The benchmark.

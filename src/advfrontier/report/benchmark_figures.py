@@ -1,4 +1,4 @@
-"""The figures of a benchmark's page, drawn by matplotlib as PNG."""
+"""Figures of a benchmark's page, drawn by matplotlib as PNG."""
 
 from __future__ import annotations
 

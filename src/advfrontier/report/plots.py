@@ -35,7 +35,7 @@ Form = Literal["size", "share", "gap", "count"]
 
 @dataclass(frozen=True)
 class Axis:
-    """The values along one side of a chart.
+    """Values along one side of a chart.
 
     Args:
         form: How values are read: a size, a share, a difference of shares or a count.
@@ -124,7 +124,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Label:
-    """The name of a model beside its curve.
+    """Name of a model beside its curve.
 
     Args:
         x: Place of its left end, in units.

@@ -1,4 +1,4 @@
-"""How results show themselves; `advfrontier.views` calls these functions by their names."""
+"""Drawing functions of results, which `advfrontier.views` calls by their names."""
 
 from __future__ import annotations
 

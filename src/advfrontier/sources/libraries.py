@@ -50,7 +50,7 @@ class Normalised(nn.Module):
 
 
 class Logits(nn.Module):
-    """The logits of a classifier that returns them as one field of its output.
+    """Classifier that returns the logits of a model whose output has them as a field.
 
     Args:
         net: the classifier.

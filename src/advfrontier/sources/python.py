@@ -24,7 +24,7 @@ from advfrontier.sources.reading import existing
 
 
 class Callback(nn.Module):
-    """A plain function from images to logits, as a module.
+    """Plain function from images to logits, as a module.
 
     Args:
         function: takes images (n, …), returns logits (n, classes).

@@ -1,4 +1,4 @@
-"""What every reader of a source needs: the source taken apart, optional libraries, and guards.
+"""Helpers of readers: parsed sources, optional libraries, and guards.
 
 Two rules hold for all sources. Nothing is downloaded unless the user asks for it: libraries get
 their own offline switches, see `offline`. Checkpoints are read as plain tensors, see
@@ -30,7 +30,7 @@ _declared: list[Library] = []  # operators exist as long as their library object
 
 @dataclass(frozen=True)
 class Spec:
-    """A source taken apart: `kind:place?option=value&option=value`.
+    """Parsed source: `kind:place?option=value&option=value`.
 
     Args:
         text: the source as messages and records name it.
@@ -48,7 +48,7 @@ class Spec:
 
     @property
     def hint(self) -> str:
-        """What to type if a file is missing only because downloads are off."""
+        """Return the command that downloads a file that is missing."""
         if self.download:
             return ""
         return "; if it is not on this machine, allow the download with --download (download=True)"

@@ -47,7 +47,7 @@ class Rows:
 
     @cached_property
     def array(self) -> Any:
-        """The array, opened when it is first needed."""
+        """Return the array, opened when it is first needed."""
         return self.open_array()
 
     def __call__(self, rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The embedded benchmark: 1000 Fashion-MNIST test images and sixteen small models, F1 to F16, from plain to robust.
+"""Embedded benchmark: 1000 Fashion-MNIST test images and small models from plain to robust.
 
 Beside them F17, which is so small that its true distances are known.
 """
@@ -46,7 +46,7 @@ REFERENCE_RADII: dict[str, tuple[float, ...]] = {
 
 
 def find_card(name: str) -> Card:
-    """The card of a model, if there is such a one; `f3` is F3."""
+    """Return the card of a model, or raise; `f3` is F3."""
     key = name.strip().upper()
     if key not in MODELS:
         first, *_, last = MODELS
@@ -55,7 +55,7 @@ def find_card(name: str) -> Card:
 
 
 def load(name: str) -> nn.Module:
-    """A model of the zoo in eval mode, its weights frozen: images (n, 1, 28, 28) in [0, 1] to logits (n, 10)."""
+    """Load a model of the zoo, frozen: images (n, 1, 28, 28) in [0, 1] to logits (n, 10)."""
     card = find_card(name)
     model, digest = read_model(card)
     if digest != card.sha256:
@@ -67,7 +67,7 @@ def load(name: str) -> nn.Module:
 
 
 def read_model(card: Card) -> tuple[nn.Module, str]:
-    """The model of the stored weights, whatever the card says about them, and the hash of their file."""
+    """Load the model of the stored weights, and return it with the hash of their file."""
     content = files("advfrontier.zoo").joinpath("weights", card.weights).read_bytes()
     model = build(card.architecture)
     model.load_state_dict(load_tensors(content))

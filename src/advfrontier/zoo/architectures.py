@@ -1,4 +1,4 @@
-"""The bodies of the zoo: small networks for 28×28 grey images, each with its normalisation inside.
+"""Architectures of the zoo: small networks for 28×28 grey images, normalisation inside.
 
 None of them normalises over a batch: an image's logits never depend on its neighbours, and training
 and evaluation are the same function.
@@ -22,12 +22,12 @@ class Normalise(nn.Module):
     """Pixels in [0, 1] to mean 0 and spread 1."""
 
     def forward(self, images: Tensor) -> Tensor:
-        """(x − mean) / spread."""
+        """Normalise: (x − mean) / spread."""
         return (images - MEAN) / SPREAD
 
 
 class Staircase(nn.Module):
-    """A defence that masks its gradients: every pixel is rounded to one of six levels by five steep tanh steps.
+    """Defence that masks its gradients: five steep tanh steps round pixels to six levels.
 
     The steps lie half-way between two 8-bit values and are so steep that tanh is ±1 in float32 at
     both: on a clean image the derivative is exactly zero, off it almost everywhere.
@@ -37,13 +37,13 @@ class Staircase(nn.Module):
     steepness = 8000.0
 
     def forward(self, images: Tensor) -> Tensor:
-        """The mean of the five steps, in [0, 1]."""
+        """Return the mean of the five steps, in [0, 1]."""
         levels = (torch.tanh((images - step) * self.steepness) for step in self.steps)
         return sum(levels, torch.zeros_like(images)) / (2 * len(self.steps)) + 0.5
 
 
 def _perceptron(*widths: int, activation: type[nn.Module] = nn.ReLU) -> Iterator[nn.Module]:
-    """The layers from features to logits, hidden ones of these widths between."""
+    """Return the layers from features to logits, with hidden layers of these widths."""
     yield nn.Flatten()
     for inputs, outputs in pairwise(widths):
         yield from (nn.Linear(inputs, outputs), activation())
@@ -51,7 +51,7 @@ def _perceptron(*widths: int, activation: type[nn.Module] = nn.ReLU) -> Iterator
 
 
 class Block(nn.Module):
-    """Two 3×3 convolutions around a shortcut; the second starts at zero, which stands in for normalisation layers."""
+    """Two 3×3 convolutions around a shortcut; the second starts at zero."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Layer(nn.Module):
         self.narrow = nn.Linear(2 * width, width)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (samples, tokens, width) to the same shape."""
+        """Map tokens (samples, tokens, width) to the same shape."""
         samples, count, width = tokens.shape
         qkv = self.queries_keys_values(self.before_attention(tokens))
         q, k, v = qkv.view(samples, count, 3, self.heads, width // self.heads).permute(
@@ -106,7 +106,7 @@ class VisionTransformer(nn.Module):
         self.classify = nn.Linear(width, CLASSES)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images to logits."""
+        """Map images to logits."""
         tokens = self.embed(self.patches(images).transpose(1, 2)) + self.places
         logits: Tensor = self.classify(self.last(self.layers(tokens)).mean(1))
         return logits
@@ -148,7 +148,7 @@ ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
 
 
 def build(architecture: str, *, seed: int = 0) -> nn.Module:
-    """A freshly initialised network; the global random state is left as it was."""
+    """Return a freshly initialised network; the global random state stays as it was."""
     if architecture not in ARCHITECTURES:
         raise FrontierError(
             f"unknown architecture {architecture!r}: expected one of {', '.join(ARCHITECTURES)}"

@@ -1,4 +1,4 @@
-"""The cards of the models: what they are, how they were trained, what was measured on them. Needs no torch."""
+"""Cards of the models: architecture, training and measured accuracies; without torch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Recipe:
         )
 
     def words(self) -> str:
-        """The recipe in one or two sentences."""
+        """Describe the recipe in one or two sentences."""
         balls = ", ".join(f"{norm} radius {radius:g}" for norm, radius in self.radii.items())
         how = {
             "plain": "Cross-entropy on clean images",
@@ -69,7 +69,7 @@ class Recipe:
         )
 
     def text(self) -> str:
-        """The recipe as text, the same for the same recipe."""
+        """Return the recipe as text, the same for the same recipe."""
         return json.dumps(asdict(self), sort_keys=True)
 
 
@@ -79,7 +79,7 @@ PGD_STEPS = 50
 
 @dataclass(frozen=True)
 class Card:
-    """One model. Accuracies are shares of the 1000 embedded images; those under attack are by norm, at `radii`."""
+    """Card of one model; accuracies are shares of the 1000 images, under attack at `radii`."""
 
     name: str
     title: str
@@ -101,7 +101,7 @@ class Card:
 
     @property
     def architecture(self) -> str:
-        """The key of `architectures.ARCHITECTURES`."""
+        """Return the key of `architectures.ARCHITECTURES`."""
         return self.recipe.architecture
 
     @property
@@ -111,12 +111,12 @@ class Card:
 
     @property
     def norm(self) -> str | None:
-        """The norm of the training, `union` for several, None for none."""
+        """Return the norm of the training, `union` for several, None for none."""
         return "union" if len(self.radii) > 1 else next(iter(self.radii), None)
 
     @property
     def radius(self) -> float | None:
-        """The radius of the training in its one norm; None for several and for none."""
+        """Return the radius of the training in its one norm; None for several and for none."""
         return next(iter(self.radii.values())) if len(self.radii) == 1 else None
 
     @property

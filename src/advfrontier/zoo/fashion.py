@@ -1,4 +1,4 @@
-"""Fashion-MNIST: the 1000 test images inside the package, and the files they and the training set come from.
+"""Fashion-MNIST: the 1000 embedded test images, and the files of the whole data set.
 
 The embedded images are 100 of each class, drawn once by `choose` from the 10 000 of the test set
 and ordered so that every run of ten holds each class once: any multiple of ten from the front is
@@ -43,7 +43,7 @@ _SEED = 2017
 
 
 def embedded() -> dict[str, Tensor]:
-    """The stored tensors as they are; refused if a byte has changed."""
+    """Read the stored tensors; raise if a byte has changed."""
     stored = load_tensors(files("advfrontier.zoo").joinpath("data", FILE).read_bytes())
     for name, expected in SHA256.items():
         if digest(stored[name]) != expected:
@@ -55,18 +55,18 @@ def embedded() -> dict[str, Tensor]:
 
 
 def images_and_labels() -> tuple[Tensor, Tensor]:
-    """The 1000 test images as float32 (1000, 1, 28, 28) in [0, 1], and their labels as int64."""
+    """Return 1000 images, float32 (1000, 1, 28, 28) in [0, 1], and their labels as int64."""
     stored = embedded()
     return stored["images"].float().div_(255)[:, None], stored["labels"].long()
 
 
 def digest(tensor: Tensor) -> str:
-    """SHA-256 of a tensor's bytes."""
+    """Return the SHA-256 of a tensor's bytes."""
     return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
 
 
 def choose(labels: Tensor) -> Tensor:
-    """Indices of 100 images of each class, in runs that hold every class once, in random order."""
+    """Return indices of 100 images of each class, in random groups of one per class."""
     random = np.random.default_rng(_SEED)
     chosen = np.stack(
         [random.permutation(np.flatnonzero(labels.numpy() == c))[:100] for c in range(10)], 1
@@ -75,7 +75,7 @@ def choose(labels: Tensor) -> Tensor:
 
 
 def read_set(part: str, folder: str | Path | None = None) -> tuple[Tensor, Tensor]:
-    """Images (n, 28, 28) and labels (n,), both uint8, of the `train` or the `test` part."""
+    """Read images (n, 28, 28) and labels (n,), both uint8, of the `train` or `test` part."""
     root = DEBIAN_FOLDER if folder is None else Path(folder)
     found = [_find(root, name) for name in _FILES[part]]
     images, labels = _read_idx(found[0], 3), _read_idx(found[1], 1)
@@ -104,7 +104,7 @@ def _find(root: Path, name: str) -> Path:
 
 
 def _read_idx(path: Path, dimensions: int) -> Tensor:
-    """One IDX file of unsigned bytes: two zero bytes, the type 8, the number of dimensions, sizes, values."""
+    """Read one IDX file of unsigned bytes: zeros, type 8, dimensions, sizes, values."""
     raw = path.read_bytes()
     try:
         content = gzip.decompress(raw) if path.suffix == ".gz" else raw

@@ -1,4 +1,4 @@
-"""Training the models of the zoo: seeded, resumable to the bit, on one thread; and the PGD they are trained against.
+"""Training of the zoo: seeded, resumable to the bit, on one thread; and its PGD.
 
 Random numbers are drawn afresh for every step from (seed, stream, step), so a checkpoint needs no
 generator's state: weights, the optimiser's two averages and the number of the step are all there
@@ -41,7 +41,7 @@ _MEMORY, _FIRST_SCORE = 0.9, 1e-3  # of the ℓ0 scores
 
 
 def total_steps(recipe: Recipe, samples: int) -> int:
-    """Batches of the whole training; an epoch's incomplete last batch is left out."""
+    """Count the batches of the whole training; incomplete last batches are left out."""
     return recipe.epochs * (samples // recipe.batch)
 
 
@@ -175,7 +175,7 @@ def pgd(
     reach: float = REACH,
     visit: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
-    """The last of `steps` points of each image's ball; `visit` sees the logits at the start and at every point."""
+    """Return the last of `steps` points in each ball; `visit` gets the logits at every point."""
     climb = _CLIMBS[norm_name(norm)](images.flatten(1), radius, generator)
     point = next(climb)
     for i in range(steps):
@@ -202,7 +202,7 @@ def survivors(
     steps: int = 50,
     seed: int = 0,
 ) -> Tensor:
-    """Which images are classified correctly, and still are at every point that PGD on the margin visits."""
+    """Return which images are classified correctly at every point that PGD visits."""
     with torch.no_grad():
         standing: Tensor = model(images).argmax(1) == labels
 
@@ -252,7 +252,7 @@ def _l2(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
 
 
 def _l1(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
-    """Begins with as many features as the radius lets go from end to end, half of them set to a random value.
+    """Climb in ℓ1: begin with as many features as the radius allows, half of them random.
 
     A step moves the steepest features that have room, all by the same length; then it projects
     exactly onto ball and box.
@@ -273,7 +273,7 @@ def _l1(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
 
 
 def _l0(inputs: Tensor, radius: float, generator: torch.Generator) -> Climb:
-    """Has a value that every feature would take, and a score that says which of them do: the highest positive ones.
+    """Climb in ℓ0: a value per feature, and a score; the highest positive scores change.
 
     Values climb the gradient from random ones. If features went straight to the ends of the box, a
     model could learn to resist those two values and no others.
