@@ -73,9 +73,14 @@ def adv_lib_attacks(steps: int) -> Peers:
         largest = {"L1": 40.0, "L2": 4.0, "Linf": 0.4}[norm]
         for loss in ("ce", "dlr"):
             found[f"apgd_min-{loss}", norm] = partial(
-                minimal_apgd, norm=p, max_eps=largest, n_iter=steps // BISECTIONS, binary_search_steps=BISECTIONS,
-                loss_function=loss, use_large_reps=norm == "L1",
-            )  # fmt: skip
+                minimal_apgd,
+                norm=p,
+                max_eps=largest,
+                n_iter=steps // BISECTIONS,
+                binary_search_steps=BISECTIONS,
+                loss_function=loss,
+                use_large_reps=norm == "L1",
+            )
     return {(run, norm, "adv-lib"): attack for (run, norm), attack in found.items()}
 
 
@@ -172,10 +177,21 @@ def compare(net: Net, peers: Peers, options: argparse.Namespace) -> Iterator[tup
             flush=True,
         )
         yield (
-            net.name, norm, run, library, round(faster, 2), round(nearer, 3), int(np.isinf(own).sum()),
-            int(np.isinf(found).sum()), round(queries), "; ".join(
-                text for text, missed in (("slower", faster > 1), ("farther", nearer > 1.0005)) if missed),
-        )  # fmt: skip
+            net.name,
+            norm,
+            run,
+            library,
+            round(faster, 2),
+            round(nearer, 3),
+            int(np.isinf(own).sum()),
+            int(np.isinf(found).sum()),
+            round(queries),
+            "; ".join(
+                text
+                for text, missed in (("slower", faster > 1), ("farther", nearer > 1.0005))
+                if missed
+            ),
+        )
 
 
 def main() -> int:
@@ -195,10 +211,17 @@ def main() -> int:
         return 0
     rows = [row for net in nets(NETS, options.nets) for row in compare(net, peers, options)]
     columns = (
-        Column("net"), Column("norm", "norm"), Column("run", "code"), Column("peer"), Column("time", "number"),
-        Column("distance", "number"), Column("unbroken by us", "integer"), Column("by them", "integer"),
-        Column("their queries", "integer"), Column("", key="missed"),
-    )  # fmt: skip
+        Column("net"),
+        Column("norm", "norm"),
+        Column("run", "code"),
+        Column("peer"),
+        Column("time", "number"),
+        Column("distance", "number"),
+        Column("unbroken by us", "integer"),
+        Column("by them", "integer"),
+        Column("their queries", "integer"),
+        Column("", key="missed"),
+    )
     notes = (
         (
             f"time and mean distance are ours over theirs, bars 1.0; {2 * options.steps} queries of "

@@ -109,12 +109,18 @@ def main() -> int:
     (net,) = nets([(f"zoo:{options.model}", options.images)])
     rows = [compare(net, norm, options) for norm in options.norms]
     columns = (
-        Column("norm", "norm"), Column("AutoAttack's AOI", "number"), Column("at most", "number", key="AOI at most"),
-        Column("its queries", "integer"), Column("ours for the AOI", "integer"), Column("over its", "number"),
-        Column("time over its", "number"), Column("ours for the most", "integer"),
-        Column("over its ", "number", key="most over its"), Column("time over its ", "number", key="most time"),
+        Column("norm", "norm"),
+        Column("AutoAttack's AOI", "number"),
+        Column("at most", "number", key="AOI at most"),
+        Column("its queries", "integer"),
+        Column("ours for the AOI", "integer"),
+        Column("over its", "number"),
+        Column("time over its", "number"),
+        Column("ours for the most", "integer"),
+        Column("over its ", "number", key="most over its"),
+        Column("time over its ", "number", key="most time"),
         Column("", key="missed"),
-    )  # fmt: skip
+    )
     notes = (
         (
             f"{options.model}, {options.images} samples, queries per sample; bar {BAR} for queries and "

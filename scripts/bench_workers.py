@@ -11,9 +11,15 @@ from advfrontier import Machine, Traces, trace
 from advfrontier.sources import load_data
 
 RUNS = [
-    "fmn", "apgd_min-ce", "apgd_min-dlr", "pdpgd",
-    "fmn:restart1", "fmn:restart2", "apgd_min-ce:restart1", "fmn:target1",
-]  # fmt: skip
+    "fmn",
+    "apgd_min-ce",
+    "apgd_min-dlr",
+    "pdpgd",
+    "fmn:restart1",
+    "fmn:restart2",
+    "apgd_min-ce:restart1",
+    "fmn:target1",
+]
 
 
 def traced(workers: int, ray: str | None) -> tuple[float, Traces]:
@@ -23,9 +29,13 @@ def traced(workers: int, ray: str | None) -> tuple[float, Traces]:
         started = time.perf_counter()
         for name in ("F3", "F6"):
             found = trace(
-                f"zoo:{name}", samples, norm="Linf", runs=RUNS, out=Path(folder) / name,
+                f"zoo:{name}",
+                samples,
+                norm="Linf",
+                runs=RUNS,
+                out=Path(folder) / name,
                 machine=Machine(threads=1, workers=workers, ray=ray),
-            )  # fmt: skip
+            )
         return time.perf_counter() - started, found
 
 

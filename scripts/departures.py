@@ -74,8 +74,14 @@ def measure(models: list[str], norms: list[str], samples: Samples) -> None:
                 )
                 if (words := solver_words(solver)) in known:
                     continue
-                traced = trace(f"zoo:{model}", samples, norm=norm, runs=[attack], solvers={attack: solver},
-                               machine=Machine(progress=False))  # fmt: skip
+                traced = trace(
+                    f"zoo:{model}",
+                    samples,
+                    norm=norm,
+                    runs=[attack],
+                    solvers={attack: solver},
+                    machine=Machine(progress=False),
+                )
                 distances = traced.frontier()
                 known[words] = [None if np.isinf(d) else float(f"{d:.5g}") for d in distances]
                 mean = distances[np.isfinite(distances)].mean()

@@ -150,11 +150,19 @@ def rows(measured: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
 def table(measured: list[dict[str, Any]]) -> Table:
     """All that was measured."""
     columns = (
-        Column("network"), Column("norm", "norm"), Column("radius", "number"), Column("4k", "integer"),
-        Column("8k", "integer"), Column("AutoAttack", "integer"), Column("original", "integer"),
-        Column("differing", "integer"), Column("its queries", "integer"), Column("4k leaves more", "integer"),
-        Column("4k over adv-lib", "number"), Column("8k over adv-lib", "number"),
-    )  # fmt: skip
+        Column("network"),
+        Column("norm", "norm"),
+        Column("radius", "number"),
+        Column("4k", "integer"),
+        Column("8k", "integer"),
+        Column("AutoAttack", "integer"),
+        Column("original", "integer"),
+        Column("differing", "integer"),
+        Column("its queries", "integer"),
+        Column("4k leaves more", "integer"),
+        Column("4k over adv-lib", "number"),
+        Column("8k over adv-lib", "number"),
+    )
     points = [point for each in measured for point in each["radii"]]
     worse = {
         tier: sum(point["tiers"][str(tier)] > point["autoattack"] for point in points)

@@ -41,9 +41,13 @@ def distances(
 ) -> dict[str, NDArray[np.float64]]:
     """Distance per image after 1000 queries, by run."""
     traces = trace(
-        *shared_net(net, IMAGES), norm=norm, runs=runs, batch_size=IMAGES, machine=Machine(progress=True),
+        *shared_net(net, IMAGES),
+        norm=norm,
+        runs=runs,
+        batch_size=IMAGES,
+        machine=Machine(progress=True),
         solvers=PUBLISHED if published else None,
-    )  # fmt: skip
+    )
     for flag in traces.flags:
         print(f"  flag on {net} {norm}: {flag}", file=sys.stderr)
     return dict(zip(traces.runs, traces.distances[:, -1], strict=True))
@@ -110,10 +114,16 @@ def main() -> int:
     }
     over = {what: float(np.mean(ratios)) for what, ratios in means.items() if ratios}
     columns = (
-        Column("net"), Column("norm", "norm"), Column("run"), Column("ours", "number"), Column("failed", "integer"),
-        Column("adv-lib", "number"), Column("failed ", "integer", key="adv-lib failed"), Column("ratio", "number"),
+        Column("net"),
+        Column("norm", "norm"),
+        Column("run"),
+        Column("ours", "number"),
+        Column("failed", "integer"),
+        Column("adv-lib", "number"),
+        Column("failed ", "integer", key="adv-lib failed"),
+        Column("ratio", "number"),
         Column("bar", "number"),
-    )  # fmt: skip
+    )
     notes = tuple(
         f"mean ratio, {what}: {ratio:.4f} (bar: at most 1)" for what, ratio in over.items()
     )

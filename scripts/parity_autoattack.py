@@ -119,9 +119,14 @@ def main() -> None:
             print(" ", *(value for value in row if value is not None), flush=True)
             found.append(row)
     columns = (
-        Column("net"), Column("norm", "norm"), Column("attacks"), Column("radius", "number"), Column("ours", "number"),
-        Column("theirs", "number"), Column(""),
-    )  # fmt: skip
+        Column("net"),
+        Column("norm", "norm"),
+        Column("attacks"),
+        Column("radius", "number"),
+        Column("ours", "number"),
+        Column("theirs", "number"),
+        Column(""),
+    )
     notes = (
         (
             f"{options.images} images; FAB: mean distances after {options.steps} iterations towards "

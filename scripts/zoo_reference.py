@@ -35,9 +35,15 @@ def main() -> None:
     for name in chosen:
         for norm in NORMS:
             done = evaluate(
-                f"zoo:{name}", samples, norm=norm, ensemble=ENSEMBLE, out=folder / name / norm, name=name,
-                batch_size=SAMPLES, machine=Machine(threads=1, progress=True),
-            )  # fmt: skip
+                f"zoo:{name}",
+                samples,
+                norm=norm,
+                ensemble=ENSEMBLE,
+                out=folder / name / norm,
+                name=name,
+                batch_size=SAMPLES,
+                machine=Machine(threads=1, progress=True),
+            )
             print(
                 f"{name} {norm}: AUREC {done.aurec().value:.4g}, flags {list(done.flags)}",
                 flush=True,

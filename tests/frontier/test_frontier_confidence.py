@@ -162,8 +162,11 @@ def test_the_seed_decides_everything():
 
 def test_what_was_never_broken_has_no_interval():
     never, broken = [np.inf, np.inf, 0.0], [1.0, 2.0, 0.0]
-    for interval in (aurec_interval(never, E=E), aurec_difference_interval(never, broken, E=E),
-                     aurec_interval([0.0, 0.0], E=0.0)):  # fmt: skip
+    for interval in (
+        aurec_interval(never, E=E),
+        aurec_difference_interval(never, broken, E=E),
+        aurec_interval([0.0, 0.0], E=0.0),
+    ):
         assert not interval.known
         assert np.isnan([interval.low, interval.high]).all()
         assert interval.flags

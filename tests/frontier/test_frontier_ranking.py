@@ -43,13 +43,19 @@ def test_models_by_doi():
 
 def test_equal_models_share_a_rank():
     assert rows(rank_table(pool({"a": np.ones(4), "b": np.ones(4), "c": np.full(4, 0.5)}))) == [
-        ("1", "a"), ("1", "b"), ("3", "c"),
-    ]  # fmt: skip
+        ("1", "a"),
+        ("1", "b"),
+        ("3", "c"),
+    ]
 
 
 def test_a_model_in_doubt_stands_last_whatever_its_doi_and_takes_nobodys_rank():
-    found = rank_table(pool({"masked": [9, 9, 9], "a": [2, 3, 4], "b": [1, 2, 3], "wild": [np.inf, 5, 5]},
-                            doubted=["masked"]))  # fmt: skip
+    found = rank_table(
+        pool(
+            {"masked": [9, 9, 9], "a": [2, 3, 4], "b": [1, 2, 3], "wild": [np.inf, 5, 5]},
+            doubted=["masked"],
+        )
+    )
     assert rows(found) == [("1", "a"), ("2", "b"), ("(1)", "masked"), ("(1)", "wild")]
     assert found.ranked == 2
     assert all(row.doi.estimate > 1 for row in found.rows if row.bracketed)
@@ -131,8 +137,11 @@ def test_means_over_norms_put_models_in_doubt_in_any_norm_last():
 def test_norms_in_another_order_of_samples_are_aligned():
     rng = np.random.default_rng(0)
     models = {"a": rng.random(50), "b": rng.random(50)}
-    turned = pool({name: d[::-1] for name, d in models.items()}, norm="Linf",
-                  samples=tuple(f"s{k}" for k in reversed(range(50))))  # fmt: skip
+    turned = pool(
+        {name: d[::-1] for name, d in models.items()},
+        norm="Linf",
+        samples=tuple(f"s{k}" for k in reversed(range(50))),
+    )
     one, other = (
         rank({"L2": pool(models), "Linf": second}).overall
         for second in (pool(models, norm="Linf"), turned)

@@ -29,9 +29,37 @@ STEPS = [
 ]
 SMALL = make_ensemble(name="small", norm="L2", steps=STEPS, total=80)
 LARGER = make_ensemble(name="larger", norm="L2", steps=STEPS)
-JUNK = [None, -1, 0, 1, 7, 1e308, -1e-9, True, "", "x", "../../etc", "L2", "Linf", "fmn", "🂡" * 40, [], {}, [[]],
-        [1, 2], {"a": 1}, "0" * 32, 10**12, 2**64, float("1e-300"), ["x"] * 50, {"fmn": 10}, {"fmn": 10**9},
-        "evaluation", "trace"]  # fmt: skip
+JUNK = [
+    None,
+    -1,
+    0,
+    1,
+    7,
+    1e308,
+    -1e-9,
+    True,
+    "",
+    "x",
+    "../../etc",
+    "L2",
+    "Linf",
+    "fmn",
+    "🂡" * 40,
+    [],
+    {},
+    [[]],
+    [1, 2],
+    {"a": 1},
+    "0" * 32,
+    10**12,
+    2**64,
+    float("1e-300"),
+    ["x"] * 50,
+    {"fmn": 10},
+    {"fmn": 10**9},
+    "evaluation",
+    "trace",
+]
 
 
 @pytest.fixture(scope="module")

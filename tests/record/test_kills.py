@@ -160,8 +160,16 @@ def killed_often(tmp_path, kind, workers, kills, seed):
     return done
 
 
-SLOW = [("evaluate", 0, 35), ("evaluate", 2, 25), ("extend", 0, 35), ("extend", 2, 20), ("trace", 0, 25),
-        ("trace", 2, 20), ("bench", 0, 20), ("bench", 2, 20)]  # fmt: skip
+SLOW = [
+    ("evaluate", 0, 35),
+    ("evaluate", 2, 25),
+    ("extend", 0, 35),
+    ("extend", 2, 20),
+    ("trace", 0, 25),
+    ("trace", 2, 20),
+    ("bench", 0, 20),
+    ("bench", 2, 20),
+]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="process groups are killed")

@@ -163,8 +163,14 @@ def test_workers_that_load_another_model_say_so(problem, nets, tmp_path, factory
         r"process.*set its seed"
     )
     with pytest.raises(FrontierError, match=message):
-        evaluate(f"{nets}:{factory}", images, labels, out=tmp_path / "a" / "L2", machine=Machine(workers=1, threads=1),
-                 **OPTIONS)  # fmt: skip
+        evaluate(
+            f"{nets}:{factory}",
+            images,
+            labels,
+            out=tmp_path / "a" / "L2",
+            machine=Machine(workers=1, threads=1),
+            **OPTIONS,
+        )
     assert Record.find(tmp_path / "a" / "L2").units() == {}
 
 

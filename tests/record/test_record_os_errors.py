@@ -280,7 +280,12 @@ def test_a_name_from_a_record_cannot_act_on_a_terminal(tmp_path):
     (tmp_path / "record" / "clean.safetensors").unlink()
     with pytest.raises(FrontierError, match=r"to resume, type x\\x1b\[2J$"):
         _ = Record.find(tmp_path / "record").clean
-    asked = record.header.model_copy(update={"model": header_of(clean_of(4), model={
-        "name": "other", "source": None, "digest": "f" * 32}).model})  # fmt: skip
+    asked = record.header.model_copy(
+        update={
+            "model": header_of(
+                clean_of(4), model={"name": "other", "source": None, "digest": "f" * 32}
+            ).model
+        }
+    )
     assert "\x1b" not in str(FrontierError(record.header.mismatch(asked)))
     assert Path(tmp_path / "record" / "record.json").read_bytes().count(b"\x1b") == 0

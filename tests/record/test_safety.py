@@ -18,11 +18,28 @@ from advfrontier.cli import main
 from advfrontier.record import Record
 
 FOREIGN = [
-    ".env.prod-eu", ".git/refs/.x.y-z", ".git/HEAD", ".hidden", "README.md", "originals/cat.png", "originals/dog.png",
-    "images/00000+004.safetensors", "images/cat.png", "units/fmn/00000+004-0020.safetensors", "units/notes.txt",
-    "units/.a.b-c", "clean.safetensors", "report.html", "results/results.md", "results/results.json", "failures.json",
-    "ensembles/L2-4k.toml", "traces/F1/L2/notes.txt", "radii/0.1/00000+100.safetensors", "calibration.json",
-]  # fmt: skip
+    ".env.prod-eu",
+    ".git/refs/.x.y-z",
+    ".git/HEAD",
+    ".hidden",
+    "README.md",
+    "originals/cat.png",
+    "originals/dog.png",
+    "images/00000+004.safetensors",
+    "images/cat.png",
+    "units/fmn/00000+004-0020.safetensors",
+    "units/notes.txt",
+    "units/.a.b-c",
+    "clean.safetensors",
+    "report.html",
+    "results/results.md",
+    "results/results.json",
+    "failures.json",
+    "ensembles/L2-4k.toml",
+    "traces/F1/L2/notes.txt",
+    "radii/0.1/00000+100.safetensors",
+    "calibration.json",
+]
 
 
 @pytest.fixture
@@ -90,9 +107,34 @@ def test_a_record_is_never_started_among_other_files(problem, project):
 @pytest.mark.parametrize(
     "words",
     [
-        ("evaluate", "zoo:F8", "--samples", "2", "--norm", "L2", "--queries", "20", "--workers", "0", "--out"),
-        ("trace", "zoo:F8", "--samples", "2", "--norm", "L2", "--runs", "ddn", "--queries", "20", "--workers", "0",
-         "--out"),
+        (
+            "evaluate",
+            "zoo:F8",
+            "--samples",
+            "2",
+            "--norm",
+            "L2",
+            "--queries",
+            "20",
+            "--workers",
+            "0",
+            "--out",
+        ),
+        (
+            "trace",
+            "zoo:F8",
+            "--samples",
+            "2",
+            "--norm",
+            "L2",
+            "--runs",
+            "ddn",
+            "--queries",
+            "20",
+            "--workers",
+            "0",
+            "--out",
+        ),
         ("report",),
         ("rank",),
         ("extend",),
@@ -100,7 +142,7 @@ def test_a_record_is_never_started_among_other_files(problem, project):
         ("allocate",),
     ],
     ids=lambda words: words[0],
-)  # fmt: skip
+)
 def test_commands_leave_a_folder_of_other_files_as_it_was(project, words, capsys):
     before = contents(project)
     rest = ("--tier", "8k") if words[0] == "extend" else ()

@@ -9,9 +9,17 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "nets"
 NAMES = (
-    "cifar_resnet2b", "cifar_cnn_a_adv", "cifar_cnn_a_mix4", "cifar_conv_small_pgd", "cifar_base_kw",
-    "cifar_resnet20_plain", "mnist_smallcnn_trades", "mnist_small_kw_0_1", "mnist_cnn_a_adv", "mnist_small_fgsm",
-)  # fmt: skip
+    "cifar_resnet2b",
+    "cifar_cnn_a_adv",
+    "cifar_cnn_a_mix4",
+    "cifar_conv_small_pgd",
+    "cifar_base_kw",
+    "cifar_resnet20_plain",
+    "mnist_smallcnn_trades",
+    "mnist_small_kw_0_1",
+    "mnist_cnn_a_adv",
+    "mnist_small_fgsm",
+)
 
 needs_nets = pytest.mark.skipif(
     not (FOLDER / "nets.py").exists(), reason="the shared nets are not beside the repository"

@@ -85,9 +85,19 @@ class Record:
 
 
 def record(
-    model="zoo:F3", norm="Linf", *, n=60, seed=0, strength=1.0, unbroken=0, wrong=0.1, tier="paper-12k", side=12,
-    channels=1, classes=10,
-):  # fmt: skip
+    model="zoo:F3",
+    norm="Linf",
+    *,
+    n=60,
+    seed=0,
+    strength=1.0,
+    unbroken=0,
+    wrong=0.1,
+    tier="paper-12k",
+    side=12,
+    channels=1,
+    classes=10,
+):
     """A record of random distances, the same samples for every model and norm."""
     rng = np.random.default_rng(seed)
     full = rng.gamma(2.0, SCALES[norm] * strength / 2, n)

@@ -30,15 +30,46 @@ Relu = Callable[[int, Tensor], tuple[Tensor, Tensor]]
 
 # Affine in all of their tensors together.
 _JOINT = {
-    "add", "sub", "rsub", "neg", "cat", "stack", "alias", "clone", "t", "transpose", "permute", "view", "reshape",
-    "_unsafe_view", "flatten", "unsqueeze", "squeeze", "expand", "slice", "select", "constant_pad_nd", "mean", "sum",
-    "pixel_shuffle", "pixel_unshuffle", "avg_pool1d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d",
-}  # fmt: skip
+    "add",
+    "sub",
+    "rsub",
+    "neg",
+    "cat",
+    "stack",
+    "alias",
+    "clone",
+    "t",
+    "transpose",
+    "permute",
+    "view",
+    "reshape",
+    "_unsafe_view",
+    "flatten",
+    "unsqueeze",
+    "squeeze",
+    "expand",
+    "slice",
+    "select",
+    "constant_pad_nd",
+    "mean",
+    "sum",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "_adaptive_avg_pool2d",
+}
 # Affine in the argument of this number, if all others are constant.
 _SINGLE = {
-    "convolution": 0, "addmm": 1, "mm": 0, "linear": 0, "div": 0,
-    "native_batch_norm": 0, "_native_batch_norm_legit_no_training": 0,
-}  # fmt: skip
+    "convolution": 0,
+    "addmm": 1,
+    "mm": 0,
+    "linear": 0,
+    "div": 0,
+    "native_batch_norm": 0,
+    "_native_batch_norm_legit_no_training": 0,
+}
 _AT_ONCE = 20  # images in one pass
 _NUMBERS = 8_000_000  # in the largest tensor of coefficients
 _SUPPORTED = (

@@ -62,12 +62,19 @@ _BY_NAME: dict[str, Slope] = {
     "trunc": _to_integer,
     "fix": _to_integer,
 }
+
+
+def _functions(*names: str) -> list[Any]:
+    """Return the functions of `torch` and the methods of tensors that have one of these names."""
+    functions = []
+    for name in names:
+        for owner in (torch, Tensor):
+            if hasattr(owner, name):
+                functions.append(getattr(owner, name))
+    return functions
+
+
 _SLOPES: dict[Any, Slope] = {
-    getattr(where, name): slope
-    for name, slope in _BY_NAME.items()
-    for where in (torch, Tensor)
-    if hasattr(where, name)
-} | {
     torch.special.expit: _saturating,
     functional.hardsigmoid: _saturating,
     functional.hardtanh: _clamped,
@@ -76,17 +83,14 @@ _SLOPES: dict[Any, Slope] = {
     torch.floor_divide: _even,
     Tensor.__floordiv__: _even,
 }
-_IN_PLACE: dict[Any, str] = {
-    getattr(Tensor, f"{name}_"): name for name in _BY_NAME if hasattr(Tensor, f"{name}_")
-}
+_IN_PLACE: dict[Any, str] = {}
+for _name, _slope in _BY_NAME.items():
+    _SLOPES |= dict.fromkeys(_functions(_name), _slope)
+    if hasattr(Tensor, f"{_name}_"):
+        _IN_PLACE[getattr(Tensor, f"{_name}_")] = _name
 _COMPARED: dict[Any, int] = {
-    getattr(where, name): sign
-    for names, sign in (
-        (("gt", "ge", "greater", "greater_equal"), 1),
-        (("lt", "le", "less", "less_equal"), -1),
-    )
-    for name in names
-    for where in (torch, Tensor)
+    **dict.fromkeys(_functions("gt", "ge", "greater", "greater_equal"), 1),
+    **dict.fromkeys(_functions("lt", "le", "less", "less_equal"), -1),
 }
 _CONVERTED = {
     getattr(Tensor, name)
@@ -106,11 +110,7 @@ _CONVERTED = {
     )
 }
 _WHERE = {torch.where, Tensor.where}
-_TIMES = {
-    getattr(where, name)
-    for name in ("mul", "multiply", "div", "divide")
-    for where in (torch, Tensor)
-}
+_TIMES = set(_functions("mul", "multiply", "div", "divide"))
 _DETACHED = {torch.detach, Tensor.detach}
 _CUTTING = {*_SLOPES, *_IN_PLACE, *_COMPARED, *_CONVERTED, *_DETACHED}
 _LEADING_ON = _CONVERTED | _WHERE | _TIMES

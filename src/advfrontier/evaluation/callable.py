@@ -75,6 +75,13 @@ def run_callable(
                 bar.advance(len(rows))
     checkpoints = np.arange(CHECKPOINT, queries + 1, CHECKPOINT)
     flags = tuple(Flag(kind, f"{name}: {count} {what}") for (kind, what), count in doubts.items())
-    traces = Traces((name,), checkpoints, distances[None], clean.names, threat.name, flags=flags,
-                    counts=asdict(oracle.counts))  # fmt: skip
+    traces = Traces(
+        (name,),
+        checkpoints,
+        distances[None],
+        clean.names,
+        threat.name,
+        flags=flags,
+        counts=asdict(oracle.counts),
+    )
     return Found(traces, points)

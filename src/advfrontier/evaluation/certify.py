@@ -58,9 +58,14 @@ def certify(
         label = f"certifying {subject.name} in {norm}"
         with progress_bar(progress, len(rows), unit="samples", label=label) as shown:
             radii[rows] = certified_radius(
-                subject.function, evaluation.images(rows.tolist()), evaluation.labels[rows], norm,
-                start=start, precision=precision, done=shown.advance,
-            ).numpy()  # fmt: skip
+                subject.function,
+                evaluation.images(rows.tolist()),
+                evaluation.labels[rows],
+                norm,
+                start=start,
+                precision=precision,
+                done=shown.advance,
+            ).numpy()
     _check_below(evaluation, radii)
     record = prepared.record
     record.write_certified(np.minimum(radii, distances))

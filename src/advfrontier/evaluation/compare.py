@@ -38,15 +38,15 @@ _TIERS = ", ".join(map(tier_label, TIERS))
 
 def find_evaluations(paths: Iterable[str], *, needed: bool = True) -> list[Evaluation]:
     """Open every evaluation at or below these folders; raise where one is needed and missing."""
-    return [
-        Evaluation(record)
-        for path in paths
-        for record in find_records(path, kind="evaluation", needed=needed)
-    ]
+    evaluations = []
+    for path in paths:
+        for record in find_records(path, kind="evaluation", needed=needed):
+            evaluations.append(Evaluation(record))
+    return evaluations
 
 
 def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluation]]:
-    """Model → norm → evaluation."""
+    """Return model → norm → evaluation; raise if a model has two records in one norm."""
     table: dict[str, dict[str, Evaluation]] = {}
     for evaluation in evaluations:
         norms = table.setdefault(evaluation.model, {})
@@ -61,31 +61,36 @@ def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluatio
 
 
 def of_one_model(folder: str) -> dict[str, Evaluation]:
-    """Norm → evaluation of the one model that has records at or below a folder."""
+    """Return norm → evaluation of the one model with records at or below a folder."""
     table = by_model(find_evaluations([folder]))
     if len(table) > 1:
-        places = "; ".join(
-            f"{model} in {', '.join(evaluation.place for evaluation in norms.values())}"
-            for model, norms in table.items()
-        )
+        models = []
+        for model, norms in table.items():
+            places = ", ".join(evaluation.place for evaluation in norms.values())
+            models.append(f"{model} in {places}")
         raise FrontierError(
-            f"{folder} holds records of {len(table)} models ({places}): expected the folder of one"
+            f"{folder} holds records of {len(table)} models ({'; '.join(models)}): "
+            "expected the folder of one"
         )
     return next(iter(table.values()))
 
 
 def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) -> Comparison:
-    """Compare the curves of two models on the same samples in one norm, each at its tier."""
+    """Compare the curves of two models on the same samples in one norm, each at its tier.
+
+    Args:
+        first: One evaluation.
+        second: Another one, on the same samples in the same norm.
+        E: Common end of the areas, in units of the norm; by default the largest finite distance.
+    """
     both = (first, second)
     if first.norm == second.norm:  # or it is refused below, in other words
         check_alike(both)
-    names = [one.place if first.model == second.model else one.model for one in both]
-    models = [
-        replace(
-            evaluated(one, name=name), tiers=tuple(tier for tier in TIERS if _can_reach(one, tier))
-        )
-        for one, name in zip(both, names, strict=True)
-    ]
+    models = []
+    for one in both:
+        name = one.place if first.model == second.model else one.model
+        tiers = tuple(tier for tier in TIERS if _can_reach(one, tier))
+        models.append(replace(evaluated(one, name=name), tiers=tiers))
     return comparison.compare(*models, E=E)
 
 
@@ -138,9 +143,11 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
                 "new folder with --ensemble, --pool or --runs of the other"
             )
         check_same_settings(
-            settings(first.solver_parameters), settings(other.solver_parameters), names=(first.model, other.model),
+            settings(first.solver_parameters),
+            settings(other.solver_parameters),
+            names=(first.model, other.model),
             attacks=first.solver_parameters.keys() & other.solver_parameters.keys(),
-        )  # fmt: skip
+        )
 
 
 def check_same_labels(evaluation: Evaluation, known: Mapping[str, int], whose: str) -> None:
@@ -195,15 +202,22 @@ def rank(
 ) -> Ranking:
     """Rank models by DOI against each other and against the norm's reference pool, if given.
 
-    Without any records the reference pools are ranked as they are. `radii`, such as
-    `L2=0.5,Linf=8/255`, add robust accuracies to the tables.
+    Without any records the reference pools are ranked as they are.
+
+    Args:
+        evaluations: Evaluations of any models in any norms.
+        reference: Norm → reference pool that the models are ranked with.
+        radii: Radii such as `L2=0.5,Linf=8/255`, which add robust accuracies to the tables.
+        resamples: Bootstrap resamples for intervals and ranges of ranks.
     """
     by_norm: dict[str, list[Evaluation]] = {}
     for evaluation in evaluations:
         by_norm.setdefault(evaluation.norm, []).append(evaluation)
     known = dict(reference or {})
     pools = {norm: as_pool(found, known.get(norm)) for norm, found in by_norm.items()} or known
-    given = {evaluation.model for found in by_norm.values() for evaluation in found}
+    given: set[str] = set()
+    for found in by_norm.values():
+        given.update(evaluation.model for evaluation in found)
     return ranking.rank(
         {norm: pools[norm] for norm in sorted(pools, key=norm_order)},
         given=given,
@@ -222,17 +236,17 @@ def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> Ref
             "--reference to rank models among each other"
         )
     tables, words = _shipped(norm_name(norm))
-    flags: dict[str, list[dict[str, str]]] = json.loads(words["flags"])
+    stored: dict[str, list[dict[str, str]]] = json.loads(words["flags"])
+    flags = {}
+    for model, entries in stored.items():
+        flags[model] = tuple(Flag(Kind(entry["kind"]), entry["text"]) for entry in entries)
     return ReferencePool(
         norm=norm_name(norm),
         dataset=name,
         queries=queries,
         samples=tuple(json.loads(words["samples"])),
         distances={model: table[TIERS.index(queries)] for model, table in tables.items()},
-        flags={
-            model: tuple(Flag(Kind(entry["kind"]), entry["text"]) for entry in entries)
-            for model, entries in flags.items()
-        },
+        flags=flags,
     )
 
 
@@ -240,15 +254,12 @@ def common_pool(
     evaluations: Sequence[Evaluation], norm: str, *, name: str = REFERENCES[0]
 ) -> ReferencePool:
     """Return a shipped pool at the largest tier that all of these evaluations reached."""
-    tiers = [
-        tier
-        for tier in TIERS
-        if all(tier in evaluation.ensemble.tiers for evaluation in evaluations)
-    ]
+    tiers = list(TIERS)
+    for evaluation in evaluations:
+        tiers = [tier for tier in tiers if tier in evaluation.ensemble.tiers]
     pool = reference_pool(norm, tiers[-1] if tiers else TIERS[-1], name=name)
-    classes = dict(
-        zip(pool.samples, images_and_labels()[1].tolist(), strict=False)
-    )  # of the first images
+    _, labels = images_and_labels()
+    classes = dict(zip(pool.samples, labels.tolist(), strict=False))  # of the first images
     for evaluation in evaluations:
         check_same_labels(evaluation, classes, "the reference models")
         if extra := len(set(evaluation.samples) - set(pool.samples)):
@@ -272,10 +283,11 @@ def common_pool(
 def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str, ReferencePool]:
     """Return a shipped pool per norm of the evaluations, each at the largest tier they share."""
     norms = {evaluation.norm for evaluation in evaluations} or NORMS
-    return {
-        norm: common_pool([one for one in evaluations if one.norm == norm], norm, name=name)
-        for norm in norms
-    }
+    pools = {}
+    for norm in norms:
+        in_norm = [one for one in evaluations if one.norm == norm]
+        pools[norm] = common_pool(in_norm, norm, name=name)
+    return pools
 
 
 def unlike(evaluation: Evaluation) -> list[str]:

@@ -92,7 +92,9 @@ class Demand:
 def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
     """Read demands such as `Linf@8/255>=0.40`, several with commas."""
     found = []
-    for text in (part for each in texts for part in each.split(",") if part.strip()):
+    for text in ",".join(texts).split(","):
+        if not text.strip():
+            continue
         parts = _DEMAND.fullmatch(text)
         radii = parse_radii(parts["radius"]) if parts else ()
         if parts is None or not radii:  # `L2@ >=0.4` names none

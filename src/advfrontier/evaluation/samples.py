@@ -50,7 +50,9 @@ def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
         own = labels == number
         wrong = Counter(seen[own & (seen != labels)].tolist()).most_common(1)
         taken_for = wrong[0][0] if wrong else None
-        robust = [robust_accuracy(d[own], size) for size in (0.0, *(size for _, size in radii))]
+        sizes = [0.0]
+        sizes.extend(size for _, size in radii)
+        robust = [robust_accuracy(d[own], size) for size in sizes]
         names = class_name(evaluation, number), class_name(evaluation, taken_for)
         rows.append(
             (

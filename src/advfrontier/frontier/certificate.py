@@ -158,8 +158,14 @@ def _constraints(
         (dict.fromkeys((pairs + np.flatnonzero(sample == i)).tolist(), 1), 1)
         for i in range(samples)
     ]
-    columns = np.array([column for row, _ in rows for column in row], dtype=np.int64)
-    coefficients = np.array([value for row, _ in rows for value in row.values()], dtype=np.float64)
-    places = np.repeat(np.arange(len(rows)), [len(row) for row, _ in rows])
+    places: list[int] = []
+    columns: list[int] = []
+    coefficients: list[float] = []
+    most = []
+    for place, (row, bound) in enumerate(rows):
+        places += [place] * len(row)
+        columns += row.keys()
+        coefficients += row.values()
+        most.append(bound)
     matrix = coo_array((coefficients, (places, columns)), shape=(len(rows), pairs + pair.size))
-    return LinearConstraint(matrix.tocsr(), ub=np.array([most for _, most in rows]))
+    return LinearConstraint(matrix.tocsr(), ub=np.array(most))

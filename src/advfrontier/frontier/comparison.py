@@ -213,10 +213,10 @@ def _next(first: Evaluated, second: Evaluated, order: _Order | None) -> dict[str
         return {} if order.sound else {order.above.model: order.below.queries}
     least = min(first.queries, second.queries)
     behind = [model for model in (first, second) if model.queries == least]
-    higher = [
-        tier for tier in TIERS if tier > least and all(tier in model.tiers for model in behind)
-    ]
-    return {model.model: higher[0] for model in behind} if higher else {}
+    for tier in TIERS:
+        if tier > least and all(tier in model.tiers for model in behind):
+            return {model.model: tier for model in behind}
+    return {}
 
 
 def _spent(model: Evaluated) -> str:
@@ -225,11 +225,10 @@ def _spent(model: Evaluated) -> str:
 
 def _flags(first: Evaluated, second: Evaluated, order: _Order | None) -> tuple[str, ...]:
     """Return what puts either model in doubt, and whether the model that is kept may fall too."""
-    flags = [
-        f"{model.model}: {flag}"
-        for model in (first, second)
-        for flag in (*doubts(model.flags), *unbroken_flag(model.distances))
-    ]
+    flags = []
+    for model in (first, second):
+        for flag in (*doubts(model.flags), *unbroken_flag(model.distances)):
+            flags.append(f"{model.model}: {flag}")
     if (
         order is not None
         and order.sound

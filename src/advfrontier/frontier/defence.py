@@ -128,14 +128,14 @@ class ReferencePool:
     @cached_property
     def flagged(self) -> dict[str, tuple[Flag, ...]]:
         """Return the models in doubt and the reasons: flags, or samples never broken."""
-        why = {
-            name: (
-                *doubts(self.flags.get(name, ())),
-                *(Flag(Kind.UNBROKEN, text) for text in unbroken_flag(d)),
-            )
-            for name, d in self.distances.items()
-        }
-        return {name: reasons for name, reasons in why.items() if reasons}
+        flagged = {}
+        for name, distances in self.distances.items():
+            reasons = list(doubts(self.flags.get(name, ())))
+            for text in unbroken_flag(distances):
+                reasons.append(Flag(Kind.UNBROKEN, text))
+            if reasons:
+                flagged[name] = tuple(reasons)
+        return flagged
 
     @cached_property
     def end(self) -> float:

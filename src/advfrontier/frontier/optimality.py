@@ -91,8 +91,12 @@ def global_aoi(values: Mapping[str, Measure]) -> Measure:
     """Return the global AOI: the mean over models, each of equal weight whatever its samples."""
     if not values:
         raise FrontierError('no model given: expected {"model": aoi(…), …} with at least one')
-    flags = tuple(f"{model}: {flag}" for model, measure in values.items() for flag in measure.flags)
-    return Measure(float(np.mean([measure.value for measure in values.values()])), flags)
+    figures, flags = [], []
+    for model, measure in values.items():
+        figures.append(measure.value)
+        for flag in measure.flags:
+            flags.append(f"{model}: {flag}")
+    return Measure(float(np.mean(figures)), tuple(flags))
 
 
 def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike) -> Measure:

@@ -71,18 +71,19 @@ class Problem:
 
     def raises(self, levels: Levels, run: int, level: int) -> Raises:
         """Return the move that brings a run to a level, after the raises that C requires."""
-        before = tuple(
-            (other, least) for other, least in self.needs[run][level] if levels[other] < least
-        )
-        return (*before, (run, level))
+        required = []
+        for other, least in self.needs[run][level]:
+            if levels[other] < least:
+                required.append((other, least))
+        return (*required, (run, level))
 
     def feasible(self, levels: Levels) -> bool:
         """Return whether an allocation obeys the rules C."""
-        return all(
-            levels[other] >= least
-            for run in np.flatnonzero(levels)
-            for other, least in self.needs[run][levels[run]]
-        )
+        for run in np.flatnonzero(levels):
+            for other, least in self.needs[run][levels[run]]:
+                if levels[other] < least:
+                    return False
+        return True
 
 
 def levels_of(queries: int) -> tuple[int, ...]:

@@ -24,24 +24,35 @@ from advfrontier.jsonable import jsonable
 
 @dataclass(frozen=True)
 class RankRow:
-    """Row of one model: in one norm, or over several, where DOI is the mean."""
+    """Row of one model: in one norm, or over several, where DOI is the mean.
+
+    Args:
+        model: Name of the model.
+        rank: Its rank from 1; None where there is no DOI.
+        ranks: First and last rank of the middle 95 % of resamples; None if not known.
+        doi: DOI with its interval over samples.
+        bracketed: Whether the model is in doubt; over several norms, in any of them.
+        given: Whether the user asked about it; otherwise it is of the reference pool.
+        flags: Reasons for the doubt.
+        aurec: AUREC up to the E of its table, in units of the norm.
+        clean_accuracy: Accuracy on unperturbed samples, in [0, 1].
+        median: Median distance, in units of the norm.
+        robust: Robust accuracy by radius as written.
+        dois: Over several norms: the DOI in each.
+    """
 
     model: str
     rank: int | None
-    ranks: (
-        tuple[int, int] | None
-    )  # the middle 95 % of its ranks when samples are drawn again; None if not known
+    ranks: tuple[int, int] | None
     doi: Interval
-    bracketed: bool  # in doubt; over several norms, in any of them
-    given: bool  # one of the models asked about, not one of the reference pool
-    flags: tuple[Flag, ...] = ()  # why it is in doubt
-    aurec: float | None = None  # up to the E of its table
+    bracketed: bool
+    given: bool
+    flags: tuple[Flag, ...] = ()
+    aurec: float | None = None
     clean_accuracy: float | None = None
     median: float | None = None
-    robust: dict[str, float] = field(
-        default_factory=dict
-    )  # radius, as it is written → robust accuracy there
-    dois: dict[str, float] = field(default_factory=dict)  # over several norms: the DOI in each
+    robust: dict[str, float] = field(default_factory=dict)
+    dois: dict[str, float] = field(default_factory=dict)
 
     @property
     def position(self) -> str:
@@ -88,7 +99,7 @@ class Ranking:
     overall: tuple[RankRow, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON knows it: infinite numbers are "inf", what is not known is null."""
+        """Return all fields for JSON: infinite numbers are "inf", unknown ones null."""
         content: dict[str, Any] = jsonable(self)
         return content
 
@@ -102,35 +113,51 @@ def rank(
 ) -> Ranking:
     """Rank the models of one pool per norm, in the order of the norms.
 
-    `given` are the models asked about, `radii` of every norm where to read robust accuracy, by the
-    radius as it is written.
+    Args:
+        pools: Norm → models evaluated in it.
+        given: Names of the models the user asked about.
+        radii: Norm → radius as written → ε at which robust accuracy is read.
+        resamples: Bootstrap resamples for intervals and ranges of ranks.
     """
     if not pools:
         raise FrontierError(
             "nothing to rank: expected at least one record, such as `advfrontier rank runs/*`"
         )
-    tables = {
-        norm: rank_table(pool, given=given, radii=(radii or {}).get(norm, {}), resamples=resamples)
-        for norm, pool in pools.items()
-    }
-    models = {model for pool in pools.values() for model in pool.distances}
+    tables = {}
+    models: set[str] = set()
+    for norm, pool in pools.items():
+        epsilons = (radii or {}).get(norm, {})
+        tables[norm] = rank_table(pool, given=given, radii=epsilons, resamples=resamples)
+        models.update(pool.distances)
     shared = tuple(norm for norm, pool in pools.items() if models <= set(pool.distances))
     overall: tuple[RankRow, ...] = ()
     if len(shared) > 1:
         overall = mean_rows([tables[norm] for norm in shared])
         joint = [pools[norm] for norm in shared]
-        if len({frozenset(pool.samples) for pool in joint}) == 1:
-            intervals, ranges = (
-                doi_intervals(*joint, resamples=resamples),
-                rank_ranges(*joint, resamples=resamples),
-            )
-            overall = tuple(
-                replace(row, doi=intervals[row.model], ranks=ranges[row.model])
-                if row.doi.known
-                else row
-                for row in overall
-            )
+        if _same_samples(joint):
+            overall = _with_intervals(overall, joint, resamples)
     return Ranking(tuple(tables.values()), shared, overall)
+
+
+def _same_samples(pools: Sequence[ReferencePool]) -> bool:
+    """Return whether all pools are on the same samples, in any order."""
+    first = set(pools[0].samples)
+    return all(set(pool.samples) == first for pool in pools)
+
+
+def _with_intervals(
+    rows: Sequence[RankRow], pools: Sequence[ReferencePool], resamples: int
+) -> tuple[RankRow, ...]:
+    """Return rows over several norms with intervals of their mean DOI and ranges of ranks."""
+    intervals = doi_intervals(*pools, resamples=resamples)
+    ranges = rank_ranges(*pools, resamples=resamples)
+    complete = []
+    for row in rows:
+        if row.doi.known:
+            complete.append(replace(row, doi=intervals[row.model], ranks=ranges[row.model]))
+        else:
+            complete.append(row)
+    return tuple(complete)
 
 
 def rank_table(
@@ -140,60 +167,73 @@ def rank_table(
     radii: Mapping[str, float] | None = None,
     resamples: int = RESAMPLES,
 ) -> RankTable:
-    """All models of a pool by DOI; equal DOIs share the better rank."""
-    flagged, limit = pool.flagged, pool.end
-    intervals, ranges = (
-        doi_intervals(pool, resamples=resamples),
-        rank_ranges(pool, resamples=resamples),
-    )
-    rows = [
-        RankRow(
+    """Rank all models of a pool by DOI; equal DOIs share the better rank.
+
+    Args:
+        pool: Models evaluated on the same samples in one norm.
+        given: Names of the models the user asked about.
+        radii: Radius as written → ε at which robust accuracy is read.
+        resamples: Bootstrap resamples for intervals and ranges of ranks.
+    """
+    flagged = pool.flagged
+    intervals = doi_intervals(pool, resamples=resamples)
+    ranges = rank_ranges(pool, resamples=resamples)
+    rows = []
+    curves = {}
+    for name, distances in pool.distances.items():
+        doi = intervals[name]
+        robust = {}
+        for label, epsilon in (radii or {}).items():
+            robust[label] = robust_accuracy(distances, epsilon)
+        row = RankRow(
             model=name,
             rank=None,
-            ranks=ranges[name] if intervals[name].known else None,
-            doi=intervals[name],
+            ranks=ranges[name] if doi.known else None,
+            doi=doi,
             bracketed=name in flagged,
             given=name in given,
             flags=flagged.get(name, ()),
-            aurec=aurec(d, E=limit).value,
-            clean_accuracy=float((d > 0).mean()),
-            median=distance_quantile(d, 0.5),
-            robust={label: robust_accuracy(d, epsilon) for label, epsilon in (radii or {}).items()},
+            aurec=aurec(distances, E=pool.end).value,
+            clean_accuracy=float((distances > 0).mean()),
+            median=distance_quantile(distances, 0.5),
+            robust=robust,
         )
-        for name, d in pool.distances.items()
-    ]
-    curves = {name: Curve.of(d) for name, d in pool.distances.items()}
-    frontier = Curve.of(pool.frontier)
+        rows.append(row)
+        curves[name] = Curve.of(distances)
     return RankTable(
-        pool.norm,
-        pool.dataset,
-        pool.queries,
-        len(pool.samples),
-        limit,
-        _ordered(rows),
-        curves,
-        frontier,
+        norm=pool.norm,
+        data=pool.dataset,
+        queries=pool.queries,
+        samples=len(pool.samples),
+        E=pool.end,
+        rows=_ordered(rows),
+        curves=curves,
+        frontier=Curve.of(pool.frontier),
     )
 
 
 def mean_rows(tables: Sequence[RankTable]) -> tuple[RankRow, ...]:
     """Return the models over several norms, by mean DOI; a model that lacks a norm has none."""
-    found: dict[str, dict[str, RankRow]] = {}
+    by_model: dict[str, dict[str, RankRow]] = {}
     for table in tables:
         for row in table.rows:
-            found.setdefault(row.model, {})[table.norm] = row
-    rows = []
-    for name, parts in found.items():
-        dois = {norm: row.doi.estimate for norm, row in parts.items()}
-        mean = float(np.mean(list(dois.values()))) if len(parts) == len(tables) else math.nan
-        doubt, given = (
-            any(row.bracketed for row in parts.values()),
-            any(row.given for row in parts.values()),
+            by_model.setdefault(row.model, {})[table.norm] = row
+    means = []
+    for name, rows in by_model.items():
+        dois = {norm: row.doi.estimate for norm, row in rows.items()}
+        complete = len(rows) == len(tables)
+        mean = float(np.mean(list(dois.values()))) if complete else math.nan
+        mean_row = RankRow(
+            model=name,
+            rank=None,
+            ranks=None,
+            doi=Interval(mean, math.nan, math.nan),
+            bracketed=any(row.bracketed for row in rows.values()),
+            given=any(row.given for row in rows.values()),
+            dois=dois,
         )
-        rows.append(
-            RankRow(name, None, None, Interval(mean, math.nan, math.nan), doubt, given, dois=dois)
-        )
-    return _ordered(rows)
+        means.append(mean_row)
+    return _ordered(means)
 
 
 def doi_intervals(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, Interval]:
@@ -205,17 +245,20 @@ def doi_intervals(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str
     names, own, best, trusted = _columns(pools)
     limits = [(0.0, 1.0 if trust else math.inf) for trust in trusted]
     whole = np.broadcast_to(best[:, None], own.shape)
-    found = ratio_intervals(own, whole, limits=limits, resamples=resamples)
+    estimates = ratio_intervals(own, whole, limits=limits, resamples=resamples)
     intervals = {}
-    for name, interval in zip(names, found, strict=True):
-        measures = [pool.doi(name) for pool in pools]
-        notes = [flag for measure in measures for flag in measure.flags]
-        if any(math.isnan(measure.value) for measure in measures):
-            intervals[name] = Interval.unknown(*dict.fromkeys(notes))
+    for name, interval in zip(names, estimates, strict=True):
+        known = True
+        flags: dict[str, None] = {}  # in order, each once
+        for pool in pools:
+            measure = pool.doi(name)
+            known = known and not math.isnan(measure.value)
+            flags |= dict.fromkeys(measure.flags)
+        if known:
+            flags |= dict.fromkeys(interval.flags)
+            intervals[name] = replace(interval, flags=tuple(flags))
         else:
-            intervals[name] = replace(
-                interval, flags=tuple(dict.fromkeys((*notes, *interval.flags)))
-            )
+            intervals[name] = Interval.unknown(*flags)
     return intervals
 
 
@@ -228,27 +271,25 @@ def rank_ranges(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, 
     names, own, best, trusted = _columns(pools)
     counts = np.zeros((len(names), len(names)))
     for weights in resampled(own.shape[-1], resamples):
+        dois = []  # (resample, model) per norm
         with np.errstate(divide="ignore", invalid="ignore"):
-            scores = np.mean(
-                [
-                    (weights @ mine.T) / (weights @ most)[:, None]
-                    for mine, most in zip(own, best, strict=True)
-                ],
-                0,
-            )
-        ranks = _ranks(scores, trusted)
+            for distances, frontier in zip(own, best, strict=True):
+                dois.append((weights @ distances.T) / (weights @ frontier)[:, None])
+        ranks = _ranks(np.mean(dois, axis=0), trusted)
         counts += (ranks[:, :, None] == np.arange(1, len(names) + 1)).sum(axis=0)
-    return {
-        name: rank_range(shares) for name, shares in zip(names, counts / resamples, strict=True)
-    }
+    ranges = {}
+    for name, shares in zip(names, counts / resamples, strict=True):
+        ranges[name] = rank_range(shares)
+    return ranges
 
 
 def rank_range(shares: NDArray[np.float64]) -> tuple[int, int]:
     """Return the ranks of the middle 95 % of the resamples, from a model's share of each rank."""
-    summed, tail, rounding = np.cumsum(shares), (1 - LEVEL) / 2, 1e-9
-    return int(np.searchsorted(summed, tail + rounding)) + 1, int(
-        np.searchsorted(summed, 1 - tail - rounding)
-    ) + 1
+    cumulated = np.cumsum(shares)
+    tail, rounding = (1 - LEVEL) / 2, 1e-9
+    first = int(np.searchsorted(cumulated, tail + rounding)) + 1
+    last = int(np.searchsorted(cumulated, 1 - tail - rounding)) + 1
+    return first, last
 
 
 def _columns(
@@ -256,13 +297,16 @@ def _columns(
 ) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.float64], list[bool]]:
     """Return names, clipped distances (norm, model, sample) and frontiers, and who is trusted."""
     names = tuple(pools[0].distances)
-    aligned = [pool.on(pools[0].samples) for pool in pools]
-    own = np.stack(
-        [[np.minimum(pool.distances[name], pool.end) for name in names] for pool in aligned]
-    )
-    best = np.stack([np.minimum(pool.frontier, pool.end) for pool in aligned])
-    flagged = {name for pool in pools for name in pool.flagged}
-    return names, own, best, [name not in flagged for name in names]
+    own, best = [], []
+    flagged: set[str] = set()
+    for pool in pools:
+        aligned = pool.on(pools[0].samples)
+        distances = np.stack([aligned.distances[name] for name in names])
+        own.append(np.minimum(distances, aligned.end))
+        best.append(np.minimum(aligned.frontier, aligned.end))
+        flagged.update(pool.flagged)
+    trusted = [name not in flagged for name in names]
+    return names, np.stack(own), np.stack(best), trusted
 
 
 def _ranks(scores: NDArray[np.float64], trusted: Sequence[bool]) -> NDArray[np.int64]:
@@ -276,18 +320,13 @@ def _ordered(rows: Sequence[RankRow]) -> tuple[RankRow, ...]:
     """Sort the rows: trusted models by DOI, then those in doubt, then those without a DOI."""
     scores = np.array([row.doi.estimate for row in rows])
     ranks = _ranks(scores, [not row.bracketed for row in rows]).tolist()
-    known = [
-        replace(row, rank=rank if row.doi.known else None)
-        for row, rank in zip(rows, ranks, strict=True)
-    ]
-    return tuple(
-        sorted(
-            known,
-            key=lambda row: (
-                row.bracketed,
-                not row.doi.known,
-                -np.nan_to_num(row.doi.estimate),
-                row.model,
-            ),
-        )
-    )
+    ranked = []
+    for row, rank in zip(rows, ranks, strict=True):
+        ranked.append(replace(row, rank=rank if row.doi.known else None))
+    return tuple(sorted(ranked, key=_place))
+
+
+def _place(row: RankRow) -> tuple[bool, bool, float, str]:
+    """Return the key that orders rows."""
+    doi = float(np.nan_to_num(row.doi.estimate))
+    return row.bracketed, not row.doi.known, -doi, row.model

@@ -88,9 +88,15 @@ class AutoAttackJob(Job[RadiusTask]):
         self.recognise()
         with threads(terms.threads):
             found = attack_at(
-                self.model.oracle(terms).model, self.images(rows), record.clean.labels[rows], norm=terms.norm,
-                radius=task.radius, seed=terms.seed, batch_size=terms.shard, device=terms.device,
-            )  # fmt: skip
+                self.model.oracle(terms).model,
+                self.images(rows),
+                record.clean.labels[rows],
+                norm=terms.norm,
+                radius=task.radius,
+                seed=terms.seed,
+                batch_size=terms.shard,
+                device=terms.device,
+            )
         tensors = {
             name: torch.tensor(getattr(found, name)) for name in ("robust", "forwards", "backwards")
         }
@@ -107,8 +113,13 @@ def missing_radii(
 ) -> list[RadiusTask]:
     """List the tasks of these radii that a record's folder lacks."""
     done = set(folder.names("radii"))
-    tasks = (RadiusTask(radius, *shard) for radius in radii for shard in shards)
-    return [task for task in tasks if task.file not in done]
+    missing = []
+    for radius in radii:
+        for shard in shards:
+            task = RadiusTask(radius, *shard)
+            if task.file not in done:
+                missing.append(task)
+    return missing
 
 
 def read_points(record: Record) -> KnownPoints:

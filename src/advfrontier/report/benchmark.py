@@ -595,7 +595,9 @@ def warnings(view: View) -> list[str]:
 
 def markdown(table: pd.DataFrame) -> str:
     """Return a table as Markdown, columns of numbers on the right; missing cells are dashes."""
-    cells = [[_cell(value) for value in row] for row in table.itertuples(index=False)]
+    cells = []
+    for row in table.itertuples(index=False):
+        cells.append([_cell(value) for value in row])
     headings = [str(column) for column in table.columns]
     marks = []
     for column in range(len(headings)):

@@ -175,8 +175,11 @@ def _read_table_of_labels(spec: Spec, table: Path) -> list[tuple[str, str]]:
         lines = table.read_text(encoding="utf-8-sig").splitlines()
         first = lines[0] if lines else ""
         delimiter = next((mark for mark in ",;\t" if mark in first), ",")
-        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter)]
-    rows = [row for row in rows if any(row)]
+        rows = []
+        for row in csv.reader(lines, delimiter=delimiter):
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                rows.append(cells)
     header = rows[0] if rows else []
     if len(header) < 2:
         raise spec.error(

@@ -23,8 +23,17 @@ from torch import Tensor
 from advfrontier.errors import FrontierError
 
 CLASS_NAMES = (
-    "T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
-)  # fmt: skip
+    "T-shirt/top",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
 
 # Images uint8, labels uint8, indices int16 into the test set.
 FILE = "fashion_mnist_test_1000.safetensors"
@@ -37,8 +46,10 @@ SHA256 = {
 DEBIAN_FOLDER = Path(
     "/usr/share/datasets/fashion-mnist"
 )  # where the Debian package puts the four files
-_FILES = {"train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
-          "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")}  # fmt: skip
+_FILES = {
+    "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+}
 _SEED = 2017
 
 
