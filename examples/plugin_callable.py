@@ -1,4 +1,4 @@
-"""Attacks of another library, counted and measured like the runs of the pool: two of Foolbox, one of them black-box."""
+"""Measure two attacks of Foolbox, one of them black-box, like runs of the pool."""
 
 import foolbox
 import torch
@@ -9,7 +9,7 @@ from advfrontier.evaluation.callable import run_callable
 
 
 def deepfool(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """DeepFool; the model it gets is a stand-in that counts."""
+    """Run DeepFool; its model is a stand-in that counts."""
     bounded = foolbox.PyTorchModel(model, bounds=(0, 1), device=images.device)
     _, clipped, _ = foolbox.attacks.L2DeepFoolAttack(steps=50)(
         bounded, images, labels, epsilons=None
@@ -18,7 +18,7 @@ def deepfool(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
 
 
 def boundary(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """The boundary attack, which never asks for a gradient; it would take 25 000 steps if it were not stopped."""
+    """Run the boundary attack, black-box, of 25 000 steps if it were not stopped."""
     bounded = foolbox.PyTorchModel(model, bounds=(0, 1), device=images.device)
     _, clipped, _ = foolbox.attacks.BoundaryAttack()(bounded, images, labels, epsilons=None)
     return clipped

@@ -1,4 +1,4 @@
-"""Ask the published results your own questions: one table of distances, a `groupby` for each answer.
+"""Query the published results: one table of distances, a `groupby` for each answer.
 
     python examples/results.py                    # the tables of docs/results
     python examples/results.py bench/NAME/results # those of your own benchmark

@@ -35,7 +35,9 @@ def run_names(copy: int) -> list[str]:
 def trajectories(
     names: list[str], levels: list[int], samples: int, *, seed: int = 0
 ) -> Iterator[Trajectories]:
-    """Yield models whose runs differ in their last distance, their speed and their first success."""
+    """Yield models whose runs differ in their last distance, their speed and their first
+    success.
+    """
     rng = np.random.default_rng(seed)
     spent = np.array(levels)[:, None]
     for _ in range(MODELS):

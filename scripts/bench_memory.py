@@ -49,7 +49,7 @@ def peak_of(search: Search, oracle: object, queries: int) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
         advance_search(oracle, search, search.queries + queries)  # type: ignore[arg-type]
     now = most = 0
-    for event in found.profiler.kineto_results.events():  # type: ignore[union-attr]
+    for event in found.profiler.kineto_results.events():
         if event.name() == "[memory]":
             now += event.nbytes()
             most = max(most, now)

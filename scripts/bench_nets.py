@@ -1,4 +1,4 @@
-"""What the benchmarks share: the nets they run on and attack, the tables they print, and the files they leave."""
+"""Nets, tables and files that the benchmarks share."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def one_thread() -> None:
 
 
 def nets(names: Sequence[tuple[str, int]], only: Sequence[str] | None = None) -> Iterator[Net]:
-    """Models of the zoo and nets of the shared folder, each with so many images; a line says which are missing."""
+    """Yield models of the zoo and of the shared folder; print which are missing."""
     for name, count in names:
         if only and name not in only:
             continue
@@ -68,7 +68,9 @@ def nets(names: Sequence[tuple[str, int]], only: Sequence[str] | None = None) ->
             continue
         images, labels = images[: 4 * count], labels[: 4 * count]
         with torch.no_grad():
-            correct = torch.cat([model(part).argmax(1) for part in images.split(100)]) == labels
+            correct = (
+                torch.cat([model(part).argmax(1) for part in torch.split(images, 100)]) == labels
+            )
         rows = correct.nonzero().squeeze(1)[:count]
         yield Net(name, model, images[rows].contiguous(), labels[rows])
 
@@ -104,7 +106,7 @@ def attacked(net: Net, norm: str) -> Iterator[Attacked]:
 
 
 def shared_net(name: str, count: int) -> tuple[nn.Module, Tensor, Tensor]:
-    """A net of the shared folder, and the first images of its data."""
+    """Return a net of the shared folder, and the first images of its data."""
     spec = importlib.util.spec_from_file_location("nets", SHARED / "nets.py")
     if spec is None or spec.loader is None:
         sys.exit(f"{SHARED} has no nets.py")
@@ -115,7 +117,7 @@ def shared_net(name: str, count: int) -> tuple[nn.Module, Tensor, Tensor]:
 
 
 def references() -> dict[str, Mapping[str, NDArray[Any]]]:
-    """By net what other implementations were recorded to reach on it, as far as such records lie beside the nets."""
+    """Return recorded distances of other implementations by net, where there are any."""
     return {
         path.stem: dict(np.load(path))
         for path in sorted((SHARED.parent / "reference").glob("*.npz"))

@@ -1,4 +1,4 @@
-"""Our solvers beside those of adv-lib, foolbox and torchattacks: time and mean distance, ours over theirs.
+"""Compare our solvers with adv-lib, foolbox and torchattacks: time and mean distance.
 
 The same solver on the same net and images, 500 steps of a forward and a backward pass each; where a
 peer's step makes more passes (FAB) or its search is another one (APGD inside a bisection), it gets
@@ -30,16 +30,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from advfrontier.attacks.autoattack import Ledger
-from advfrontier.engine import advance
+from advfrontier.engine.loop import advance_search
 from advfrontier.sources.reading import fit_torchvision
 from advfrontier.table import Column, Table
-from advfrontier.threat.norms import get_norm
+from advfrontier.threat.norms import make_norm
 
 NETS = (("zoo:F3", 64), ("cifar_cnn_a_adv", 64))
 ORDER = {"L0": 0, "L1": 1, "L2": 2, "Linf": math.inf}
-FAB_QUERIES = (
-    11  # of a step with ten classes: two forward passes, and a backward pass for each other class
-)
+# Of a step with ten classes: two forward passes, and a backward pass for each other class.
+FAB_QUERIES = 11
 BISECTIONS = 10
 
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]
@@ -47,7 +46,7 @@ Peers = dict[tuple[str, str, str], Attack]  # by run, norm and library
 
 
 def adv_lib_attacks(steps: int) -> Peers:
-    """The solvers of adv-lib. Its logger wants visdom, which none of them uses here."""
+    """Return the solvers of adv-lib; its logger imports visdom, which is not used here."""
     sys.modules.setdefault("visdom", types.ModuleType("visdom")).Visdom = object  # type: ignore[attr-defined]
     from adv_lib import attacks  # noqa: PLC0415
     from adv_lib.attacks.auto_pgd import minimal_apgd  # noqa: PLC0415
@@ -85,16 +84,17 @@ def adv_lib_attacks(steps: int) -> Peers:
 
 
 def foolbox_attacks(steps: int) -> Peers:
-    """The minimum-norm solvers of foolbox that are ours as well."""
+    """Return the minimum-norm solvers of foolbox that are ours as well."""
     import foolbox  # noqa: PLC0415
+    from foolbox.models.pytorch import PyTorchModel  # noqa: PLC0415
 
     def attacked(attack: Any, model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-        wrapped = foolbox.PyTorchModel(model, bounds=(0, 1), device="cpu")
+        wrapped = PyTorchModel(model, bounds=(0, 1), device="cpu")
         points: Tensor = attack.run(wrapped, images, foolbox.criteria.Misclassification(labels))
         return points
 
-    own = foolbox.attacks
-    found = {("ddn", "L2"): own.DDNAttack(steps=steps)}
+    own: Any = foolbox.attacks
+    found: dict[tuple[str, str], Any] = {("ddn", "L2"): own.DDNAttack(steps=steps)}
     for norm, kind in (("L0", own.L0FMNAttack), ("L1", own.L1FMNAttack), ("L2", own.L2FMNAttack)):
         found["fmn", norm] = kind(steps=steps)
     found["fmn", "Linf"] = own.LInfFMNAttack(steps=steps, max_stepsize=10.0)
@@ -104,7 +104,7 @@ def foolbox_attacks(steps: int) -> Peers:
 
 
 def torchattacks_attacks(steps: int) -> Peers:
-    """FAB, the only solver of torchattacks that is ours as well; its own in ℓ1 ends with an error."""
+    """Return FAB, the only solver of torchattacks that is ours as well; in ℓ1 it fails."""
     import torchattacks  # noqa: PLC0415
 
     def attacked(norm: str, model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ def torchattacks_attacks(steps: int) -> Peers:
 
 
 def find_peers(steps: int) -> Peers:
-    """Those that can be imported, and a line for each that cannot."""
+    """Return the peers that can be imported, and print a line for each that cannot."""
     sys.path.append(str(HERE / "build" / "peers"))  # last: what the environment has comes first
     fit_torchvision()
     peers: Peers = {}
@@ -131,15 +131,15 @@ def find_peers(steps: int) -> Peers:
 
 
 def ours(net: Net, run: str, norm: str, steps: int) -> NDArray[np.float64]:
-    """What our solver finds, from the clean pass on."""
+    """Return the distances of our solver, clean pass included."""
     with attacked(net, norm) as subject:
-        unit = subject.unit(run, horizon=2 * steps)
-        advance(subject.oracle, [unit], [2 * steps])
-    return unit.distances().numpy()
+        search = subject.search(run, horizon=2 * steps)
+        distances: NDArray[np.float64] = advance_search(subject.oracle, search, 2 * steps).numpy()
+    return distances
 
 
 def theirs(net: Net, attack: Attack, norm: str) -> tuple[NDArray[np.float64], float, float]:
-    """What a peer finds, the queries per sample it made, and its seconds."""
+    """Return the distances of a peer, its queries per sample and its seconds."""
     counted = Ledger(net.model).eval()
     started = time.process_time()
     points = attack(counted, net.images.clone(), net.labels).detach()
@@ -147,7 +147,10 @@ def theirs(net: Net, attack: Attack, norm: str) -> tuple[NDArray[np.float64], fl
     with torch.no_grad():
         wrong = net.model(points).argmax(1) != net.labels
     inside = (points >= -1e-6).flatten(1).all(1) & (points <= 1 + 1e-6).flatten(1).all(1)
-    distance = get_norm(norm).distance(points.flatten(1).double(), net.images.flatten(1).double())
+    shape = tuple(net.images.shape[1:])
+    distance = make_norm(norm, shape).distance(
+        points.flatten(1).double(), net.images.flatten(1).double()
+    )
     return (
         torch.where(wrong & inside, distance, torch.inf).numpy(),
         counted.counts.total() / len(points),
@@ -156,7 +159,7 @@ def theirs(net: Net, attack: Attack, norm: str) -> tuple[NDArray[np.float64], fl
 
 
 def compare(net: Net, peers: Peers, options: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
-    """A row for every solver that a peer has."""
+    """Yield a row for every solver that a peer has."""
     for (run, norm, library), attack in sorted(
         peers.items(), key=lambda item: (item[0][1], item[0][0])
     ):
@@ -224,7 +227,8 @@ def main() -> int:
     )
     notes = (
         (
-            f"time and mean distance are ours over theirs, bars 1.0; {2 * options.steps} queries of "
+            f"time and mean distance are ours over theirs, bars 1.0; {2 * options.steps} queries "
+            "of "
             "ours"
         ),
         NOISE,

@@ -1,13 +1,13 @@
-"""How soon a race's curve is as good as AutoAttack's: queries and time, ours over AutoAttack's.
+"""Measure how soon our curve is as good as AutoAttack's: queries and time, ours over its.
 
-AutoAttack tells the accuracy at the radii it is run at: here ten, nine percentiles of the frontier
+AutoAttack gives the accuracy at the radii it is run at: here ten, nine percentiles of the frontier
 and a usual one, on a model of the zoo. Its AOI is read off straight lines between them, and proven
-to lie between two ends. The race is read every 100 queries, which are exact prefixes; the first
+to lie between two ends. The ensemble is read every 100 queries, which are exact prefixes; the first
 whose AOI, off the same lines, is no less than AutoAttack's counts, and the first that by all its
 distances reaches even the upper end of what AutoAttack's points leave open. The frontier of both is
-the race's own at `--frontier` queries.
+the ensemble's own at `--frontier` queries.
 
-Queries are forward plus backward passes per sample, the setup of the race included; time is CPU
+Queries are forward plus backward passes per sample, the setup of the ensemble included; time is CPU
 time in one process.
 """
 
@@ -23,34 +23,35 @@ from bench_nets import Net, attacked, nets, one_thread, report
 from numpy.typing import NDArray
 
 from advfrontier.attacks.autoattack import NORMS, attack_at
-from advfrontier.engine import advance_race
+from advfrontier.engine.unit import advance
 from advfrontier.frontier.curve import Curve
 from advfrontier.frontier.optimality import BaselineAOI, aoi, baseline_aoi, baseline_radii
-from advfrontier.pool import CHECKPOINT, SLICE
+from advfrontier.pool import CHECKPOINT
 from advfrontier.table import Column, Table
 from advfrontier.zoo import REFERENCE_RADII
 
 SETUP = 2  # queries of the clean pass
+SLICE = 100  # queries between two readings
 BAR = 0.2
 
 
-def run_race(net: Net, norm: str, queries: int) -> tuple[NDArray[np.float64], list[float]]:
-    """A race's distances after every slice, and the seconds it had taken by then, the clean pass included."""
+def run_ensemble(net: Net, norm: str, queries: int) -> tuple[NDArray[np.float64], list[float]]:
+    """Return distances after every slice, and the seconds until then, clean pass included."""
     started, seconds = time.process_time(), []
     with attacked(net, norm) as subject:
-        if (race := subject.race(queries)) is None:
-            sys.exit(f"{queries} queries in {norm} are not a race")
+        unit = subject.unit(str(queries))
         for stop in range(SLICE, queries + 1, SLICE):
-            advance_race(subject.oracle, race, stop)
+            advance(subject.oracle, unit, stop)
             seconds.append(time.process_time() - started)
     every = SLICE // CHECKPOINT
-    return race.trajectory[every - 1 :: every].numpy(), seconds
+    distances: NDArray[np.float64] = unit.trajectory[every - 1 :: every].numpy()
+    return distances, seconds
 
 
 def run_autoattack(
     net: Net, norm: str, frontier: NDArray[np.float64], radii: NDArray[np.float64]
 ) -> tuple[BaselineAOI, float, float]:
-    """AutoAttack's AOI over these radii, its queries per sample and its seconds."""
+    """Return AutoAttack's AOI over these radii, its queries per sample and its seconds."""
     accuracies, queries, started = [], 0, time.process_time()
     for radius in radii:
         found = attack_at(
@@ -71,8 +72,8 @@ def run_autoattack(
 
 
 def compare(net: Net, norm: str, options: argparse.Namespace) -> tuple[Any, ...]:
-    """A row: what AutoAttack reaches, and when the race has reached the same."""
-    distances, taken = run_race(net, norm, options.frontier)
+    """Return a row: AutoAttack's AOI, and when the ensemble has reached the same."""
+    distances, taken = run_ensemble(net, norm, options.frontier)
     frontier = distances[-1]
     radii = baseline_radii(frontier, reference=REFERENCE_RADII[norm][1])
     theirs, queries, seconds = run_autoattack(net, norm, frontier, radii)
@@ -101,7 +102,10 @@ def main() -> int:
     parser.add_argument("--model", default="F3", help="of the zoo")
     parser.add_argument("--images", type=int, default=32)
     parser.add_argument(
-        "--frontier", type=int, default=8000, help="queries of the race that the AOI is measured by"
+        "--frontier",
+        type=int,
+        default=8000,
+        help="queries of the ensemble that the AOI is measured by",
     )
     parser.add_argument("--norms", nargs="*", default=list(NORMS))
     options = parser.parse_args()
@@ -123,7 +127,8 @@ def main() -> int:
     )
     notes = (
         (
-            f"{options.model}, {options.images} samples, queries per sample; bar {BAR} for queries and "
+            f"{options.model}, {options.images} samples, queries per sample; bar {BAR} for queries "
+            "and "
             "time"
         ),
         "`at most` is the upper end of what AutoAttack's ten points leave open",

@@ -1,4 +1,4 @@
-"""How much faster two one-thread workers are than one, in local processes and on Ray, on embedded models; same bits."""
+"""Measure how much faster two one-thread workers are than one, in processes and on Ray."""
 
 import sys
 import tempfile
@@ -23,7 +23,7 @@ RUNS = [
 
 
 def traced(workers: int, ray: str | None) -> tuple[float, Traces]:
-    """Seconds and result of tracing eight runs on two shards of two models, from nothing; starting workers included."""
+    """Return seconds and result of tracing eight runs on two models; starts included."""
     samples = load_data("fashion-mnist", samples=200)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()

@@ -1,12 +1,12 @@
-"""Measure what each departure of the solvers from their papers is worth on the zoo, and write it into docs/solvers.md.
+"""Measure what departures from the papers gain on the zoo, and write it into docs/solvers.md.
 
-    python scripts/departures.py                                           # all models with gradients, 24 samples
+    python scripts/departures.py                # all models with gradients, 24 samples
     python scripts/departures.py --models F3 F8 F4 F5 --samples 48
-    python scripts/departures.py --table                                   # only write the table again
+    python scripts/departures.py --table        # only write the table again
 
 One departure at a time is taken back, in the base run of its attack, 1000 queries. A figure is the
 mean distance without the departure over that with it, so above 1 the departure helps. Every
-measurement goes into the JSON file as it is made: stopped at any moment, the same command goes on;
+measurement goes into the JSON file as it is made: interrupted, the same command resumes;
 other samples or other solvers are measured anew.
 """
 
@@ -23,10 +23,9 @@ import torch
 
 from advfrontier import Machine, trace
 from advfrontier.pool import Run
-from advfrontier.record.identity import solver_words
 from advfrontier.solvers import DEPARTURES, PUBLISHED, Solver, solver_of
 from advfrontier.sources import Samples, load_data
-from advfrontier.threat.names import NORMS, SYMBOLS
+from advfrontier.threat.names import NORMS, norm_symbol
 from advfrontier.zoo import MODELS
 
 ROOT = Path(__file__).parents[1]
@@ -59,7 +58,7 @@ def main() -> None:
 
 
 def measure(models: list[str], norms: list[str], samples: Samples) -> None:
-    """The distances of every solver on every model: by model, norm, attack and the solver in words."""
+    """Measure every solver on every model, and store distances by model, norm, attack, solver."""
     found: dict[str, Any] = json.loads(FOUND.read_text()) if FOUND.is_file() else {}
     if found.get("samples") != len(samples):
         found = {"samples": len(samples), "distances": {}}
@@ -72,7 +71,7 @@ def measure(models: list[str], norms: list[str], samples: Samples) -> None:
                     .setdefault(norm, {})
                     .setdefault(attack, {})
                 )
-                if (words := solver_words(solver)) in known:
+                if (words := repr(solver)) in known:
                     continue
                 traced = trace(
                     f"zoo:{model}",
@@ -91,13 +90,14 @@ def measure(models: list[str], norms: list[str], samples: Samples) -> None:
 
 
 def solvers(norm: str) -> Iterator[tuple[str, Solver]]:
-    """All that is to be run in a norm: attacks' own solvers, each without one departure, and without all of them."""
+    """Yield the solvers of a norm: our own, without one departure each, and the published ones."""
     for attack, published in PUBLISHED.items():
-        told = [each for each in DEPARTURES if each.attack == attack and norm in each.norms]
-        if told:
+        here = [each for each in DEPARTURES if each.attack == attack and norm in each.norms]
+        if here:
             yield attack, solver_of(Run.parse(attack))
-            yield from ((attack, each.taken_back()) for each in told)
-        if len(told) > 1:
+        for departure in here:
+            yield attack, departure.solver
+        if len(here) > 1:
             yield attack, published
 
 
@@ -111,18 +111,17 @@ def write_table(found: dict[str, Any]) -> None:
 
 
 def table(found: dict[str, Any]) -> str:
-    """The departures with their switches and figures, in Markdown."""
+    """Return the departures with their switches and figures as Markdown."""
     lines = [
         "| attack | here | published | as published | "
-        + " | ".join(SYMBOLS[norm] for norm in NORMS)
+        + " | ".join(norm_symbol(norm) for norm in NORMS)
         + " |",
         "|---" * (4 + len(NORMS)) + "|",
     ]
     for attack in PUBLISHED:
         own = [each for each in DEPARTURES if each.attack == attack]
         rows = [
-            (each.here, each.published, f"`{each.switch}`", each.taken_back(), each.norms)
-            for each in own
+            (each.here, each.published, f"`{each.switch}`", each.solver, each.norms) for each in own
         ]
         if len(own) > 1:
             everywhere = tuple(
@@ -132,19 +131,19 @@ def table(found: dict[str, Any]) -> str:
         for here, published, switch, solver, norms in rows:
             cells = [cell(found, norm, attack, solver) if norm in norms else "" for norm in NORMS]
             lines.append(f"| `{attack}` | {here} | {published} | {switch} | {' | '.join(cells)} |")
-    return "\n" + "\n".join(lines) + "\n\n" + told(found) + "\n\n"
+    return "\n" + "\n".join(lines) + "\n\n" + caption(found) + "\n\n"
 
 
 def cell(found: dict[str, Any], norm: str, attack: str, solver: Solver) -> str:
-    """`1.031, 1.012`: the mean ratio over the training models and over the others; behind + what more is unbroken."""
+    """Return mean ratios over training and held-out models, and how many more are unbroken."""
     figures = []
     for split in SPLITS:
         ratios, more = [], 0
         for model, by_norm in found.get("distances", {}).items():
             known = by_norm.get(norm, {}).get(attack, {})
             own, other = (
-                known.get(solver_words(solver_of(Run.parse(attack)))),
-                known.get(solver_words(solver)),
+                known.get(repr(solver_of(Run.parse(attack)))),
+                known.get(repr(solver)),
             )
             if MODELS[model].split == split and own and other:
                 pairs = np.array(
@@ -157,8 +156,8 @@ def cell(found: dict[str, Any], norm: str, attack: str, solver: Solver) -> str:
     return ", ".join(figures)
 
 
-def told(found: dict[str, Any]) -> str:
-    """What was measured, in words."""
+def caption(found: dict[str, Any]) -> str:
+    """Describe the measurement."""
     if not found:
         return "Not measured yet: type `python scripts/departures.py`."
     known = [model for model in MODELS if model in found["distances"]]

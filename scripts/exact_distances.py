@@ -1,6 +1,6 @@
-"""Solve for the true least distances of F17 in L1 and Linf, and write them as the fixture that tests compare with.
+"""Solve for the true least distances of F17 in L1 and Linf, a fixture of the tests.
 
-    python scripts/exact_distances.py build/exact                  # attack, solve, write; killed, it goes on
+    python scripts/exact_distances.py build/exact                  # attack, solve, write; resumable
     python scripts/exact_distances.py build/exact --samples 20     # fewer images
 
 For every sample and every wrong class a mixed-integer program looks for the nearest point that the
@@ -71,12 +71,12 @@ def main() -> None:
                 print(norm, truth, flush=True)
             rows.append(json.loads(path.read_text(encoding="utf-8")))
         table[norm] = rows
-        distance, bound, seconds = (
-            np.array([row[key] for row in rows]) for key in ("distance", "bound", "seconds")
-        )
+        distances = np.array([row["distance"] for row in rows])
+        bounds = np.array([row["bound"] for row in rows])
+        spent = np.array([row["seconds"] for row in rows])
         print(
-            f"{norm}: {len(rows)} samples, median distance {np.median(distance):.4g}, known to "
-            f"{max(distance / bound) - 1:.1g}, {seconds.mean():.1f} s a sample"
+            f"{norm}: {len(rows)} samples, median distance {np.median(distances):.4g}, known to "
+            f"{(distances / bounds).max() - 1:.1g}, {spent.mean():.1f} s a sample"
         )
     lines = [
         f'"{norm}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
@@ -97,7 +97,7 @@ def as_network(model: nn.Module) -> Network:
 
 
 def solve(network: Network, start: Ball, label: int, limit: float) -> tuple[float, float, int]:
-    """The distance of the nearest point of any wrong class, how near none can be, and the class.
+    """Return the distance of the nearest misclassified point, its lower bound, and the class.
 
     `start` reaches as far as the attack has found one. Wrong classes are tried from the likeliest
     on: a near point of one class spares the search among the others.
@@ -120,11 +120,12 @@ def solve(network: Network, start: Ball, label: int, limit: float) -> tuple[floa
 
 
 def values(network: Network, image: np.ndarray) -> np.ndarray:
-    """The logits of an image."""
+    """Return the logits of an image."""
     value = image.sum(1)
     for weight, bias in network[:-1]:
         value = np.maximum(weight @ value + bias, 0)
-    return network[-1][0] @ value + network[-1][1]
+    logits: np.ndarray = network[-1][0] @ value + network[-1][1]
+    return logits
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The nearest point that a small ReLU network gives a certain class, as a mixed-integer program for HiGHS.
+"""Nearest point that a small ReLU network gives a class, as a mixed-integer program.
 
 Every sum of pixels that the network sees moves by rise − fall, both at least 0. Every ReLU is a
 variable between its two straight lines, with a binary that says which one holds; where the bounds
@@ -11,14 +11,15 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 Network = tuple[
-    tuple[np.ndarray, np.ndarray], ...
+    tuple[NDArray[np.float64], NDArray[np.float64]], ...
 ]  # weight and bias of each layer, from sums of pixels, ReLU between
-Interval = tuple[np.ndarray, np.ndarray]
-Sum = list[tuple[slice, np.ndarray]]  # of matrices times the variables at these places
+Interval = tuple[NDArray[np.float64], NDArray[np.float64]]
+Sum = list[tuple[slice, NDArray[np.float64]]]  # of matrices times the variables at these places
 GAP = 1e-6  # between the best point and what is proven, relative
 _INFEASIBLE = 2  # SciPy's number for a program without any point
 
@@ -32,40 +33,44 @@ class Ball:
     """
 
     norm: str
-    pixels: np.ndarray
+    pixels: NDArray[np.float64]
     radius: float
 
     @property
-    def sums(self) -> np.ndarray:
-        """What the network sees of the image."""
-        return self.pixels.sum(1)
+    def sums(self) -> NDArray[np.float64]:
+        """Return the sums that the network sees of the image."""
+        sums: NDArray[np.float64] = self.pixels.sum(1)
+        return sums
 
-    def room(self, direction: int) -> np.ndarray:
-        """How far each sum can go up (1) or down (−1)."""
-        room = np.minimum(self.pixel_room(direction), self.radius).sum(1)
+    def room(self, direction: int) -> NDArray[np.float64]:
+        """Return how far each sum can go up (1) or down (−1)."""
+        room: NDArray[np.float64] = np.minimum(self.pixel_room(direction), self.radius).sum(1)
         return room if self.norm == "Linf" else np.minimum(room, self.radius)
 
-    def pixel_room(self, direction: int) -> np.ndarray:
-        """How far each pixel can go, least first."""
-        return np.sort(1 - self.pixels if direction > 0 else self.pixels, axis=1)
+    def pixel_room(self, direction: int) -> NDArray[np.float64]:
+        """Return how far each pixel can go, least first."""
+        room: NDArray[np.float64] = 1 - self.pixels if direction > 0 else self.pixels
+        return np.sort(room, axis=1)
 
-    def reach(self, weight: np.ndarray, bias: np.ndarray) -> Interval:
-        """The exact least and largest value of each row of an affine function of the sums."""
+    def reach(self, weight: NDArray[np.float64], bias: NDArray[np.float64]) -> Interval:
+        """Return the exact range of each row of an affine function of the sums."""
         centre = weight @ self.sums + bias
         return centre - self._gain(-weight), centre + self._gain(weight)
 
-    def _gain(self, weight: np.ndarray) -> np.ndarray:
-        """By how much each row can rise: steepest sums first in L1, all as far as they can go in Linf."""
+    def _gain(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how much each row can rise: steepest sums first in L1, all in Linf."""
         slope, room = np.abs(weight), np.where(weight > 0, self.room(1), self.room(-1))
         if self.norm == "Linf":
-            return np.sum(slope * room, axis=1)
+            whole: NDArray[np.float64] = np.sum(slope * room, axis=1)
+            return whole
         ranks = np.argsort(-slope, axis=1)
         slope, room = (np.take_along_axis(a, ranks, axis=1) for a in (slope, room))
         left = np.clip(self.radius - (np.cumsum(room, axis=1) - room), 0, None)
-        return np.sum(slope * np.minimum(room, left), axis=1)
+        gain: NDArray[np.float64] = np.sum(slope * np.minimum(room, left), axis=1)
+        return gain
 
-    def moved(self, moves: np.ndarray) -> np.ndarray:
-        """The pixels where each sum has moved by so much: evenly, which is the smallest move in both norms."""
+    def moved(self, moves: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the pixels where each sum has moved evenly, the smallest move in both norms."""
         pixels = self.pixels.copy()
         for block, move in zip(pixels, moves, strict=True):
             room, left = (1 - block if move > 0 else block), abs(move)
@@ -80,25 +85,31 @@ class Ball:
 class Program:
     """Variables with their bounds, and rows low ≤ A·x ≤ high, which grow layer by layer."""
 
-    low: np.ndarray
-    high: np.ndarray
-    binary: np.ndarray
-    rows: list[tuple[Sum, np.ndarray | float, np.ndarray | float]] = field(default_factory=list)
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    binary: NDArray[np.float64]
+    rows: list[tuple[Sum, NDArray[np.float64] | float, NDArray[np.float64] | float]] = field(
+        default_factory=list
+    )
 
-    def add_variables(self, low: np.ndarray, high: np.ndarray, *, binary: bool = False) -> slice:
+    def add_variables(
+        self, low: NDArray[np.float64], high: NDArray[np.float64], *, binary: bool = False
+    ) -> slice:
         """More variables; returns their places."""
         first = len(self.low)
         self.low, self.high = np.concatenate((self.low, low)), np.concatenate((self.high, high))
         self.binary = np.concatenate((self.binary, np.full(len(low), binary)))
         return slice(first, len(self.low))
 
-    def add_rows(self, parts: Sum, low: np.ndarray | float, high: np.ndarray | float) -> None:
+    def add_rows(
+        self, parts: Sum, low: NDArray[np.float64] | float, high: NDArray[np.float64] | float
+    ) -> None:
         """Rows low ≤ Σ part·variables ≤ high."""
         if len(parts[0][1]):
             self.rows.append((parts, low, high))
 
     def _constraint(
-        self, parts: Sum, low: np.ndarray | float, high: np.ndarray | float
+        self, parts: Sum, low: NDArray[np.float64] | float, high: NDArray[np.float64] | float
     ) -> LinearConstraint:
         row = np.zeros((len(parts[0][1]), len(self.low)))
         for where, part in parts:
@@ -106,9 +117,9 @@ class Program:
         return LinearConstraint(csr_array(row), low, high)
 
     def solve(
-        self, cost: np.ndarray, *, relaxed: bool, limit: float = 60.0
-    ) -> tuple[float, float, np.ndarray | None]:
-        """The least cost that was found, the bound that was proven, and the point; ∞ where there is none."""
+        self, cost: NDArray[np.float64], *, relaxed: bool, limit: float = 60.0
+    ) -> tuple[float, float, NDArray[np.float64] | None]:
+        """Return the least cost, its proven lower bound, and the point; ∞ where there is none."""
         relaxed = relaxed or not self.binary.any()  # a program without any choice is a linear one
         answer = milp(
             cost,
@@ -129,8 +140,8 @@ class Program:
 
 def nearest(
     network: Network, ball: Ball, label: int, other: int, limit: float
-) -> tuple[float, float, np.ndarray | None]:
-    """Distance of the nearest point of the ball that is as much `other` as `label`, what is proven of it, the point.
+) -> tuple[float, float, NDArray[np.float64] | None]:
+    """Return the nearest point of the ball with equal logits of `other` and `label`, with bounds.
 
     Where the ball holds no such point the distance is ∞, and its radius is proven.
     """
@@ -160,8 +171,8 @@ def nearest(
     return distance, min(proven, ball.radius), ball.moved(point[:count] - point[count : 2 * count])
 
 
-def _inside(ball: Ball) -> tuple[Program, np.ndarray, Sum]:
-    """The moves inside the ball, what they cost, and the change of the sums as a function of them."""
+def _inside(ball: Ball) -> tuple[Program, NDArray[np.float64], Sum]:
+    """Return the moves inside the ball, their costs, and the change of the sums."""
     count, pixels = ball.pixels.shape
     program = Program(np.zeros(0), np.zeros(0), np.zeros(0, dtype=bool))
     rise, fall = (
@@ -189,9 +200,13 @@ def _inside(ball: Ball) -> tuple[Program, np.ndarray, Sum]:
 
 
 def _tighten(
-    program: Program, previous: Sum, weight: np.ndarray, bias: np.ndarray, bounds: Interval
+    program: Program,
+    previous: Sum,
+    weight: NDArray[np.float64],
+    bias: NDArray[np.float64],
+    bounds: Interval,
 ) -> Interval:
-    """Interval bounds of a layer, those of both signs tightened by linear programs over all that comes before."""
+    """Bound a layer by intervals, tightened by linear programs where signs are open."""
     low, high = (side.copy() for side in bounds)
     for unit in np.flatnonzero((low < 0) & (high > 0)):
         cost = np.zeros(len(program.low))
@@ -206,8 +221,10 @@ def _tighten(
     return low, high
 
 
-def _rectify(program: Program, parts: Sum, constant: np.ndarray, bounds: Interval) -> slice:
-    """ReLUs of Σ part·variables + constant, which lies within the bounds; returns the places of their outputs."""
+def _rectify(
+    program: Program, parts: Sum, constant: NDArray[np.float64], bounds: Interval
+) -> slice:
+    """Add ReLUs of Σ part·variables + constant; return the places of their outputs."""
     low, high = bounds
     outputs = program.add_variables(np.maximum(low, 0), np.maximum(high, 0))
     identity = np.eye(len(constant))
@@ -231,8 +248,10 @@ def _rectify(program: Program, parts: Sum, constant: np.ndarray, bounds: Interva
     return outputs
 
 
-def _polish(program: Program, cost: np.ndarray, point: np.ndarray) -> tuple[float, np.ndarray]:
-    """The least cost, and its point, with all binaries rounded and held: a switch that is 1e-6 open would leak."""
+def _polish(
+    program: Program, cost: NDArray[np.float64], point: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the least cost and its point with all binaries rounded and held."""
     low, high = program.low.copy(), program.high.copy()
     chosen = np.round(point[program.binary])
     low[program.binary] = high[program.binary] = chosen

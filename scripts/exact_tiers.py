@@ -1,4 +1,4 @@
-"""How far tiers are from the truth, on the samples of F17 whose least distance is proven: a table of docs/certified.md.
+"""Print how far tiers are from proven least distances of F17: a table of docs/certified.md.
 
 python scripts/exact_tiers.py
 """

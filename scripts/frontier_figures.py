@@ -1,4 +1,4 @@
-"""Print the figures of docs/frontier.md: how good allocations are, how often intervals hold the truth.
+"""Print the figures of docs/frontier.md: quality of allocations, coverage of intervals.
 
     OMP_NUM_THREADS=1 python scripts/frontier_figures.py
 

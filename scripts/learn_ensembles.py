@@ -2,7 +2,7 @@
 
     python scripts/learn_ensembles.py build/learn                # all norms; resumable
     python scripts/learn_ensembles.py build/learn --norms L1     # one norm
-    python scripts/learn_ensembles.py build/learn --write        # put the chosen ones into the package
+    python scripts/learn_ensembles.py build/learn --write        # put them into the package
     python scripts/learn_ensembles.py build/learn --norms L0pixel --data npz:images.npz \
         --learn nets.py:one nets.py:two --choose nets.py:three   # models of RGB images
 
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from advfrontier import Ensemble, Machine, Traces, evaluate, trace
 from advfrontier.frontier.allocation import allocate
 from advfrontier.pool import TIERS, make_ensemble, pool
+from advfrontier.pool.ensemble import Raise
 from advfrontier.sources import load_data
 from advfrontier.threat.names import NORMS
 
@@ -211,7 +212,10 @@ def raises(traces: Sequence[Traces], queries: int, *, plain: bool) -> list[list[
     tiers: list[list[tuple[str, int]]] = []
     before = 0
     for ensemble in allocate(traces, budgets=budgets, levels=range(100, 1001, 100), plain=plain):
-        steps = [(step.run, step.queries) for step in ensemble.steps[before:]]
+        steps = []
+        for step in ensemble.steps[before:]:
+            if isinstance(step, Raise):  # an allocation has no other steps
+                steps.append((step.run, step.queries))
         before = len(ensemble.steps)
         tiers.append(steps)
     return tiers

@@ -45,7 +45,7 @@ STORED = DOCS / "results" / "other_nets.json"
 OPENING = """
 The default ensembles beside AutoAttack, on networks that others have trained on MNIST and CIFAR-10.
 None of them took part in learning the ensembles. The networks are not part of the repository:
-`python scripts/other_nets.py` writes this page where they lie in a folder `../shared/nets` beside it.
+`python scripts/other_nets.py` writes this page if they are in a folder `../shared/nets`.
 [One file](results/other_nets.json) has all figures.
 
 AutoAttack is the package `pyautoattack`, which draws other random numbers than the original. Where
@@ -118,7 +118,7 @@ def autoattack_at(name: str, norm: str, quantile: str, usual: float) -> dict[str
 def mean_ratio(
     distances: NDArray[np.float64], recorded: Mapping[str, NDArray[Any]], norm: str
 ) -> float | None:
-    """The mean distance over that of the nearest of adv-lib's runs, on the samples that both attacked and broke."""
+    """Return the mean distance over adv-lib's nearest, on samples broken by both."""
     runs = [found for key, found in recorded.items() if key.startswith(f"{norm}/")]
     if not runs:
         return None
@@ -128,7 +128,7 @@ def mean_ratio(
 
 
 def rows(measured: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    """A line for every radius; one without a radius in l0."""
+    """Return a line for every radius; one without a radius in l0."""
     for each in measured:
         means = [each["mean"][str(tier)] for tier in TIERS]
         for point in each["radii"] or [None]:
@@ -175,14 +175,12 @@ def table(measured: list[dict[str, Any]]) -> Table:
     )
     notes = (
         (
-            f"{SAMPLES} images; robust at the radius by 4k, 8k and AutoAttack as it is installed, and "
+            f"{SAMPLES} images; robust at the radius by 4k, 8k and AutoAttack as it is installed, "
+            "and "
             "by the original one"
         ),
         "where it was recorded, with the samples on which those two differ",
-        (
-            "over adv-lib: mean distance over that of the nearest of adv-lib's runs of 1000 queries "
-            "each"
-        ),
+        ("over adv-lib: mean distance over the nearest of adv-lib's runs of 1000 queries each"),
         tally + f"8k leaves more at {worse[TIERS[1]]}",
     )
     return Table("Networks of others", columns, tuple(rows(measured)), notes)

@@ -54,14 +54,14 @@ def distances(
 
 
 def mean(distance: NDArray[np.float64], correct: NDArray[np.bool_], worst: float) -> float:
-    """Mean over correctly classified images; a failure counts as the largest distance that any solver found."""
+    """Return the mean distance; a failure counts as the largest that any solver found."""
     return float(np.where(np.isinf(distance), worst, distance)[correct].mean())
 
 
 def rows(
     net: str, norm: str, recorded: Mapping[str, NDArray[Any]], options: argparse.Namespace
 ) -> Iterator[Row]:
-    """The base runs on one net in one norm, beside adv-lib's where it has them; and APGD_min beside its best one."""
+    """Yield our base runs on one net in one norm, beside adv-lib's."""
     correct = recorded["clean"]
     peers = {key.split("/")[1]: recorded[key] for key in recorded if key.startswith(norm + "/")}
     runs = [str(run) for run in pool(norm, name="extended") if run.variant == "base"]
@@ -97,7 +97,7 @@ def main() -> int:
     }
     if not reference:
         print(
-            f"nothing to compare with in {SHARED.parent / 'reference'}; SHARED=FOLDER names another",
+            f"no recorded figures in {SHARED.parent / 'reference'}; SHARED=FOLDER names another",
             file=sys.stderr,
         )
         return 2

@@ -1,4 +1,4 @@
-"""Two parts of AutoAttack beside ours: fab_min and FAB-T at equal iterations, square_min and Square at 1000 queries.
+"""Compare fab_min with FAB-T at equal iterations, and square_min with Square.
 
     python scripts/parity_autoattack.py --images 24 --steps 100
 
@@ -31,7 +31,7 @@ Row = tuple[Any, ...]  # net, norm, pair, radius, ours, theirs, what is above th
 
 
 def fab_t(model: Any, images: Tensor, labels: Tensor, norm: str, steps: int) -> float:
-    """The mean distance that FAB-T reaches."""
+    """Return the mean distance that FAB-T reaches."""
     attack = FABAttack_PT(
         model,
         norm=norm,
@@ -55,7 +55,7 @@ def fab_t(model: Any, images: Tensor, labels: Tensor, norm: str, steps: int) -> 
 
 
 def rows(net: str, recorded: Mapping[str, NDArray[Any]], count: int, steps: int) -> Iterator[Row]:
-    """FAB in three norms, and on the MNIST nets the square search in those two where it is not the published one."""
+    """Compare FAB in three norms, and the square search in two on the MNIST nets."""
     model, images, labels = shared_net(net, count)
     correct = recorded["clean"][:count]
     targets = [f"fab_min:target{k}" for k in range(1, 10)]
@@ -129,7 +129,8 @@ def main() -> None:
     )
     notes = (
         (
-            f"{options.images} images; FAB: mean distances after {options.steps} iterations towards "
+            f"{options.images} images; FAB: mean distances after {options.steps} iterations "
+            "towards "
             "each of nine targets"
         ),
         "Square: samples that stay robust at the radius after 1000 queries",

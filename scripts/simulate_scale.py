@@ -1,4 +1,4 @@
-"""What the paper's full experiment costs, and ten times that, on 1, 8 and 64 GPUs: a discrete-event simulation.
+"""Simulate the cost of the paper's full experiment on 1, 8 and 64 GPUs.
 
 A worker takes the next unit (one run on one shard of samples), loads the model if it is another
 than before, works, stores, and may crash on the way; then the unit waits in front again. No attack
@@ -47,7 +47,7 @@ class World:
 
 @dataclass(frozen=True)
 class Unit:
-    """One run on one shard of one model; `group` names units that may be worked on at the same time."""
+    """One run on one shard of one model; units of a `group` may run at the same time."""
 
     model: int
     group: int
@@ -65,7 +65,7 @@ class Outcome:
 
 
 def simulate(units: list[Unit], world: World, *, seed: int = 0) -> Outcome:
-    """Let every worker take the next unit when it is free; a group begins when the one before is done."""
+    """Give every free worker the next unit; a group begins when the one before is done."""
     draw = random.Random(seed)  # noqa: S311
     useful = lost = start = 0.0
     crashes = 0
@@ -97,7 +97,7 @@ def simulate(units: list[Unit], world: World, *, seed: int = 0) -> Outcome:
 
 
 def experiment(*, samples: int, shard: int, apart: bool) -> list[Unit]:
-    """The units of 30 models in four norms: in one queue, or (`apart`) one model and norm after the other."""
+    """Return the units of 30 models in four norms, in one queue or (`apart`) in many."""
     models = [cost for cost, count in ARCHITECTURES.values() for _ in range(count)]
     random.Random(1).shuffle(models)  # noqa: S311
     units = []

@@ -1,4 +1,4 @@
-"""Make the embedded test images from the four files of Fashion-MNIST, and print the hashes that fashion.py holds."""
+"""Make the embedded test images from the files of Fashion-MNIST, and print their hashes."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def main(times: str | None) -> None:
 
 
 def shares(counts: dict[str, int]) -> str:
-    """Counts of 1000 as an inline table."""
+    """Return counts of 1000 as an inline table."""
     inner = ", ".join(f"{norm} = {count / 1000}" for norm, count in counts.items())
     return f"{{ {inner} }}" if inner else "{}"
 

@@ -1,4 +1,4 @@
-"""Make the shipped reference distances: every embedded model, four norms, the largest race, 100 samples.
+"""Make the shipped reference distances: every embedded model, four norms, 100 samples.
 
     python scripts/zoo_reference.py build/reference            # all, resumable
     python scripts/zoo_reference.py build/reference F3 F7      # these models only
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def pack_reference(evaluations: list[Evaluation]) -> bytes:
-    """The file of one norm, as `evaluation/compare.py` reads it."""
+    """Write the file of one norm, as `evaluation/compare.py` reads it."""
     tables = {
         e.model: torch.from_numpy(np.stack([e.distances_at(tier) for tier in TIERS]))
         for e in evaluations

@@ -1,4 +1,4 @@
-"""Train models of the zoo one after the other into a folder: all that are not there yet, or those named.
+"""Train models of the zoo into a folder: all that are not there yet, or the named ones.
 
 Interrupt it when you like: it goes on from the last checkpoint. `minutes.toml` in the folder adds
 up the time spent.

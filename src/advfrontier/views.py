@@ -60,7 +60,7 @@ class ShownEvaluation(Shown):
         return axes
 
     def to_dataframe(self) -> DataFrame:
-        """Return a pandas DataFrame with one row per sample: id, label, distance, run, and so on."""
+        """Return a pandas DataFrame with one row per sample: id, label, distance, run."""
         return _call("dataframe", self)
 
     def report(

@@ -1,4 +1,6 @@
-"""AutoAttack at one radius against AutoAttack called directly, on a model that counts for itself."""
+"""AutoAttack at one radius against AutoAttack called directly, on a model that counts for
+itself.
+"""
 
 import numpy as np
 import pytest

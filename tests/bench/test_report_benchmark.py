@@ -1,4 +1,6 @@
-"""The page of a benchmark: its order, its sentences, its length, and what it says of missing rows."""
+"""The page of a benchmark: its order, its sentences, its length, and what it says of missing
+rows.
+"""
 
 import re
 from pathlib import Path

@@ -22,7 +22,9 @@ NORMS = ("L1", "L2", "Linf")
 
 
 def smallest_margins(model, x, y, norm, radii):
-    """The least margin that random points and gradient descent find inside the balls, in float64."""
+    """The least margin that random points and gradient descent find inside the balls, in
+    float64.
+    """
     threat, clean = make_norm(norm, tuple(x.shape[1:])), x.double().flatten(1)
     keys, found = sample_keys(np.arange(len(x), dtype=np.uint64)), []
     for seed in range(4):

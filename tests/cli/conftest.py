@@ -22,7 +22,8 @@ def net():
 def weaker():
     model = conv_net((1, 6, 6), classes=10, seed=5)
     with torch.no_grad():
-        model[-1].weight += 0.02 * torch.randn(model[-1].weight.shape, generator=torch.Generator().manual_seed(0))
+        seeded = torch.Generator().manual_seed(0)
+        model[-1].weight += 0.02 * torch.randn(model[-1].weight.shape, generator=seeded)
     return model
 
 def flat():

@@ -1,4 +1,6 @@
-"""Words that the code and the documentation do without: docs/glossary.md has those of the project."""
+"""Words that the code and the documentation do without: docs/glossary.md has those of the
+project.
+"""
 
 import re
 from pathlib import Path

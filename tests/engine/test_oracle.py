@@ -1,4 +1,6 @@
-"""The model inside an oracle: its modes, its precision, its memory format, and how it is put back."""
+"""The model inside an oracle: its modes, its precision, its memory format, and how it is put
+back.
+"""
 
 import numpy as np
 import pytest

@@ -183,7 +183,9 @@ RAISES = [
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_raises_alone_give_the_minimum_of_their_runs(norm):
-    """An ensemble without refinements is read off the traces of its runs, checkpoint by checkpoint."""
+    """An ensemble without refinements is read off the traces of its runs, checkpoint by
+    checkpoint.
+    """
     ensemble = make_ensemble(name="raises", norm=norm, steps=RAISES)
     unit = advanced(norm, ensemble.total, ensemble=ensemble)
     oracle, shard = problem(norm)

@@ -1,4 +1,6 @@
-"""The same call again: on more samples, with workers, after an interruption. Nothing is repeated."""
+"""The same call again: on more samples, with workers, after an interruption. Nothing is
+repeated.
+"""
 
 import shutil
 from pathlib import Path

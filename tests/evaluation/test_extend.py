@@ -1,4 +1,6 @@
-"""`Evaluation.extend`: no query is repeated, and the result is that of the larger ensemble at once."""
+"""`Evaluation.extend`: no query is repeated, and the result is that of the larger ensemble at
+once.
+"""
 
 from functools import partial
 

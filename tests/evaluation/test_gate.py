@@ -90,7 +90,8 @@ def test_demands_are_read():
             100,
             False,
             (
-                "30.0 % (21.9–39.6 %, 95 % on other samples) on 100 samples, and all of the interval "
+                "30.0 % (21.9–39.6 %, 95 % on other samples) on 100 samples, and all of the "
+                "interval "
                 "lies below"
             ),
         ),

@@ -119,7 +119,8 @@ def test_script_without_a_guard_is_one_message(tmp_path):
 
 SLEEPY = """
 import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored, and all it starts
+# A shell in the background has it ignored, and all it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {here!r})
 from execution_work import pid_after
 from advfrontier.execution import Machine, execute

@@ -1,4 +1,6 @@
-"""Random instances: allocation problems, and samples of which the true AUREC, DOI or AOI is known."""
+"""Random instances: allocation problems, and samples of which the true AUREC, DOI or AOI is
+known.
+"""
 
 import numpy as np
 
@@ -106,7 +108,9 @@ def doi_columns(rng, shape):
 
 
 def aoi_columns(rng, shape):
-    """An attack that misses the frontier by a little on every third sample: AOI 0.99, very skewed."""
+    """An attack that misses the frontier by a little on every third sample: AOI 0.99, very
+    skewed.
+    """
     hardness, _ = model(rng, shape)
     correct = rng.random(shape) > 0.15
     missed = np.where(rng.random(shape) < 0.3, rng.exponential(0.1, shape), 0.0)

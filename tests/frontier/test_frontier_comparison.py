@@ -59,7 +59,9 @@ def test_a_model_that_may_still_fall_is_extended_before_the_lower_one_is_rejecte
 
 
 def test_what_more_queries_on_both_would_reverse_is_never_a_rejection():
-    """The counterexample: B is above A's 12k at 4k, and far below it once it has had 12k as well."""
+    """The counterexample: B is above A's 12k at 4k, and far below it once it has had 12k as
+    well.
+    """
     assert not compare(evaluated("A", [1, 2], 12000), evaluated("B", [2, 3], 4000)).rejected
     assert compare(evaluated("A", [1, 2], 12000), evaluated("B", [0.5, 1], 12000)).rejected == "B"
 

@@ -1,4 +1,6 @@
-"""Distances do not change without a new version of the numerics, which records are told apart by."""
+"""Distances do not change without a new version of the numerics, which records are told apart
+by.
+"""
 
 import json
 
@@ -18,7 +20,9 @@ def found():
 
 
 def changed(stored, found):
-    """Return the runs whose distances differ by more than rounding, or that are in one table only."""
+    """Return the runs whose distances differ by more than rounding, or that are in one table
+    only.
+    """
     names = sorted(stored.keys() ^ found.keys())
     for name in stored.keys() & found.keys():
         one, two = (torch.tensor(table[name], dtype=torch.float64) for table in (stored, found))

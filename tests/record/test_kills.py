@@ -42,7 +42,8 @@ def job(kind, out, machine):
     images, labels = samples(model, 24, {shape}, seed=5)
     options = dict(norm="L2", batch_size=4, machine=machine)
     if kind in ("evaluate", "small"):
-        evaluate(model, images, labels, ensemble=LARGER if kind == "evaluate" else SMALL, out=out, **options)
+        ensemble = LARGER if kind == "evaluate" else SMALL
+        evaluate(model, images, labels, ensemble=ensemble, out=out, **options)
     elif kind == "extend":
         held = os.path.exists(out + "/L2/record.json") and Evaluation.load(out).finished
         if not held or Evaluation.load(out).ensemble.total < LARGER.total:

@@ -11,7 +11,9 @@ from advfrontier.solvers import Prune
 
 
 def anchored(features=(0, 1, 2, 3)):
-    """Return a search whose anchor changes these features by 0.2, and the answer that made it so."""
+    """Return a search whose anchor changes these features by 0.2, and the answer that made it
+    so.
+    """
     search = search_of("L0", "prune", solver=Prune())
     search.problem.inputs.fill_(0.5)
     point = search.problem.inputs.clone()

@@ -28,7 +28,9 @@ def failing(when, error="MemoryError: no room for this one", **options):
 
 
 def noting(seen, **options):
-    """A machine that writes down what it was given to do: the folder of the record, and the task."""
+    """A machine that writes down what it was given to do: the folder of the record, and the
+    task.
+    """
 
     def executor(work, tasks):
         for task in tasks:

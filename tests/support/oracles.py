@@ -1,9 +1,10 @@
 """Exact minimum distances to misclassification for linear classifiers inside the box [0, 1], in
 float64.
 
-To make class j beat label y the score a·x + c with a = w_y − w_j has to fall to 0. Feature k can lower it by at most
-|a_k|·room_k, where room_k is the distance to the end of the box in the useful direction. Misclassification is the union
-of these half-spaces over j, so the least distance is the least over rival classes.
+To make class j beat label y the score a·x + c with a = w_y − w_j has to fall to 0. Feature k can
+lower it by at most |a_k|·room_k, where room_k is the distance to the end of the box in the useful
+direction. Misclassification is the union of these half-spaces over j, so the least distance is the
+least over rival classes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,9 @@ DTYPES = pytest.mark.parametrize("dtype", PRECISION, ids=["float32", "float64"])
 
 
 def rows_of(seed, n, d, kind, scale):
-    """Rows to try operators on: dense, sparse, with ties, or with one entry far above the others."""
+    """Rows to try operators on: dense, sparse, with ties, or with one entry far above the
+    others.
+    """
     rng = np.random.default_rng(seed)
     v = rng.normal(size=(n, d))
     if kind == "sparse":

@@ -148,7 +148,9 @@ zoo.train("F5", sys.argv[1], sys.argv[2], progress=False)
 
 @pytest.mark.slow  # the same as above, with a process of its own
 def test_killed_training_resumes(data, tmp_path):
-    """The public function, a real SIGKILL at any moment, and the same file of weights in the end."""
+    """The public function, a real SIGKILL at any moment, and the same file of weights in the
+    end.
+    """
     folder, *_ = data
     out = tmp_path / "part" / "F5.safetensors"
     command = [sys.executable, "-c", SCRIPT, str(folder), str(out)]

@@ -7,7 +7,9 @@ import torch
 
 
 def write_set(folder, count, *, packed=True, seed=0):
-    """The training part of a data set: dark noise, and one bright patch whose place is the class."""
+    """The training part of a data set: dark noise, and one bright patch whose place is the
+    class.
+    """
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(10, (count,), generator=generator, dtype=torch.uint8)
     images = torch.randint(60, (count, 28, 28), generator=generator, dtype=torch.uint8)

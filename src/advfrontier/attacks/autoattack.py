@@ -1,7 +1,7 @@
 """Standard AutoAttack at one radius, with every pass through the model counted.
 
-AutoAttack answers one question, who is robust at this radius, and tells no distances. It drops samples as it breaks
-them, so what it costs is counted row by row at the model.
+AutoAttack answers one question, who is robust at this radius, and tells no distances. It drops
+samples as it breaks them, so what it costs is counted row by row at the model.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def model_digest(model: Callable[[Tensor], Tensor]) -> str:
     What a model computes with them cannot be seen: see `answers_as`.
     """
     if not isinstance(model, nn.Module):
-        name = f"{getattr(model, '__module__', '')}.{getattr(model, '__qualname__', type(model).__name__)}"
+        module = getattr(model, "__module__", "")
+        name = f"{module}.{getattr(model, '__qualname__', type(model).__name__)}"
         return blake2b(name.encode(), digest_size=16).hexdigest()
     check_parameters(model)
     found = blake2b(_without_addresses(str(model)).encode(), digest_size=16)

@@ -66,5 +66,5 @@ def robustly_misclassified(
 
 
 def margin_to_go(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Return how far the margin has to fall: on a tie, to where the point counts as misclassified."""
+    """Return how far the margin has to fall: on a tie, to where the point is misclassified."""
     return margin(logits, labels, targets).abs().clamp(min=2 * safety(logits))

@@ -78,7 +78,7 @@ def own_dtype(model: object) -> torch.dtype:
 
 
 def half_precision(model: object) -> torch.dtype | None:
-    """Return the half precision of a model's parameters; None if they are wider or there are none."""
+    """Return the half precision of a model's parameters; None if there is none."""
     if isinstance(model, nn.Module):
         for parameter in model.parameters():
             if parameter.is_floating_point():

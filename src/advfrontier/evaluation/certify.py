@@ -1,4 +1,4 @@
-"""Certify an evaluation: the radius around each sample that provably holds no misclassified point."""
+"""Certify an evaluation: radii around samples that provably hold no misclassified point."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def evaluated(
 
 
 def _can_reach(evaluation: Evaluation, tier: int) -> bool:
-    """Return whether `extend` can reach this tier: in a plain list, runs end at 1000 queries each."""
+    """Return whether `extend` can reach this tier; a plain list ends at 1000 queries per run."""
     try:
         find_larger(tier, evaluation.ensemble, evaluation.record.clean.classes)
     except FrontierError:
@@ -232,7 +232,8 @@ def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> Ref
         raise FrontierError(f"no reference pool {name!r}: expected one of {', '.join(REFERENCES)}")
     if norm_name(norm) not in NORMS:
         raise FrontierError(
-            f"there are no reference models in {norm}: expected one of {', '.join(NORMS)}; leave out "
+            f"there are no reference models in {norm}: expected one of {', '.join(NORMS)}; leave "
+            "out "
             "--reference to rank models among each other"
         )
     tables, words = _shipped(norm_name(norm))

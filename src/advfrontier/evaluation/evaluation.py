@@ -149,7 +149,7 @@ class Evaluation(ShownEvaluation):
 
     @property
     def winners(self) -> tuple[str | None, ...]:
-        """Return per sample the run whose point was kept, whatever refined it since; None for none."""
+        """Return per sample the run whose point was kept, even if refined since; or None."""
         return self._outcome.winners
 
     @property
@@ -172,7 +172,7 @@ class Evaluation(ShownEvaluation):
 
     @cached_property
     def predictions(self) -> Tensor:
-        """Return the class predicted for each adversarial point, or for the image where there is none."""
+        """Return the class predicted for each adversarial point, or else for the image."""
         return self._filled(self.clean_logits.argmax(1), "classes")
 
     @cached_property

@@ -170,7 +170,7 @@ def _notices(samples: int, least: float) -> bool:
 
 
 def _enough(samples: int, least: float) -> int:
-    """Return the approximate n at which a 10-point shortfall is detected (power is not monotone in n)."""
+    """Return the approximate n that detects a 10-point shortfall (power is not monotone in n)."""
     low, high = samples, 2 * samples
     while not _notices(high, least):
         low, high = high, 2 * high

@@ -1,4 +1,4 @@
-"""Single samples: as tables, one by one and by class, with raw values under short names; and as pictures."""
+"""Single samples: as tables, one by one and by class, and as pictures."""
 
 from __future__ import annotations
 

@@ -87,13 +87,22 @@ def trace(
 
     Samples that are misclassified anyway have distance 0 and cost nothing; those that a run never breaks have inf. What
     a record holds of other runs stays in it: more runs, more samples after the same first ones, or more queries add to
-    it. Parameters that are not listed here are those of `evaluate`.
+    it.
 
     Args:
+        model: Model from images in [0, 1] to logits, a source such as `zoo:F3`, or an nn.Module.
+        images: Images (n, channels, height, width) in [0, 1], a dataset, a loader or `Samples`.
+        labels: True classes (n,), where `images` has none.
+        norm: Name of the norm.
         runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default), `extended` or `black-box`; or a
             function that tells the names for a number of classes.
         queries: Where each run stops: the first `queries` of its full schedule of 1000.
         batch_size: Samples per batch, which are one unit of work.
+        seed: Seed of all random numbers.
+        eot: Passes per query of a random model.
+        solvers: Attack → solver to use instead of the default.
+        out: Folder of the record; a temporary one by default.
+        machine: Device, workers and precision.
     """
     machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
     queries = check_queries(queries, MAX_QUERIES)

@@ -2,18 +2,18 @@
 
 | paper | here |
 |---|---|
-| robustness–perturbation curve ρ(ε), AUREC, ε_min | `curve`: `Curve`, `robust_accuracy`, `aurec`, `epsilon_min` |
+| curve ρ(ε), AUREC, ε_min | `curve`: `Curve`, `robust_accuracy`, `aurec`, `epsilon_min` |
 | distance against queries, per run and sample | `trajectories`: `Trajectories` |
 | attack frontier, AOI, global AOI | `optimality`: `attack_frontier`, `aoi`, `global_aoi` |
 | AutoAttack's curve from ten radii | `optimality`: `baseline_radii`, `baseline_aoi` |
 | the budget allocation problem | `problem`: `build_problem` |
 | Algorithm 1, greedy ensemble construction | `allocation`: `greedy`; over the tiers, `allocate` |
-| (not in the paper) | `allocation`: `improve`; `certificate`: how good at least, and exact for small ones |
+| (not in the paper) | `allocation`: `improve`; `certificate`: bounds, and exact optima |
 | defense frontier, DOI | `defence`: `defence_frontier`, `doi`, `ReferencePool` |
 | ranks by DOI, in one norm and over all | `ranking`: `rank_table`, `rank` |
 | using the ensembles in practice | `comparison`: `compare` |
 | crossings and ranking instability | `comparison`: `crossings`, `rank_stability`, `reversals` |
-| (not in the paper) | `confidence`: intervals and bands; `optimality`: `contributions`, what each run adds |
+| (not in the paper) | `confidence`: intervals and bands; `optimality`: `contributions` |
 """
 
 from advfrontier.frontier.allocation import allocate, greedy, improve, staged

@@ -1,6 +1,7 @@
 """Defence frontier and Defense Optimality Index (DOI): how close a model is to its pool's best.
 
-    d_def(x) = max over models of d(x; f),   DOI(f) = AUREC(f) / AUREC_def, both up to E_def = the largest d_def
+    d_def(x) = max over models of d(x; f),   DOI(f) = AUREC(f) / AUREC_def,
+    both up to E_def = the largest d_def
 
 Areas are clipped means, so DOI(f) = mean(min(d, E_def)) / mean(d_def): 1 for a model that is the
 most robust on every sample. Misclassified samples count 0, so clean accuracy enters. All models of
@@ -69,7 +70,8 @@ def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
     if above := int((np.minimum(d, limit) > best).sum()):
         flags += (
             (
-                f"the model is above the frontier on {above} samples, which it is no part of: the DOI "
+                f"the model is above the frontier on {above} samples, which it is no part of: the "
+                "DOI "
                 "may pass 1"
             ),
         )
@@ -153,7 +155,7 @@ class ReferencePool:
         return doi(self.distances[model], self.frontier)
 
     def only(self, models: Collection[str]) -> ReferencePool:
-        """These models as a pool of their own, with a frontier of their own."""
+        """Return these models as a pool with its own frontier."""
         self._check(*models)
         return replace(
             self,

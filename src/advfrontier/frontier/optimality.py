@@ -54,7 +54,8 @@ def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) ->
     if beaten := int((d < best).sum()):
         flags += (
             (
-                f"the attack is below the frontier on {beaten} samples, so its pool lacks it and the "
+                f"the attack is below the frontier on {beaten} samples, so its pool lacks it and "
+                "the "
                 "AOI may pass 1"
             ),
         )
@@ -187,7 +188,8 @@ def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike
     if below := int((ρ < frontier_curve.at(ε) - 1e-9).sum()):
         flags += (
             (
-                f"the attack is below the frontier at {below} radii, so its pool lacks it and the AOI "
+                f"the attack is below the frontier at {below} radii, so its pool lacks it and the "
+                "AOI "
                 "may pass 1"
             ),
         )

@@ -131,7 +131,7 @@ class UnitJob(Job[UnitTask]):
         return (task.queries - task.reached) * len(self.work.clean.attacked(*task.unit.shard))
 
     def labels(self, tasks: Sequence[UnitTask]) -> Callable[[UnitTask, Any], str]:
-        """Return what to show after each task: the unit, how many are finished, how near they are."""
+        """Return the text to show after each task: the unit, the share done, mean distances."""
         record = self.work
         left = Counter(task.unit.name for task in tasks)
         best = np.where(record.clean.correct.numpy(), np.inf, 0.0)

@@ -101,7 +101,7 @@ def _discover() -> None:
 
 
 def variants(facts: SolverFacts, loss: str, classes: int) -> tuple[Run, ...]:
-    """Base run, restarts and targets of one attack, in that order."""
+    """Return the base run, restarts and targets of one attack, in that order."""
     restarts = range(1, RESTARTS + 1) if facts.restarts else ()
     targets = range(1, min(TARGETS, classes - 1) + 1) if facts.targets else ()
     return (

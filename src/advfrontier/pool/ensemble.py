@@ -497,7 +497,7 @@ def tier_label(queries: int) -> str:
 
 
 def tier_name(name: str, queries: int) -> str:
-    """Return the name of another budget: `paper-12k` at 4000 queries is `paper-4k`, `12k` is `4k`."""
+    """Return the name of another budget: `paper-12k` at 4000 queries is `paper-4k`."""
     stem, _, tier = name.rpartition("-")
     if not tier[:1].isdigit():
         stem = name

@@ -1,4 +1,4 @@
-"""The images of a record: stored beside it where points are kept, and verified when they are read."""
+"""Images of a record: stored beside it where points are kept, verified when read."""
 
 from __future__ import annotations
 

@@ -410,7 +410,7 @@ class Record:
     # Files
 
     def copy(self, place: str | PathLike[str]) -> None:
-        """Copy the record into `place/NORM`, new or empty; the header last, without it nothing counts.
+        """Copy the record into `place/NORM`, new or empty; the header comes last.
 
         Args:
             place: The folder.

@@ -234,13 +234,13 @@ def _introduction(view: View, folder: str) -> str:
     listed = "\n".join(f"- {text}" for family, text in kinds.items() if family in shown)
     return f"""# Results of {view.bench.name}
 
-{_joined(parts)}. Every figure is computed from [one table of distances]({folder}/{TABLE}); {_MARK} \
-{view.bench.name} PAGE` writes this page again in seconds.
+{_joined(parts)}. Every figure is computed from [one table of distances]({folder}/{TABLE}); \
+{_MARK} {view.bench.name} PAGE` writes this page again in seconds.
 
-**AOI** (attack optimality index): share of the area above the best known distances that an ensemble \
-covers; 100 % is the best known. **DOI** (defence optimality index): area under a model's curve, \
-relative to the most robust model at every radius. *Above*: mean distance above the best known. All \
-of them are in percent.
+**AOI** (attack optimality index): share of the area above the best known distances that an \
+ensemble covers; 100 % is the best known. **DOI** (defence optimality index): area under a model's \
+curve, relative to the most robust model at every radius. *Above*: mean distance above the best \
+known. All of them are in percent.
 
 {listed}"""
 
@@ -368,7 +368,7 @@ def _means(view: View, norm: str, scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _per_model(view: View, rows: pd.DataFrame, figure: str, *, digits: int) -> pd.DataFrame:
-    """Return a figure of every model at every budget, beside AutoAttack's; bold: at least as good."""
+    """Return a figure per model and budget, beside AutoAttack's; bold: at least as good."""
     family = view.family if view.family in set(rows["ensemble"]) else GREEDY
     rows = rows[rows["ensemble"] == family].set_index(["model", "budget"])
     compared = rows["autoattack"].notna().any()
@@ -452,7 +452,7 @@ def _autoattack(view: View, figures: Mapping[str, str]) -> list[str]:
 
 
 def _order(view: View, figures: Mapping[str, str]) -> list[str]:
-    """Return how the order of models depends on the radius, and what the smallest budget decides."""
+    """Return how models' order depends on the radius, and what the smallest budget decides."""
     blocks = ["## The order of models"]
     lines = []
     for (norm, data), pairs in view.crossings.groupby(["norm", "data"], sort=False):

@@ -428,7 +428,7 @@ def _steps(curve: Curve, x: Axis, y: Axis, limit: int) -> str:
 
 
 def _thinned(curve: Curve, limit: int) -> list[int]:
-    """Return the indices of at most `limit` + 1 steps of a curve, the first and the last among them."""
+    """Return the indices of at most `limit` + 1 steps of a curve, with the first and last."""
     count = len(curve.epsilons)
     return sorted({*range(0, count, math.ceil(count / limit)), count - 1})
 

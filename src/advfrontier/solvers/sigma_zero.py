@@ -1,8 +1,8 @@
 """σ-zero, ℓ0 of features or pixels.
 
-Adam on the clipped margin plus a smooth surrogate of ℓ0, with gradients scaled to dual size 1. After
-each step the features below an adaptive threshold are set back to their original value. In the
-pixel-wise ℓ0 surrogate and threshold take the Euclidean length of a pixel's change.
+Adam on the clipped margin plus a smooth surrogate of ℓ0, with gradients scaled to dual size 1.
+After each step the features below an adaptive threshold are set back to their original value. In
+the pixel-wise ℓ0 surrogate and threshold take the Euclidean length of a pixel's change.
 """
 
 from __future__ import annotations

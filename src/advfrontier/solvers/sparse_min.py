@@ -1,4 +1,4 @@
-"""Sparse random search with fewer and fewer features, or pixels, ℓ0; black box: it asks for logits only.
+"""Sparse random search with fewer and fewer features, or pixels, ℓ0; black box.
 
 In the pixel-wise ℓ0 a pixel stands for a feature: all of its channels go to an end of the box.
 """

@@ -39,7 +39,7 @@ def steepest_first(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
 
 
 def in_proportion(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
-    """Return the move onto the hyperplane that is smallest in ℓ2; arguments as in `steepest_first`."""
+    """Return the smallest move onto the hyperplane in ℓ2; arguments as in `steepest_first`."""
     downhill, room = _downhill(points, slope, gap)
     steepness = slope.abs()
     ends = room / steepness.clamp(min=TINY)
@@ -49,7 +49,7 @@ def in_proportion(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
 
 
 def all_alike(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
-    """Return the move onto the hyperplane that is smallest in ℓ∞; arguments as in `steepest_first`."""
+    """Return the smallest move onto the hyperplane in ℓ∞; arguments as in `steepest_first`."""
     downhill, room = _downhill(points, slope, gap)
     steepness = slope.abs()
     level = _newton(steepness, room, steepness * room, gap.abs())

@@ -4,7 +4,8 @@ A norm is made for one shape of samples, and answers everything that solvers and
 about it. A further norm is one class in one file, and one entry of the catalogue in `names`.
 
 Perturbations and gradients are tensors (n, d): samples × features. Sizes, radii and weights are
-tensors (n,). ℓ0 counts features: each channel of a pixel separately. Pixels are counted in `pixels`.
+tensors (n,). ℓ0 counts features: each channel of a pixel separately. Pixels are counted in
+`pixels`.
 """
 
 from __future__ import annotations

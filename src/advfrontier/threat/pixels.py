@@ -58,7 +58,7 @@ class L0Pixel(L0):
         return self.totals(g.abs()).amax(1)
 
     def project(self, v: Tensor, radius: Tensor) -> Tensor:
-        """Keep the ⌊radius⌋ pixels that changed most in ℓ2; of equal ones, those that come first."""
+        """Keep the ⌊radius⌋ pixels that changed most in ℓ2; of equal ones, the first."""
         kept = keep_largest(self.magnitudes(v), radius.floor().clamp_(min=0))
         return self.spread(kept).mul_(v)
 

@@ -82,7 +82,7 @@ def _shifted(bits: Tensor, count: int) -> Tensor:
 
 
 def sample_ids(images: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """Return a hash of each image's content, so that a sample keeps its id in any data set or batch."""
+    """Return a hash of each image's content, an id in any data set or batch."""
     rows = np.ascontiguousarray(images).reshape(len(images), -1)
     digests = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
     return np.frombuffer(digests, dtype=np.uint64)

@@ -93,7 +93,7 @@ class Layer(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """Sixteen patches of 7×7 pixels as tokens of width 48, two layers of three heads, the mean token classified."""
+    """Transformer on sixteen patches of 7×7 pixels: width 48, two layers of three heads."""
 
     def __init__(self) -> None:
         super().__init__()

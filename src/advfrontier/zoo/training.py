@@ -49,7 +49,7 @@ def total_steps(recipe: Recipe, samples: int) -> int:
 def fit(
     recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progress: Progress
 ) -> nn.Module:
-    """Train from the checkpoint on if there is one, else from the start; images (n, 28, 28) uint8."""
+    """Train from the checkpoint if there is one, else from the start; images (n, 28, 28) uint8."""
     labels = labels.long()
     model = build(recipe.architecture, seed=recipe.seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
