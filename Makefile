@@ -34,6 +34,7 @@ fuzz: setup  ## every reader on 5000 damaged or forged files of each kind
 check: setup  ## style, types, and which room imports from which
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python scripts/nested_comprehensions.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -59,7 +60,7 @@ bench: setup build/peers/ready  ## overhead, other libraries, time to AutoAttack
 parity: setup  ## distances against the recorded figures of other implementations in ../shared/reference
 	$(BIN)/python scripts/parity.py && $(BIN)/python scripts/parity_autoattack.py
 
-# Traces are kept in build/results: interrupted, the same command goes on; once they are there, it takes minutes.
+# Traces are kept in build/results: interrupted, the same command resumes; once they are there, it takes minutes.
 results: setup  ## the paper's experiments on the embedded models, and docs/results.md: hours; SAMPLES=100 for more images
 	$(BIN)/advfrontier bench run fashion-mnist --out build/results --page docs/results.md $(if $(SAMPLES),--samples $(SAMPLES))
 

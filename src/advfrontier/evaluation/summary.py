@@ -325,12 +325,9 @@ def _convergence(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> Co
     if E == 0 or not ((d > 0) & np.isfinite(d)).any():
         return Convergence()
     total = evaluation.ensemble.total
-    tiers = sorted(
-        {
-            min(tier, total)
-            for tier in (*evaluation.ensemble.tiers, *(t for t in TIERS if t < total))
-        }
-    )
+    smaller = [tier for tier in TIERS if tier < total]
+    passed = [min(tier, total) for tier in evaluation.ensemble.tiers]
+    tiers = sorted({*passed, *smaller})
     # Early queries change most, so half of the points rise by factors and half by steps.
     steps = np.concatenate(
         (np.geomspace(10, total, _BUDGETS // 2), np.linspace(0, total, _BUDGETS // 2 + 1)[1:])

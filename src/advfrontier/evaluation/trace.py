@@ -189,10 +189,10 @@ def finished_runs(record: Record) -> dict[str, int]:
     Where no sample is classified correctly there are no units, and all runs that were asked for are finished.
     """
     done = record.units()
-    reached = {
-        run: min((done.get(unit, 0) for unit, _ in record.layout([run])), default=queries)
-        for run, queries in record.header.runs.items()
-    }
+    reached = {}
+    for run, queries in record.header.runs.items():
+        spent = [done.get(unit, 0) for unit, _ in record.layout([run])]
+        reached[run] = min(spent, default=queries)
     members = pool(record.header.terms.norm, classes=record.clean.classes, name="extended")
     order = {str(run): k for k, run in enumerate(members)}
     named = sorted(

@@ -124,9 +124,11 @@ def pool(norm: str, *, classes: int = 10, name: str = "paper") -> tuple[Run, ...
         if facts.runs_in(norm)
         and (facts.step_queries == 1 if name == BLACK_BOX else name in facts.pools)
     ]
-    return tuple(
-        run for facts in members for loss in facts.losses for run in variants(facts, loss, classes)
-    )
+    runs: list[Run] = []
+    for facts in members:
+        for loss in facts.losses:
+            runs.extend(variants(facts, loss, classes))
+    return tuple(runs)
 
 
 def check_run(run: Run, norm: str, classes: int = TARGETS + 1) -> SolverFacts:

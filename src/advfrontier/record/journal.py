@@ -98,12 +98,20 @@ class Journal:
                 f"{self._folder.place}/{CHANGES} cannot be read, because other processes change "
                 "this record all the time: try again in a minute"
             )
-        entries = {entry.place: entry for page in self._pages.values() for entry in page}
+        entries = self._entries()
         return [entries[place] for place in sorted(entries)]
+
+    def _entries(self) -> dict[tuple[int, str], Entry]:
+        """Return the entries of all pages by their place; an entry of several pages counts once."""
+        entries = {}
+        for page in self._pages.values():
+            for entry in page:
+                entries[entry.place] = entry
+        return entries
 
     def append(self, change: HeaderChange) -> None:
         """Add a change after all that `read` returned last."""
-        known = {entry.place: entry for page in self._pages.values() for entry in page}
+        known = self._entries()
         number = max((place[0] for place in known), default=0) + 1
         if number > _LAST:
             reason = f"it holds a change of the number {_LAST}"

@@ -30,12 +30,10 @@ _CATALOGUE: dict[str, NormFacts] = {}
 
 def register_norm(facts: NormFacts) -> NormFacts:
     """Add a norm to the catalogue of this process and of the workers it starts."""
-    taken = {
-        alias
-        for other in _CATALOGUE.values()
-        if other.name != facts.name
-        for alias in other.aliases
-    }
+    taken: set[str] = set()
+    for other in _CATALOGUE.values():
+        if other.name != facts.name:
+            taken.update(other.aliases)
     if clash := sorted({facts.name.lower(), *facts.aliases} & taken):
         raise FrontierError(f"a norm is called {clash[0]} already: expected another name")
     _CATALOGUE[facts.name] = facts
