@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from advfrontier.evaluation.evaluate import evaluate
     from advfrontier.evaluation.evaluation import Evaluation
     from advfrontier.evaluation.trace import Traces, trace
+    from advfrontier.evaluation.union import union
     from advfrontier.evaluation.verify import Verification, verify
     from advfrontier.execution import Machine
     from advfrontier.frontier.allocation import allocate
@@ -37,6 +38,7 @@ __all__ = [
     "register",
     "run_callable",
     "trace",
+    "union",
     "verify",
 ]
 
@@ -57,6 +59,7 @@ _HOMES = {
     "register": "advfrontier.pool.plugins",
     "run_callable": "advfrontier.evaluation.callable",
     "trace": "advfrontier.evaluation.trace",
+    "union": "advfrontier.evaluation.union",
     "verify": "advfrontier.evaluation.verify",
 }
 

@@ -31,9 +31,18 @@ def test_examples_find_pixels(names):
     assert (distances == distances.round()).all()
 
 
+def test_examples_unite_norms(names):
+    both = names["both"]
+    assert both.radii == {"L1": 10.0, "Linf": 0.06}
+    assert len(both.distances) == 8
+
+
 def test_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for words in commands(PAGE):
-        main(words)
-    assert re.search(r"^L0pixel ", capsys.readouterr().out, re.MULTILINE)
+        main([*words, "--workers", "0"] if words[0] == "evaluate" else words)
+    out = capsys.readouterr().out
+    assert re.search(r"^L0pixel ", out, re.MULTILINE)
+    assert "zoo:F7 on fashion-mnist against L1=10,Linf=0.06 at once" in out
     assert (tmp_path / "runs/pixels/report.html").is_file()
+    assert (tmp_path / "runs/union.html").is_file()

@@ -133,6 +133,7 @@ COMMANDS = {
         "Compare two models on whole curves: reject one, or print what to run next.",
     ),
     "rank": ("results", "Rank models by DOI, in every norm and over all of them."),
+    "union": ("unions", "Measure models against several norms at once, from their records."),
     "trace": (
         "pool",
         "Run every attack of a pool and record how its distances fall with the queries it spends.",

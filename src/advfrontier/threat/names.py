@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from advfrontier.errors import FrontierError
@@ -52,11 +53,33 @@ register_norm(
 )
 
 
+_UNIONS: dict[str, NormFacts] = {}
+
+
+def name_union(radii: Mapping[str, str]) -> str:
+    """Return the name of the union of norms with these radii, which tables know from now on.
+
+    Args:
+        radii: Norm to its radius as it was written, such as `8/255`.
+    """
+    parts, symbols = [], []
+    for norm, radius in radii.items():
+        parts.append(f"{norm_name(norm)}={radius}")
+        symbols.append(
+            f"{norm_symbol(norm)}/({radius})" if "/" in radius else f"{norm_symbol(norm)}/{radius}"
+        )
+    name = ",".join(parts)
+    _UNIONS[name] = NormFacts(name, f"min({', '.join(symbols)})", norm="")
+    return name
+
+
 def norm_facts(text: str | float) -> NormFacts:
     """Return the entry of a norm; `l2`, `2`, `inf` and `Linf` are all understood."""
     typed = str(text).strip()
     if typed in _CATALOGUE:
         return _CATALOGUE[typed]
+    if typed in _UNIONS:
+        return _UNIONS[typed]
     key = typed.lower().removesuffix(".0")
     for facts in _CATALOGUE.values():
         if key in (facts.name.lower(), *facts.aliases):

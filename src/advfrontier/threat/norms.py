@@ -421,6 +421,11 @@ def make_norm(norm: str | float | Norm, shape: tuple[int, ...]) -> Norm:
         return norm
     facts = norm_facts(norm)
     kind = facts.norm
+    if not kind:
+        raise FrontierError(
+            f"{facts.name} is a union of norms: evaluate in each of them, and type `advfrontier "
+            "union` with the folders"
+        )
     if isinstance(kind, str):
         module, _, name = kind.partition(":")
         kind = getattr(import_module(module), name)
