@@ -64,13 +64,13 @@ class Union:
 
     @property
     def distances(self) -> Distances:
-        """Return per sample the least t at which a norm breaks it; 0 if misclassified, inf if none does."""
+        """Return per sample the least t that breaks it: 0 if misclassified, inf if none does."""
         least: Distances = self.scaled.min(axis=0)
         return least
 
     @property
     def weakest(self) -> tuple[str | None, ...]:
-        """Return per sample the norm that breaks it first; None if misclassified or never broken."""
+        """Return per sample the norm that breaks it first; None where there is none to break."""
         norms = tuple(self.by_norm)
         first = self.scaled.argmin(axis=0)
         found: list[str | None] = []

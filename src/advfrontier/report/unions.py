@@ -47,7 +47,7 @@ def _table(union: UnionOfModel, shares: Sequence[tuple[str, float]]) -> Table:
             f"AUREC {size(area.estimate)} ({size(area.low)}–{size(area.high)}), in units of t"
         )
     notes.append(
-        "t scales all radii together; intervals in brackets: 95 %, for other samples of the same source, "
+        "t scales all radii together; intervals in brackets: 95 %, for other samples of the source, "
         "which are drawn for all norms at once"
     )
     for flag in union.flags:
@@ -68,7 +68,7 @@ def unions_compared(comparison: Comparison) -> Table:
 
 
 def unions_csv(found: Sequence[UnionOfModel]) -> str:
-    """Return a row per model and sample: the t that breaks it, the norm that does, all distances."""
+    """Return a row per model and sample: the t that breaks it, the norm, and all distances."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     norms = list(found[0].radii)
