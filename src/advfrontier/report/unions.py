@@ -47,8 +47,8 @@ def _table(union: UnionOfModel, shares: Sequence[tuple[str, float]]) -> Table:
             f"AUREC {size(area.estimate)} ({size(area.low)}–{size(area.high)}), in units of t"
         )
     notes.append(
-        "t scales all radii together; intervals in brackets: 95 %, for other samples of the source, "
-        "which are drawn for all norms at once"
+        "t scales all radii together; intervals in brackets: 95 %, for other samples drawn "
+        "for all norms at once from the same source"
     )
     for flag in union.flags:
         notes.append(f"flag: {flag}")
