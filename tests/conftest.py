@@ -1,5 +1,6 @@
 import pytest
 import torch
+from support.bench import finished, results_of, tiny  # noqa: F401  # fixtures of two rooms
 from support.browser import start_browser
 
 # One thread, whatever the machine: neither bits nor times depend on what else it does.

@@ -4,9 +4,9 @@ import re
 
 import pytest
 import torch
-from test_docs import ROOT, commands, python_blocks
 
 from advfrontier.cli import main
+from docs.test_docs import ROOT, commands, python_blocks
 
 PAGE = ROOT / "docs/threats.md"
 

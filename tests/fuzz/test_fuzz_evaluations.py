@@ -11,13 +11,13 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from fuzz.limits import CASES as FILE_CASES
 from support.models import conv_problem
 
 from advfrontier import Evaluation, FrontierError, evaluate, trace
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.pool import make_ensemble
 from advfrontier.record.header import checksum
+from fuzz.limits import CASES as FILE_CASES
 
 CASES = FILE_CASES // 5
 STEPS = [

@@ -18,13 +18,13 @@ from random import Random
 import numpy as np
 import pytest
 import torch
-from fuzz.limits import CASES, QUICK, TooSlowError, time_limit
-from fuzz.mutate import mutate_bytes, mutate_text
 
 from advfrontier.bench.benchmark import load_benchmark
 from advfrontier.errors import FrontierError
 from advfrontier.pool import POOLS, Ensemble, Run, make_ensemble
 from advfrontier.sources import load_data, load_model
+from fuzz.limits import CASES, QUICK, TooSlowError, time_limit
+from fuzz.mutate import mutate_bytes, mutate_text
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (12, 6, 5, 3), dtype=np.uint8)

@@ -12,8 +12,6 @@ from random import Random
 import numpy as np
 import pytest
 import torch
-from fuzz.limits import CASES, time_limit
-from fuzz.mutate import mutate_bytes
 from record.record_made import made_record
 
 from advfrontier.errors import FrontierError
@@ -23,6 +21,8 @@ from advfrontier.record.identity import settings, several_versions, stand_ins
 from advfrontier.record.journal import Journal
 from advfrontier.record.tensors import pack, unpack
 from advfrontier.record.units import doubtful, unit_flags
+from fuzz.limits import CASES, time_limit
+from fuzz.mutate import mutate_bytes
 
 JUNK = [
     None,

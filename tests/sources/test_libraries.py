@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from sources.fake_hub import load_elsewhere, serve
 
 from advfrontier.errors import FrontierError
 from advfrontier.sources import load_model
+from sources.fake_hub import load_elsewhere, serve
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
