@@ -170,22 +170,19 @@ def readme_lines():
     """Return the Python blocks and the commands of the README, in order, with fewer queries."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     python = r"```python\n(.*?)```"
-    block = r"\n(?:\$ |    )?(advfrontier (?:evaluate|extend) mine\.py[^\n]*)"
-    inline = r"`(advfrontier (?:extend|rank) runs[^`]*)`"
+    block = r"\n    (advfrontier (?:evaluate|extend|rank) [^\n]*)"
     lines = []
-    for found in re.finditer(f"{python}|{block}|{inline}", text, re.DOTALL):
+    for found in re.finditer(f"{python}|{block}", text, re.DOTALL):
         if found[1]:
             lines.append(("python", shorter_code(found[1])))
         else:
-            lines.append(("command", shorter_command(found[2] or found[3])))
+            lines.append(("command", shorter_command(found[2])))
     return lines
 
 
 def shorter_code(code):
-    """Return a block of Python with 100 queries in place of thousands."""
-    code = code.replace('"4k"', "100").replace("4000, 8000, 12000", "100, 150, 200")
-    few = r'\1, runs=["fmn", "ddn"], queries=100'
-    return re.sub(r'(trace\(\s*model, images, labels, norm="L2")', few, code)
+    """Return a block of Python with 3 samples and 100 queries in place of many."""
+    return code.replace('"4k"', "200").replace("[:50]", "[:3]")
 
 
 def shorter_command(line):
@@ -200,24 +197,27 @@ def shorter_command(line):
 def test_readme_lines_work_in_one_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(
-        "from advfrontier import zoo\ndef net():\n    return zoo.load('F8')\n"
+        "from advfrontier import zoo\ndef factory():\n    return zoo.load('F8')\n"
     )
-    images, labels = (tensor[:3] for tensor in zoo.images_and_labels())
-    names = {"model": zoo.load("F8"), "images": images, "labels": labels}
-    commands = set()
+    images, labels = (tensor[:3].numpy() for tensor in zoo.images_and_labels())
+    np.savez("images.npz", images=images, labels=labels)
+    commands = []
     for kind, line in readme_lines():
         if kind == "python":
-            exec(line, names)  # noqa: S102
+            exec(line, {})  # noqa: S102
             continue
         words = []
         for word in line:
             words += sorted(map(str, Path().glob(word))) if "*" in word else [word]
         main(words)
-        commands.add(words[0])
-    assert {"evaluate", "extend"} <= commands
+        commands.append(words[0])
+    assert commands == ["evaluate", "extend", "rank"]
     assert {"L2", "Linf", "report.html"} <= {path.name for path in Path("runs/mine").iterdir()}
+    assert Path("F3.html").is_file()
+    assert Path("board.html").is_file()
     assert Evaluation.load("runs/mine/Linf").ensemble.total == 200
-    assert "mine.py:net on fashion-mnist, 3 samples, at most 200 queries" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "mine.py:factory on npz:images.npz, 3 samples, at most 200 queries" in shown
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ def test_what_was_never_broken_has_no_interval():
 
 def test_degenerate_samples_are_flagged():
     same = aurec_interval([1.0, 1.0, 1.0], E=E)
-    share = 1 - 0.025 ** (1 / 3)  # three samples miss what so many show, with a chance of 2.5 %
+    share = 1 - 0.025 ** (1 / 3)  # of others that three samples miss with a chance of 2.5 %
     assert (same.low, same.high) == pytest.approx((1 - share, 1 + 3 * share))
     assert "all samples agree" in same.flags[0]
     assert aurec_interval([2.0], E=E).flags

@@ -177,19 +177,14 @@ def _interval(
         )
     if error == 0:
         low, high = (value + unseen * (limit - value) for limit in limits)
-        return Interval(
-            value, low, high, ("all samples agree: the interval is for the few that may not",)
-        )
-    ends = value - tails[1] * error, value - tails[0] * error
-    low, high = (
-        float(np.clip(end, *limits)) if np.isfinite(end) else limit
-        for end, limit in zip(ends, limits, strict=True)
-    )
-    flags = (
-        ()
-        if np.isfinite(ends).all()
-        else ("too few samples differ for an interval: it ends at the utmost value",)
-    )
+        flag = "all samples agree: the interval allows for a few others that do not"
+        return Interval(value, low, high, (flag,))
+    low, high = value - tails[1] * error, value - tails[0] * error
+    flags: tuple[str, ...] = ()
+    if not (np.isfinite(low) and np.isfinite(high)):
+        flags = ("too few samples differ for an interval: it ends at the largest possible value",)
+    low = float(np.clip(low, *limits)) if np.isfinite(low) else limits[0]
+    high = float(np.clip(high, *limits)) if np.isfinite(high) else limits[1]
     return Interval(value, low, high, flags)
 
 
