@@ -161,6 +161,39 @@ def test_changed_bytes_are_refused(tmp_path):
         load_data(spec)
 
 
+def test_a_directory_that_lost_an_entry_is_refused(tmp_path):
+    names = np.array(["cat", "dog"])
+    spec = written(tmp_path / "a.npz", images=PIXELS, labels=LABELS, class_names=names)
+    assert load_data(spec).class_names == ("cat", "dog")
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.filelist.pop()
+        archive.NameToInfo.pop("class_names.npy")
+        archive._didModify = True  # noqa: SLF001  # so that it writes its directory again
+    with pytest.raises(FrontierError, match="its directory does not list all of its content"):
+        load_data(spec)
+
+
+def test_archives_written_to_a_pipe_are_read(tmp_path):
+    """Sizes and checksums follow the content of an entry there."""
+
+    class Pipe(io.BytesIO):
+        def seekable(self):
+            return False
+
+        def tell(self):
+            raise OSError("a pipe has no position")
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w") as archive:
+        for name, array in (("images", PIXELS), ("labels", LABELS)):
+            content = io.BytesIO()
+            np.save(content, array)
+            with archive.open(f"{name}.npy", "w") as entry:
+                entry.write(content.getvalue())
+    (tmp_path / "a.npz").write_bytes(pipe.getvalue())
+    assert torch.equal(load_data(f"npz:{tmp_path / 'a.npz'}").labels, torch.from_numpy(LABELS))
+
+
 def bomb(path, size, *, method=zipfile.ZIP_DEFLATED, declared=None):
     """Write an archive whose images are so many zeros; return the bytes before them."""
     header, labels = io.BytesIO(), io.BytesIO()

@@ -9,6 +9,7 @@ the archive are compared when it is opened.
 from __future__ import annotations
 
 import math
+import struct
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,9 @@ from advfrontier.sources.samples import CHANNELS, Rows, as_labels, check_unit
 
 LARGEST_COMPRESSED = 2**30  # bytes of an array that every worker would hold in memory
 LARGEST_NAMES = 10**6  # class names, at most
+_DESCRIPTOR = 24  # bytes that may follow the content of an entry of a ZIP file, at most
+# Where the header of an entry says how long its name and its extra field are.
+_LENGTHS_AT, _LENGTHS = 26, struct.Struct("<HH")
 _NAMES = (("images", "labels"), ("x_test", "y_test"), ("x", "y"), ("X", "y"))
 
 
@@ -76,7 +80,23 @@ def _check_archive(spec: Spec, path: Path) -> set[str]:
         damaged = archive.testzip()
         if damaged is not None:
             raise spec.error(f"the checksum of {damaged} differs: the file is damaged")
+        if not _lists_all(archive, path):
+            raise spec.error("its directory does not list all of its content: the file is damaged")
         return {name.removesuffix(".npy") for name in archive.namelist()}
+
+
+def _lists_all(archive: zipfile.ZipFile, path: Path) -> bool:
+    """Tell whether the entries fill the archive: a damaged directory may have lost one."""
+    end = 0
+    with path.open("rb") as file:
+        for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
+            if not end <= entry.header_offset <= end + _DESCRIPTOR:
+                return False
+            file.seek(entry.header_offset + _LENGTHS_AT)
+            name, extra = _LENGTHS.unpack(file.read(_LENGTHS.size))
+            header = _LENGTHS_AT + _LENGTHS.size + name + extra
+            end = entry.header_offset + header + entry.compress_size
+    return end <= archive.start_dir <= end + _DESCRIPTOR
 
 
 def open_array(path: Path, name: str) -> NDArray[np.generic]:
