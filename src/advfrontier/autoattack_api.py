@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from advfrontier.engine import LAST_LOOK, Oracle, check_data, vote
-from advfrontier.errors import FrontierError, whole_number
+from advfrontier.errors import FrontierError, printable, whole_number
 from advfrontier.evaluation.evaluate import evaluate
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import as_radius
@@ -135,7 +135,7 @@ class AutoAttack:
         for flag in flags:
             self._log(f"note: {flag}")
         if doubtful := doubts(flags):
-            warnings.warn("; ".join(map(str, doubtful)), stacklevel=3)
+            warnings.warn(printable("; ".join(map(str, doubtful))), stacklevel=3)
         return found, points, labels
 
     def _evaluate(
@@ -198,7 +198,7 @@ class AutoAttack:
 
     def _log(self, text: str) -> None:
         if self.verbose and text:
-            print(text, file=sys.stdout)  # noqa: T201  # as AutoAttack does
+            print(printable(text), file=sys.stdout)  # noqa: T201  # as AutoAttack does
         if self.log_path:
             try:
                 with open(self.log_path, "a", encoding="utf-8") as log:  # noqa: PTH123

@@ -16,6 +16,11 @@ _UNSAFE = frozenset(
 _BREAKS = re.compile(r"[ ]*[\t\r\n][ \t\r\n]*")
 
 
+def acts_on_terminals(letter: str) -> bool:
+    """Tell whether a character can act on a terminal, or change the order of a line."""
+    return unicodedata.category(letter) in _UNSAFE
+
+
 def printable(text: object) -> str:
     r"""Return text that cannot act on a terminal or reorder a line, for messages and tables.
 
@@ -30,7 +35,7 @@ def printable(text: object) -> str:
         return flat
     letters = []
     for letter in flat:
-        if unicodedata.category(letter) in _UNSAFE:
+        if acts_on_terminals(letter):
             letters.append(letter.encode("unicode_escape").decode("ascii"))
         else:
             letters.append(letter)
@@ -73,6 +78,7 @@ def whole_number(value: Any, what: str, *, least: int | None = None) -> int:
     return number
 
 
+_LONGEST = 240  # characters of a name in a message
 _NO_ACCESS = {errno.EROFS, errno.EACCES, errno.EPERM}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _IN_PART = "Files are replaced as a whole, so everything stored before is intact"
@@ -115,9 +121,9 @@ def explain_os_errors(action: str, place: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _explained(action, place, error) from error
+        raise _explained(action, _shortened(place), error) from error
     except ValueError as error:  # Python refuses a NUL, and names that are no text, by itself
-        name = str(place)
+        name = _shortened(place)
         if "\0" in name:
             reason = "its name holds a NUL character. Nothing was changed. Name another file"
         elif any("\ud800" <= letter <= "\udfff" for letter in name):
@@ -127,7 +133,15 @@ def explain_os_errors(action: str, place: object) -> Iterator[None]:
         raise FrontierError(f"{name} cannot be {action}: {reason}") from error
 
 
-def _explained(action: str, place: object, error: OSError) -> FrontierError:
+def _shortened(place: object) -> str:
+    """Return the name of a file for a message; of a very long one its beginning and its end."""
+    name = str(place)
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST // 2]}…{name[-_LONGEST // 4 :]} ({len(name)} characters)"
+
+
+def _explained(action: str, place: str, error: OSError) -> FrontierError:
     kind = ReadOnlyError if error.errno in _NO_ACCESS else FrontierError
     # A store behind an address raises OSErrors of its own, without a number.
     system = error.strerror or str(error) or type(error).__name__

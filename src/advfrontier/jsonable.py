@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, acts_on_terminals
 
 
 def jsonable(value: Any, *, without: Collection[str] = ()) -> Any:
@@ -39,6 +39,28 @@ def jsonable(value: Any, *, without: Collection[str] = ()) -> Any:
     if isinstance(value, float):
         return _finite(value)
     return value.value if isinstance(value, Enum) else value
+
+
+def json_text(value: Any) -> str:
+    r"""Return JSON that can be shown on a terminal.
+
+    Letters of all languages stay. Characters that act on a terminal or reorder a line are escaped,
+    as in `\u202e`, which JSON reads back as they were.
+
+    Args:
+        value: What `jsonable` returns.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return "\n".join(map(_escaped, text.split("\n")))
+
+
+def _escaped(line: str) -> str:
+    if line.isprintable():
+        return line
+    letters = []
+    for letter in line:
+        letters.append(json.dumps(letter)[1:-1] if acts_on_terminals(letter) else letter)
+    return "".join(letters)
 
 
 def _finite(value: float) -> float | str | None:

@@ -20,6 +20,8 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
+from advfrontier.errors import printable
+
 _SECONDS = 15.0  # between two plain lines
 _PATIENCE = 2.0  # before the first: what is quick needs no report
 
@@ -75,7 +77,7 @@ class Progress(AbstractContextManager["Progress"]):
 
     def show(self, label: str) -> None:
         """Say what is being worked on."""
-        self.label = label
+        self.label = printable(label)
 
     def advance(self, count: int) -> None:
         """Count what has just been done."""

@@ -18,7 +18,7 @@ from cyclopts import App, Argument, ArgumentCollection, CycloptsError, Token
 
 from advfrontier import __version__
 from advfrontier.command import typed
-from advfrontier.errors import FrontierError, Unfinished
+from advfrontier.errors import FrontierError, Unfinished, printable
 
 # Options that exclude each other: one on the command line overrides all of its group in the file.
 _ALTERNATIVES = (
@@ -182,10 +182,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of the output has gone
     except Unfinished as left:
-        print(f"advfrontier: {left}", file=sys.stderr)
+        print(f"advfrontier: {printable(left)}", file=sys.stderr)
         sys.exit(75)  # EX_TEMPFAIL of sysexits.h: try again
     except (FrontierError, OSError) as error:  # a full disk is no bug either
-        print(f"advfrontier: {error}", file=sys.stderr)
+        print(f"advfrontier: {printable(error)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print(

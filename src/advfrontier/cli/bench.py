@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from advfrontier.cli.options import OUT, Json, Machine, Norm, norms
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, printable
 
 if TYPE_CHECKING:
     from advfrontier.bench.folder import Bench
@@ -90,10 +90,10 @@ def run_command(
         stages=bench.chosen_stages(only),
         machine=machine.machine(),
         download=download,
-        say=lambda text: print(text, file=sys.stderr),
+        say=lambda text: print(printable(text), file=sys.stderr),
     )
     for path in update_page(bench, target, norms=norms(norm)):
-        print(path)
+        print(printable(path))
     if failures:
         listed = "\n  ".join(failures)
         raise FrontierError(
@@ -118,7 +118,7 @@ def page_command(
     from advfrontier.report.benchmark import update_page  # noqa: PLC0415  # loads pandas
 
     for path in update_page(place.open(benchmark), page, norms=norms(norm)):
-        print(path)
+        print(printable(path))
 
 
 @bench_command.command(name="status")

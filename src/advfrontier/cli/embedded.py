@@ -70,9 +70,10 @@ def train_model(model: str, /, *, data: str | None = None, out: str | None = Non
             them).
         out: Output folder of the weights (default: the current folder).
     """
+    from advfrontier.errors import printable
     from advfrontier.zoo import train
 
-    print(f"weights: {train(model, data, out)}")
+    print(f"weights: {printable(train(model, data, out))}")
 
 
 def pool_command(*, norm: str = "Linf", classes: int = 10, pool: str = "paper") -> None:

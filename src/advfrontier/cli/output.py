@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from advfrontier.cli.options import Output
+from advfrontier.errors import ReadOnlyError, printable
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.gate import Ruling
 from advfrontier.evaluation.radii import remember_radii
 from advfrontier.evaluation.summary import NormSummary, summarise_all
+from advfrontier.jsonable import json_text
 from advfrontier.record.folder import below
 from advfrontier.report import print_tables, summary_tables, write_report
 from advfrontier.report.export import export_all, parse_formats
@@ -39,14 +41,25 @@ def show_evaluations(
         say(notice, as_json=output.json)
     show_summaries(summaries, evaluations, folder, output)
     if output.report:
-        report = write_report(below(folder, "report.html"), summaries)
-        say(f"report: {report}", as_json=output.json)
+        _write_beside(folder, summaries, output)
     rulings = []
     for demand in output.demands([evaluation.norm for evaluation in evaluations]):
         for evaluation in evaluations:
             if evaluation.norm == demand.norm:
                 rulings.append(demand.rule(evaluation))
     end_with(rulings)
+
+
+def _write_beside(folder: str, summaries: Sequence[NormSummary], output: Output) -> None:
+    """Write the report into the folder of the records, unless that must not be written."""
+    try:
+        report = write_report(below(folder, "report.html"), summaries)
+    except ReadOnlyError as error:
+        command = shlex.join(["advfrontier", "report", folder, "--out", "report.html"])
+        text = f"note: no report: {error}; `{command}` writes it here"
+        print(printable(text), file=sys.stderr)
+    else:
+        say(f"report: {report}", as_json=output.json)
 
 
 def show_summaries(
@@ -72,7 +85,7 @@ def figures_first(facts: dict[str, Any]) -> dict[str, Any]:
 def show(*tables: Table, facts: Any, as_json: bool) -> None:
     """Print tables for people, or the facts for other programs."""
     if as_json:
-        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        print(json_text(facts))
     else:
         print_tables(*tables)
 
@@ -80,12 +93,12 @@ def show(*tables: Table, facts: Any, as_json: bool) -> None:
 def say(text: str, *, as_json: bool) -> None:
     """Print a line for people, which must not get into JSON."""
     if not as_json:
-        print(text)
+        print(printable(text))
 
 
 def end_with(rulings: Sequence[Ruling]) -> None:
     """Print whether each demand holds, and end with exit code 1 if one does not."""
     for ruling in rulings:
-        print(ruling, file=sys.stderr)
+        print(printable(ruling), file=sys.stderr)
     if not all(ruling.holds for ruling in rulings):
         sys.exit(1)

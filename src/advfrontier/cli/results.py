@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from advfrontier.cli.options import OUT, Export, Json, Model, Norm, Output, Radii, Source, norms
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, ReadOnlyError, printable
 
 if TYPE_CHECKING:
     from advfrontier.evaluation.evaluation import Evaluation
@@ -89,10 +89,10 @@ def verify_command(
         show(facts=jsonable(results), as_json=True)
     else:
         if data.notice:
-            print(data.notice)
+            print(printable(data.notice))
         for result in results:
             for line in _lines(result):
-                print(line)
+                print(printable(line))
     if out is not None:
         path = write_verified(out, results)
         added = any(result.holds for result in results)
@@ -146,7 +146,10 @@ def report_command(
     others = find_evaluations(records[1:])
     summaries = summarise_all([*own, *others], radii=radii)
     show_summaries(summaries, own, records[0], output)
-    page = report.write_report(out or below(records[0], "report.html"), summaries)
+    try:
+        page = report.write_report(out or below(records[0], "report.html"), summaries)
+    except ReadOnlyError as error:
+        raise FrontierError(f"{error}; --out FILE.html writes the report elsewhere") from error
     say(f"report: {page}", as_json=json)
     if figures is not None:
         for path in report.write_figures(figures, summaries):
@@ -240,7 +243,7 @@ def rank_command(
         for evaluation in evaluations:
             notes |= dict.fromkeys(unlike(evaluation))
         for note in notes:
-            print(f"note: {note}", file=sys.stderr)
+            print(f"note: {printable(note)}", file=sys.stderr)
         pools = reference_pools(evaluations, name=reference)
     ranking = rank(evaluations, reference=pools, radii=radii)
     show(*report.rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
@@ -266,14 +269,12 @@ def _to_rank(records: Sequence[str], verified: str | None) -> list[Evaluation]:
         found = find_evaluations([path], needed=False)
         evaluations += found
         if not found:
-            print(f"note: no evaluation in {path}", file=sys.stderr)
+            print(f"note: no evaluation in {printable(path)}", file=sys.stderr)
     if verified is not None:
         evaluations, others = only_verified(evaluations, verified)
         for other in others:
-            print(
-                f"note: left out, not on {verified}: {other.model} in {other.norm}, {other.place}",
-                file=sys.stderr,
-            )
+            text = f"left out, not on {verified}: {other.model} in {other.norm}, {other.place}"
+            print(f"note: {printable(text)}", file=sys.stderr)
         if not evaluations:
             raise FrontierError(
                 f"none of these records is on {verified}: verify them with `advfrontier verify`"

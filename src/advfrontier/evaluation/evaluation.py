@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from advfrontier.errors import FrontierError, whole_number
+from advfrontier.errors import FrontierError, printable, whole_number
 from advfrontier.evaluation.outcome import Outcome, read_units
 from advfrontier.evaluation.radii import as_radius
 from advfrontier.execution import Machine
@@ -215,7 +215,8 @@ class Evaluation(ShownEvaluation):
         spent = (
             f"{tier_label(self.ensemble.total)} queries{'' if self.finished else ', unfinished'}"
         )
-        return f"<Evaluation of {self.model} in {self.norm}, {len(self.samples)} samples, {spent}>"
+        model = printable(self.model)
+        return f"<Evaluation of {model} in {self.norm}, {len(self.samples)} samples, {spent}>"
 
     def curve(self) -> Curve:
         """Robust accuracy against ε."""

@@ -132,7 +132,9 @@ def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str
 
 
 def in_words(error: BaseException) -> str:
-    """Format the error and where it was raised, on one line."""
+    """Return an error on one line; of a mistake in a program also where it was raised."""
+    if isinstance(error, FrontierError):
+        return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     text = " ".join(str(error).split())

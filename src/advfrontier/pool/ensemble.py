@@ -27,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, printable
 from advfrontier.pool.catalogue import (
     BLACK_BOX,
     CHECKPOINT,
@@ -214,7 +214,7 @@ class Ensemble(TomlTable, Shown):
 
     def __repr__(self) -> str:
         label = tier_label(self.total)
-        return f"<Ensemble {self.name} in {self.norm}, {len(self.runs)} runs, {label} queries>"
+        return f"<Ensemble {printable(self.name)} in {self.norm}, {len(self.runs)} runs, {label} queries>"
 
     # What it spends
 

@@ -37,7 +37,7 @@ def file_lock(path: Path, *, seconds: float = _SECONDS) -> Iterator[bool]:
         path: The lock's file, used for nothing else.
         seconds: How long to wait for another holder before FrontierError is raised.
     """
-    with explain_os_errors("written", path):
+    with explain_os_errors("written", path.parent):
         file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
         with explain_os_errors("locked", path):
