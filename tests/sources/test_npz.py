@@ -168,7 +168,7 @@ def test_a_directory_that_lost_an_entry_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
         archive.filelist.pop()
         archive.NameToInfo.pop("class_names.npy")
-        archive._didModify = True  # noqa: SLF001  # so that it writes its directory again
+        archive._didModify = True  # so that it writes its directory again
     with pytest.raises(FrontierError, match="its directory does not list all of its content"):
         load_data(spec)
 
