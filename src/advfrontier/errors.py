@@ -133,6 +133,15 @@ def explain_os_errors(action: str, place: object) -> Iterator[None]:
         raise FrontierError(f"{name} cannot be {action}: {reason}") from error
 
 
+def os_error_cure(error: OSError) -> str | None:
+    """Return what an error of the operating system means and what to do; None if it is not known.
+
+    Args:
+        error: The error. An error of a library, without a number of the system, is not known.
+    """
+    return _CURES.get(error.errno or 0)
+
+
 def _shortened(place: object) -> str:
     """Return the name of a file for a message; of a very long one its beginning and its end."""
     name = str(place)
@@ -145,7 +154,7 @@ def _explained(action: str, place: str, error: OSError) -> FrontierError:
     kind = ReadOnlyError if error.errno in _NO_ACCESS else FrontierError
     # A store behind an address raises OSErrors of its own, without a number.
     system = error.strerror or str(error) or type(error).__name__
-    cure = _CURES.get(error.errno or 0)
+    cure = os_error_cure(error)
     if cure is None:
         cure = "expected it to work; see whether the place can be reached, and try again"
     return kind(f"{place} cannot be {action}: {cure} ({system})")

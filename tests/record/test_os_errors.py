@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from record_made import LARGER, SMALL, clean_of, header_of, made_record
+from support.disks import read_only, small_disk
 
 from advfrontier import FrontierError
 from advfrontier.errors import ReadOnlyError, Unfinished, explain_os_errors, printable
@@ -73,43 +74,22 @@ assert folder.read("x") == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs a small disk")
 def test_a_small_disk_that_is_full(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
-    if subprocess.run(words, check=False, capture_output=True).returncode:  # noqa: S603
-        pytest.skip("no right to mount")
-    try:
+    with small_disk(tmp_path / "disk", "64k") as disk:
         folder = LocalFolder(disk)
         folder.write("x", b"old")
         with pytest.raises(FrontierError, match=FULL):
             folder.write("x", bytes(100_000))
         assert folder.read("x") == b"old"
         assert folder.entries() == ["x"]
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)  # noqa: S603, S607
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs a mount")
 def test_a_finished_record_on_a_disk_that_is_really_read_only(tmp_path):
     made_record(tmp_path / "record").copy(tmp_path / "L2")
-    view = tmp_path / "view"
-    view.mkdir()
-    mounted = subprocess.run(  # noqa: S603
-        ["mount", "--bind", str(tmp_path / "L2"), str(view)],  # noqa: S607
-        check=False,
-        capture_output=True,
-    )
-    if mounted.returncode:
-        pytest.skip("no right to mount")
-    try:
-        subprocess.run(["mount", "-o", "remount,ro,bind", str(view)], check=True)  # noqa: S603, S607
+    with read_only(tmp_path / "L2", tmp_path / "view") as view:
         use_finished(Record.open(view, "evaluation"))
         with pytest.raises(ReadOnlyError, match="cannot be written: its file system is read-only"):
             Record.find(view).change(HeaderChange(ensemble=LARGER))
-    finally:
-        subprocess.run(["umount", str(view)], check=True)  # noqa: S603, S607
 
 
 def use_finished(record):

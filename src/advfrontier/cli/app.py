@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cyclopts import App, Argument, ArgumentCollection, CycloptsError, Token
+from rich.text import Text
 
 from advfrontier import __version__
 from advfrontier.command import typed
@@ -104,6 +105,7 @@ app = App(
     version=__version__,
     suppress_keyboard_interrupt=False,  # `main` handles it
     config=read_config,
+    error_formatter=lambda error: Text(f"advfrontier: {printable(error)}"),
 )
 app.register_install_completion_command(
     help="Install tab completion of commands and options for your shell. Writes a file, and names "

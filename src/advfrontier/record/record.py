@@ -20,7 +20,7 @@ from torch import Tensor
 
 from advfrontier.engine import CleanPass
 from advfrontier.engine.data import Samples
-from advfrontier.errors import FrontierError, ReadOnlyError
+from advfrontier.errors import FrontierError, ReadOnlyError, explain_os_errors
 from advfrontier.numerics import NUMERICS
 from advfrontier.pool import TARGETS, Ensemble, Raise, attack_of
 from advfrontier.pool.ensemble import refinements
@@ -445,7 +445,7 @@ class Record:
         file = self.folder.open(name)
         if file is None:
             return None
-        with file:
+        with explain_os_errors("read", below(self.place, name)), file:
             try:
                 tensors, words = unpack(file, names)
             except Damaged as error:

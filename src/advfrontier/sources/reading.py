@@ -21,7 +21,7 @@ from typing import Any
 
 from torch.library import Library
 
-from advfrontier.errors import FrontierError
+from advfrontier.errors import FrontierError, os_error_cure
 
 _BUILT_ON_TORCHVISION = ("onnx2torch", "robustbench", "timm", "torchvision", "transformers")
 _SWITCHES = threading.RLock()  # the switches below are the process's: one reader at a time
@@ -176,9 +176,17 @@ def explaining(what: str, hint: str = "") -> Iterator[None]:
         yield
     except FrontierError:
         raise
+    except OSError as error:
+        if os_error_cure(error) is None:
+            raise _explained(what, error, hint) from error
+        raise FrontierError(f"{what}: {os_error_cure(error)}") from error
     except Exception as error:
-        first_line = next(iter(str(error).splitlines()), "")[:300]
-        raise FrontierError(f"{what} ({type(error).__name__}: {first_line}){hint}") from error
+        raise _explained(what, error, hint) from error
+
+
+def _explained(what: str, error: Exception, hint: str) -> FrontierError:
+    first_line = next(iter(str(error).splitlines()), "")[:300]
+    return FrontierError(f"{what} ({type(error).__name__}: {first_line}){hint}")
 
 
 @contextmanager
