@@ -1,4 +1,4 @@
-"""File systems that are full or read-only, where the tests may mount them; else the test is skipped."""
+"""Full, failing and read-only file systems. Without the right to mount, a test is skipped."""
 
 import os
 import subprocess

@@ -214,7 +214,8 @@ class Ensemble(TomlTable, Shown):
 
     def __repr__(self) -> str:
         label = tier_label(self.total)
-        return f"<Ensemble {printable(self.name)} in {self.norm}, {len(self.runs)} runs, {label} queries>"
+        name = printable(self.name)
+        return f"<Ensemble {name} in {self.norm}, {len(self.runs)} runs, {label} queries>"
 
     # What it spends
 
