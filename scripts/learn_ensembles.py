@@ -144,6 +144,12 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
             600,
             [beyond("apgd_min-dlr", 200), beyond("apgd_min-ce", 200), best("fmn", 200)],
         ),
+        "search twice, 800": search_first(
+            "square_min",
+            200,
+            600,
+            [beyond("apgd_min-dlr", 200), beyond("apgd_min-ce", 200), best("fmn", 200)],
+        ),
         "search, 1000": search_first(
             "square_min",
             200,
@@ -156,6 +162,16 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
 
 REFINEMENTS["L0pixel"] = REFINEMENTS["L0"]
 
+# Refinements in the middle of the first 4000, after so many queries of raises.
+MIDDLE_AFTER = 1400
+MIDDLE: dict[tuple[str, str], Steps] = {
+    ("Linf", "search twice, 800"): search_first(
+        "square_min",
+        200,
+        1000,
+        [beyond("apgd_min-dlr", 500), beyond("apgd_min-ce", 500)],
+    ),
+}
 # Those that end the second and third 4000.
 AFTERWARDS = {
     "L0": "search, prune 200",
@@ -284,7 +300,7 @@ def probed(norm: str, tier: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def interleaved(
-    norm: str, tiers: list[list[tuple[str, int]]], refinements: Steps, name: str = "12k"
+    norm: str, tiers: list[list[tuple[str, int]]], label: str, name: str = "12k"
 ) -> Ensemble:
     """Return the ensemble: of each 4000 queries first raises, then refinements.
 
@@ -293,16 +309,20 @@ def interleaved(
     """
     reached: dict[str, int] = {}
     steps: Steps = []
+    middle = MIDDLE.get((norm, label), [])
     tiers = [probed(norm, tiers[0]), *tiers[1:]]
     for number, tier in enumerate(tiers):
-        closing = refinements if number == 0 else REFINEMENTS[norm][AFTERWARDS[norm]]
-        left = TIER - spent(closing)
+        closing = REFINEMENTS[norm][label if number == 0 else AFTERWARDS[norm]]
+        left = TIER - spent(closing) - spent(middle)
         for run, level in tier:
             given = min(level, reached.get(run, 0) + left)
             if given > reached.get(run, 0):
                 left -= given - reached.get(run, 0)
                 reached[run] = given
                 steps.append({"run": run, "queries": given})
+            if middle and sum(reached.values()) >= MIDDLE_AFTER:
+                steps.extend(middle)
+                middle = []
         for run in list(reached):  # an allocation may have had no use for all of its queries
             given = min(1000, reached[run] + left)
             if given > reached[run]:
@@ -358,19 +378,18 @@ def ratios(
 
 
 def choose(norm: str, table: dict[str, NDArray[np.float64]]) -> str:
-    """Return the candidate with the smallest distances.
+    """Return the candidate with the largest share of forks among those with small distances.
 
-    One that searches without gradients is preferred where it costs no more than LATITUDE: it
-    notices where gradients mislead, and goes on where they do.
+    Distances may be larger than the smallest ones by LATITUDE: in a fork, samples whose gradients
+    mislead continue without gradients.
     """
     nearest = min(means[0] for means in table.values())
-    searching = {}
+    forked = {}
     for label, means in table.items():
-        forks = any("fork" in step for step in REFINEMENTS[norm][label])
-        if forks and means[0] <= nearest + LATITUDE:
-            searching[label] = means[0]
-    pool = searching or {label: means[0] for label, means in table.items()}
-    return min(pool, key=lambda label: pool[label])
+        if means[0] <= nearest + LATITUDE:
+            steps = [*MIDDLE.get((norm, label), []), *REFINEMENTS[norm][label]]
+            forked[label] = spent([step for step in steps if "fork" in step])
+    return max(forked, key=lambda label: forked[label])
 
 
 def main() -> None:
@@ -395,8 +414,9 @@ def main() -> None:
             continue
         found, ensembles = {}, {}
         for label, refinements in REFINEMENTS[norm].items():
-            tiers, how = order(traces, TIER - spent(refinements))
-            ensembles[label] = interleaved(norm, tiers, refinements)
+            refining = spent(refinements) + spent(MIDDLE.get((norm, label), []))
+            tiers, how = order(traces, TIER - refining)
+            ensembles[label] = interleaved(norm, tiers, label)
             found[label] = evaluated(
                 options.folder,
                 norm,
