@@ -46,7 +46,8 @@ gpu: setup  ## on a GPU: the engine's tests under a guard against waits, then th
 
 # Other libraries to compare with, apart from the environment; none of what they depend on is needed.
 build/peers/ready: .venv/program
-	$(PIP) --no-deps --target build/peers adv-lib==0.2.8 eagerpy==0.30.0 foolbox==3.3.4 torchattacks==3.5.1
+	$(PIP) --no-deps --target build/peers adv-lib==0.2.8 eagerpy==0.30.0 foolbox==3.3.4 torchattacks==3.5.1 \
+		adversarial-robustness-toolbox==1.20.1 secml-torch==1.5 cloudpickle joblib narwhals scikit-learn six threadpoolctl
 	touch $@
 
 peers: setup build/peers/ready  ## our solvers beside those of other libraries: time and distance

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from advfrontier.engine.attack import attack
     from advfrontier.errors import FrontierError
-    from advfrontier.evaluation.callable import run_callable
     from advfrontier.evaluation.certify import certify
     from advfrontier.evaluation.compare import compare, rank
     from advfrontier.evaluation.evaluate import evaluate
@@ -36,7 +35,6 @@ __all__ = [
     "evaluate",
     "rank",
     "register",
-    "run_callable",
     "trace",
     "union",
     "verify",
@@ -57,7 +55,6 @@ _HOMES = {
     "evaluate": "advfrontier.evaluation.evaluate",
     "rank": "advfrontier.evaluation.compare",
     "register": "advfrontier.pool.plugins",
-    "run_callable": "advfrontier.evaluation.callable",
     "trace": "advfrontier.evaluation.trace",
     "union": "advfrontier.evaluation.union",
     "verify": "advfrontier.evaluation.verify",

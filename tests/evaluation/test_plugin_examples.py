@@ -26,14 +26,13 @@ def test_example_of_a_solver_runs(capsys):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # foolbox's
-def test_example_of_callables_runs(capsys):
+def test_example_of_external_runs_runs(capsys):
     pytest.importorskip(
         "foolbox", reason="a dev dependency: pip install foolbox", exc_type=ImportError
     )
-    deepfool, boundary, best = run("plugin_callable.py", capsys)
-    assert 2 <= int(deepfool.split()[1]) <= 1000
-    assert boundary == "boundary: 1000 queries per sample"
-    assert "deepfool" in best
+    best, spent = run("external_runs.py", capsys)
+    assert "L2DeepFoolAttack" in best
+    assert 100 <= int(spent.split()[0]) <= 1000
 
 
 def test_example_of_a_quick_start_runs(capsys):

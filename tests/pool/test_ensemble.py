@@ -286,7 +286,7 @@ def test_without_gradients_any_budget_is_held_by_a_larger_one():
     [
         ((raised("fmn", 300), raised("fmn", 200)), "fmn goes from 300 to 200 queries"),
         ((raised("fmn", 300), raised("fmn", 300)), "fmn goes from 300 to 300 queries"),
-        ((raised("fmn", 1010),), "less than or equal to 1000"),
+        ((raised("fmn", 1010),), "fmn is raised to 1010 queries: expected at most 1000"),
         ((raised("fmn", 0),), "greater than 0"),
         ((raised("fmn", 15),), "multiple of 10"),
         ((raised("fmn", 100.0),), "valid integer"),

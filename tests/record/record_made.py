@@ -95,6 +95,8 @@ def unit_of(rows, queries, names, *, state=True, points=True):
         found=found,
         zero_gradients=counts,
         bad_gradients=counts.clone(),
+        rejected=counts.clone(),
+        unspent=torch.zeros(rows, dtype=torch.int32),
         best_point=torch.rand((rows, features), generator=generator) if points else None,
         state={"fmn.point": torch.rand((rows, 5), generator=generator)} if state else {},
     )

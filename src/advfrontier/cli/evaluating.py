@@ -17,8 +17,10 @@ from advfrontier.cli.options import (
     Norm,
     Output,
     Seed,
+    Trusted,
     Workers,
     norms,
+    trusted_attacks,
 )
 from advfrontier.errors import FrontierError
 
@@ -104,6 +106,7 @@ def extend_command(
     *,
     budget: Budget = _BUDGET,
     model: str | None = None,
+    attack: Trusted = (),
     workers: Workers = _WORKERS,
     output: Output = _OUTPUT,
 ) -> None:
@@ -139,7 +142,8 @@ def extend_command(
             until=until,
             progress=True,
         )
-        extended.append(evaluation.extend(ensemble, model=model, machine=machine))
+        given = trusted_attacks(attack, evaluation.norm) or None
+        extended.append(evaluation.extend(ensemble, model=model, machine=machine, solvers=given))
     show_evaluations(extended, record, output)
 
 

@@ -19,6 +19,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.threat.names import NORMS, norm_name
 
 if TYPE_CHECKING:
+    from advfrontier.attacks.external import ExternalAttack
     from advfrontier.engine.data import Samples
     from advfrontier.evaluation.gate import Demand
     from advfrontier.execution import Machine as WorkMachine
@@ -270,7 +271,8 @@ class Attacks:
     """Attacks to run."""
 
     runs: str | None = None
-    "Names of runs, several with commas: fmn,apgd_min-dlr:target1."
+    """Names of runs, several with commas: fmn,apgd_min-dlr:target1. Attacks of other libraries too:
+    foolbox:DDNAttack?steps=100, mine.py:attack."""
     pool: str | None = None
     """All runs of a pool: paper, extended (with attacks beyond it), or black-box (those that use no
     gradient)."""
@@ -306,6 +308,34 @@ class Attacks:
         from advfrontier.solvers import PUBLISHED
 
         return PUBLISHED
+
+
+Trusted = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--attack",
+        negative="",
+        show_default=False,
+        help="Attack that the record names and that runs code of a file or module, such as "
+        "mine.py:attack; repeat the option for several.",
+    ),
+]
+
+
+def trusted_attacks(names: Sequence[str], norm: str) -> dict[str, ExternalAttack]:
+    """Return the attacks that were typed, imported when they run."""
+    from advfrontier.attacks.external import ExternalAttack
+    from advfrontier.pool import Run
+
+    attacks = {}
+    for name in names:
+        run = Run.parse(name)
+        if run.external is None:
+            raise FrontierError(
+                f"--attack {name}: expected an attack of a file or module, such as mine.py:attack"
+            )
+        attacks[str(run)] = ExternalAttack(str(run), norm)
+    return attacks
 
 
 @Parameter(name="*")

@@ -8,7 +8,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from advfrontier.cli.options import OUT, Export, Json, Model, Norm, Output, Radii, Source, norms
+from advfrontier.cli.options import (
+    OUT,
+    Export,
+    Json,
+    Model,
+    Norm,
+    Output,
+    Radii,
+    Source,
+    Trusted,
+    norms,
+    trusted_attacks,
+)
 from advfrontier.errors import FrontierError, ReadOnlyError, printable
 
 if TYPE_CHECKING:
@@ -54,6 +66,7 @@ def verify_command(
     data: Source = _SOURCE,
     rerun: str = "5%",
     seed: int | None = None,
+    attack: Trusted = (),
     out: Annotated[str | None, OUT] = None,
     json: Json = False,
 ) -> None:
@@ -83,7 +96,15 @@ def verify_command(
     results = []
     with data.explained():
         for evaluation in evaluations:
-            result = verify(evaluation, subject, samples, rerun=rerun, seed=seed, progress=True)
+            result = verify(
+                evaluation,
+                subject,
+                samples,
+                rerun=rerun,
+                seed=seed,
+                solvers=trusted_attacks(attack, evaluation.norm) or None,
+                progress=True,
+            )
             results.append(result)
     if json:
         show(facts=jsonable(results), as_json=True)

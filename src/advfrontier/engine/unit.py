@@ -15,6 +15,7 @@ from torch import Tensor
 
 from advfrontier.engine.expectation import LAST_LOOK, vote
 from advfrontier.engine.loop import Search, Shard, Tick, advance_search, refinement_starts
+from advfrontier.engine.whole import Whole, WholeAttack
 from advfrontier.errors import FrontierError
 from advfrontier.pool import CHECKPOINT, GAIN, MAX_QUERIES, Ensemble, Fork, Raise, Refine, Run, Span
 from advfrontier.solvers import Solver, solver_of
@@ -32,7 +33,10 @@ _STORED = (
     "found",
     "zero_gradients",
     "bad_gradients",
+    "rejected",
+    "unspent",
 )
+_TABLES = ("found", "zero_gradients", "bad_gradients", "rejected")  # one row per name
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Unit:
     Args:
         ensemble: The ensemble; the whole list, also beyond the queries asked for.
         shard: The attacked samples, on the device.
-        solvers: Attack to solver, where it is not the attack's own.
+        solvers: Attack to solver, where it is not the attack's own, and external run to its attack.
         best_point: (n, d) on the device, the nearest misclassified points; the inputs before.
         best_distance: (n,) float64 on the CPU; inf where there is none.
         trajectory: (checkpoints, n) float64 on the CPU: best distance after 10, 20, … queries.
@@ -76,13 +80,16 @@ class Unit:
         found: (names, n) float64, best distance of each run and of each attack's refinements.
         zero_gradients: (names, n) int32, steps on which the gradient vanished.
         bad_gradients: (names, n) int32, steps on which logits or gradient were not finite.
+        rejected: (names, n) int32, 1 where an external run evaluated a misclassified point that does
+            not count: outside the box, or nearer than any that counts but by rounding only.
+        unspent: (n,) int32, queries of external runs that ended before their step did.
         states: Name to state, on the CPU, of runs that stopped before their end.
         queries: Queries of the ensemble spent on every sample so far.
     """
 
     ensemble: Ensemble
     shard: Shard
-    solvers: Mapping[str, Solver]
+    solvers: Mapping[str, Solver | WholeAttack]
     best_point: Tensor
     best_distance: Tensor
     trajectory: Tensor
@@ -91,12 +98,17 @@ class Unit:
     found: Tensor
     zero_gradients: Tensor
     bad_gradients: Tensor
+    rejected: Tensor
+    unspent: Tensor
     states: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     queries: int = 0
 
     @classmethod
     def start(
-        cls, ensemble: Ensemble, shard: Shard, solvers: Mapping[str, Solver] | None = None
+        cls,
+        ensemble: Ensemble,
+        shard: Shard,
+        solvers: Mapping[str, Solver | WholeAttack] | None = None,
     ) -> Unit:
         """Set up an ensemble on a shard; no queries are spent."""
         rows, names = len(shard), len(ensemble.names)
@@ -115,6 +127,8 @@ class Unit:
             found=unbroken.repeat(names, 1),
             zero_gradients=counts,
             bad_gradients=counts.clone(),
+            rejected=counts.clone(),
+            unspent=torch.zeros(rows, dtype=torch.int32, device="cpu"),
         )
 
     # What is stored
@@ -149,8 +163,9 @@ class Unit:
         for place, name in enumerate(names or own):
             if name in own:  # else it is of a step beyond those that both ensembles share
                 places[place] = own.index(name)
-                for table in ("found", "zero_gradients", "bad_gradients"):
+                for table in _TABLES:
                     getattr(self, table)[own.index(name)] = tensors[table][place]
+        self.unspent = tensors["unspent"].clone()
         self.origin = places[tensors["origin"].long()]
         self.winner = places[tensors["winner"].long()]
         self.states = {}
@@ -213,10 +228,21 @@ class Unit:
             begin = self.trajectory[before.begin // CHECKPOINT - 1]
         return end < (1 - GAIN) * begin
 
+    def external(self, part: Part) -> WholeAttack | None:
+        """Return the attack of a part that is an external run; None if a solver does it."""
+        run = Run.parse(part.step.run)
+        if run.external is None:
+            return None
+        attack = self.solvers.get(run.attack)
+        if not isinstance(attack, WholeAttack):
+            raise FrontierError(f"no attack was given for the external run {run}: expected one")
+        return attack
+
     def open(self, part: Part) -> Search:
         """Return the run of a part, resumed where it stopped or set up anew."""
         run = Run.parse(part.step.run)
         solver = self.solvers.get(run.attack) or solver_of(run)
+        assert not isinstance(solver, WholeAttack)  # noqa: S101
         rows = None if part.rows is None else part.rows.to(self.best_point.device)
         shard = self.shard if rows is None else self.shard.select(rows)
         stored = self.states.pop(part.key, None)
@@ -230,7 +256,7 @@ class Unit:
             search.restore(stored, part.reached + part.begin - part.first)
         return search
 
-    def close(self, part: Part, search: Search, measured: Tensor) -> None:
+    def close(self, part: Part, search: Search | Whole, measured: Tensor) -> None:
         """Take in what a run found, and keep its state if it continues later.
 
         Args:
@@ -247,6 +273,9 @@ class Unit:
         self.found[name, rows] = torch.minimum(self.found[name, rows], last)
         self.zero_gradients[name, rows] += search.zero_gradients.cpu()
         self.bad_gradients[name, rows] += search.bad_gradients.cpu()
+        if isinstance(search, Whole):
+            self.rejected[name] = torch.maximum(self.rejected[name], search.rejected)
+            self.unspent += (part.end - part.begin) - search.spent
 
         nearer = last < before
         self.best_distance[rows] = torch.minimum(last, before)
@@ -261,7 +290,7 @@ class Unit:
             kept = where_rows(mask, search.best_point, self.best_point.index_select(0, here))
             self.best_point = self.best_point.index_copy(0, here, kept)
 
-        if self._continues(part):
+        if isinstance(search, Search) and self._continues(part):
             state = search.tensors()
             self.states[part.key] = {key: each.cpu() for key, each in state.items()}
 
@@ -293,9 +322,19 @@ def advance(oracle: Oracle, unit: Unit, queries: int, *, tick: Tick | None = Non
     if not len(unit.shard):
         unit.queries = queries
         return
+    if (cut := unit.ensemble.cuts(queries)) is not None:
+        raise FrontierError(
+            f"cannot stop {unit.ensemble.name} after {queries} queries: they would cut an external "
+            f"run, which is done in one piece from {cut.begin} to {cut.end}"
+        )
     for span in unit.ensemble.between(unit.queries, queries):
         stop = min(queries, span.end)
         for part in list(unit.parts(span, stop)):
+            attack = unit.external(part)
+            if attack is not None:
+                whole = attack.run(oracle, unit.shard, part.end - part.begin, tick=tick)
+                unit.close(part, whole, whole.measured)
+                continue
             search = unit.open(part)
             goal = part.reached + part.end - part.first
             measured = advance_search(oracle, search, goal, tick=tick)

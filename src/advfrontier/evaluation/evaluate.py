@@ -11,22 +11,26 @@ import torch
 from torch import Tensor
 
 from advfrontier.engine import noise_check
+from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import (
     Images,
     Labels,
+    Solvers,
     as_data,
     as_model,
     as_terms,
     check_solvers,
+    solvers_in,
     working_record,
 )
 from advfrontier.execution import Machine, as_machine
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Flag, Kind
 from advfrontier.jobs import Model, Prepared, UnitJob, drive, needs_gradients, prepare
-from advfrontier.pool import TARGETS, Ensemble, find_ensemble, find_larger, tier_label
+from advfrontier.pool import TARGETS, Ensemble, Run, find_ensemble, find_larger, tier_label
+from advfrontier.pool.runs import is_external
 from advfrontier.record import HeaderChange, Record, Terms
 from advfrontier.record.identity import settings, solvers_of
 from advfrontier.record.units import ENSEMBLE
@@ -49,7 +53,7 @@ def evaluate(
     norm: str,
     ensemble: Ensemble | str | int | Sequence[str] = "4k",
     seed: int = 42,
-    solvers: Mapping[str, Solver] | None = None,
+    solvers: Solvers | None = None,
     out: str | PathLike[str] | None = None,
     name: str | None = None,
     batch_size: int | None = None,
@@ -70,8 +74,8 @@ def evaluate(
             `black-box`), which advance alternately, 100 queries at a time, up to 1000 queries each,
             or with `black-box@2000` to 2000 in all.
         seed: Of the random restarts.
-        solvers: In place of those that the ensemble was learned with: `{"fmn": Fmn(alpha=1)}`, or
-            all as `PUBLISHED`.
+        solvers: In place of those that the ensemble was learned with: `{"fmn": FMN(alpha=1)}`, or
+            all as `PUBLISHED`. Functions for external runs: `{"callable:mine": attack}`.
         out: The record is written to `out/NORM`; killed, the same call continues. Without it the
             record is temporary.
         name: What tables call the model.
@@ -87,7 +91,7 @@ def evaluate(
         ensemble, threat, TARGETS + 1
     )  # a mistake here should not cost a clean pass
     check_solvers(solvers or {})
-    solvers = dict(solvers_for(first, solvers))
+    used = solvers_for(first, solvers)
     subject = as_model(model, name)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
     prepared = working_record(
@@ -98,13 +102,13 @@ def evaluate(
         kind="evaluation",
         gradients=_gradients(first),
         store_images=True,
-        solvers=solvers,
+        solvers=used,
     )
     record = prepared.record
     if name is not None:  # the record may have been begun under another one
         record.change(HeaderChange(model_name=name), optional=True)
     wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
-    return _reach(prepared, subject, wanted, machine, solvers)
+    return _reach(prepared, subject, wanted, machine, used)
 
 
 def _gradients(wanted: Ensemble) -> bool | None:
@@ -118,7 +122,7 @@ def extend(
     ensemble: Ensemble | str | int | Sequence[str],
     model: Model | Callable[[Tensor], Tensor] | str | None,
     machine: Machine | str | torch.device | None,
-    solvers: Mapping[str, Solver],
+    solvers: Solvers,
 ) -> Evaluation:
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
     record, header = evaluation.record, evaluation.record.header
@@ -126,9 +130,35 @@ def extend(
     asked = find_larger(ensemble, header.ensemble, classes)
     wanted = _for_model(find_ensemble(asked, header.terms.norm, classes), record)
     check_solvers(solvers)
-    solvers = solvers_for(wanted, solvers)
-    subject, prepared = recognised(evaluation, model, "extend", solvers)
-    return _reach(prepared, subject, wanted, as_machine(machine), solvers)
+    if isinstance(ensemble, str | int) and evaluation.worked_with is None:
+        check_typed(wanted, ensemble, solvers, f"extend {evaluation.place}")
+    used = solvers_for(wanted, solvers)
+    subject, prepared = recognised(evaluation, model, "extend", used)
+    return _reach(prepared, subject, wanted, as_machine(machine), used)
+
+
+def check_typed(ensemble: Ensemble, asked: str | int, solvers: Solvers, command: str) -> None:
+    """Raise if an ensemble of a record names a file or module that nobody typed here.
+
+    Args:
+        ensemble: The ensemble.
+        asked: What the user asked for: a budget, or something that names the ensemble's runs.
+        solvers: What the user gave.
+        command: What the user asked for, as it can be typed again.
+    """
+    if str(asked).endswith(".toml"):
+        return
+    typed = {str(Run.parse(name)) for name in solvers}
+    for name in ensemble.attacks:
+        external = Run.parse(name).external
+        if external is None or not external.runs_code or name in typed or name in str(asked):
+            continue
+        raise FrontierError(
+            f"the record names the attack {name}, which would run code on this machine, and a "
+            "record may come from anyone: if you trust it, type it yourself, as in "
+            f"`advfrontier {command} --attack {shlex.quote(name)}`, or in Python give "
+            f'solvers={{"{name}": attack}}'
+        )
 
 
 def _for_model(wanted: Ensemble, record: Record) -> Ensemble:
@@ -142,7 +172,7 @@ def recognised(
     evaluation: Evaluation,
     model: Model | Callable[[Tensor], Tensor] | str | None,
     command: str,
-    solvers: Mapping[str, Solver] | None = None,
+    solvers: Mapping[str, Solver | WholeAttack] | None = None,
 ) -> tuple[Model, Prepared]:
     """Return the model of an evaluation and its record; raise if another model is given.
 
@@ -188,7 +218,7 @@ def _reach(
     model: Model,
     wanted: Ensemble,
     machine: Machine,
-    solvers: Mapping[str, Solver],
+    solvers: Mapping[str, Solver | WholeAttack],
 ) -> Evaluation:
     """Bring a record to an ensemble that holds the one it has."""
     record, header = prepared.record, prepared.record.header
@@ -246,17 +276,20 @@ def noise_flag(
     return found, oracle.counts.verification
 
 
-def solvers_for(ensemble: Ensemble, given: Mapping[str, Solver] | None) -> Mapping[str, Solver]:
+def solvers_for(ensemble: Ensemble, given: Solvers | None) -> dict[str, Solver | WholeAttack]:
     """Return the solvers that were given, or without any those that the ensemble was learned with.
+
+    The attacks of external runs are imported.
 
     An ensemble that names none is a list of steps, whatever the solvers of its runs are.
     """
-    attacks = ensemble.attacks
+    attacks = [attack for attack in ensemble.attacks if not is_external(attack)]
     learned = {attack: ensemble.solvers[attack] for attack in attacks if attack in ensemble.solvers}
     published = settings(solvers_of(attacks, PUBLISHED))
     if given is None:
         given = PUBLISHED if learned and learned == published else {}
-    found = settings(solvers_of(attacks, given))
+    solvers = solvers_in(ensemble.norm, ensemble.attacks, given)
+    found = settings(solvers_of(attacks, solvers))
     for attack in attacks if learned else ():
         if learned.get(attack) != found.get(attack):
             own, named = (
@@ -278,4 +311,4 @@ def solvers_for(ensemble: Ensemble, given: Mapping[str, Solver] | None) -> Mappi
             )
     if dict(given) == dict(PUBLISHED):
         check_published(attacks)
-    return given
+    return solvers

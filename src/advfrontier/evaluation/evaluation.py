@@ -12,7 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError, printable, whole_number
+from advfrontier.evaluation.inputs import Solvers, joined_solvers
 from advfrontier.evaluation.outcome import Outcome, read_units
 from advfrontier.evaluation.radii import as_radius
 from advfrontier.execution import Machine
@@ -54,7 +56,7 @@ class Evaluation(ShownEvaluation):
             None if job is None else job.model
         )  # the model that this evaluation was just made with
         self._job = job
-        self.solvers: Mapping[str, Solver] = (
+        self.solvers: Mapping[str, Solver | WholeAttack] = (
             stand_ins(header.solvers) if job is None else job.solvers
         )
         if header.ensemble is None:
@@ -95,7 +97,7 @@ class Evaluation(ShownEvaluation):
         *,
         model: Model | Callable[[Tensor], Tensor] | str | None = None,
         machine: Machine | str | torch.device | None = None,
-        solvers: Mapping[str, Solver] | None = None,
+        solvers: Solvers | None = None,
     ) -> Evaluation:
         """Go on to a larger ensemble that holds this one, and return the evaluation with it.
 
@@ -109,11 +111,11 @@ class Evaluation(ShownEvaluation):
             machine: Workers and the like; device, threads and batches are those the record began
                 with.
             solvers: Those it was made with, where they are neither the attacks' own nor the
-                published ones.
+                published ones, and the functions of external runs that a record only names.
         """
         from advfrontier.evaluation.evaluate import extend  # noqa: PLC0415  # which makes evaluations
 
-        return extend(self, ensemble, model, machine, self.solvers if solvers is None else solvers)
+        return extend(self, ensemble, model, machine, joined_solvers(self.solvers, solvers))
 
     @cached_property
     def samples(self) -> tuple[str, ...]:
@@ -230,11 +232,14 @@ class Evaluation(ShownEvaluation):
 
     @property
     def queries(self) -> NDArray[np.int64]:
-        """Return attack queries per sample, with EOT all passes; 0 where misclassified."""
+        """Return attack queries per sample, with EOT all passes; 0 where misclassified.
+
+        They are the ensemble's total, less those that external runs left unspent.
+        """
         self._require()
-        return np.where(
-            self.record.clean.correct.numpy(), self.ensemble.total * self.eot, 0
-        ).astype(np.int64)
+        correct = self.record.clean.correct.numpy()
+        spent = np.where(correct, self.ensemble.total * self.eot, 0) - self._outcome.unspent
+        return spent.astype(np.int64)
 
     @property
     def counts(self) -> dict[str, int]:

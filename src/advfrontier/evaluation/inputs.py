@@ -7,7 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,12 +15,16 @@ from pydantic import ValidationError
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from advfrontier.attacks.external import ExternalAttack
+from advfrontier.attacks.watched import Attack
 from advfrontier.engine import find_device, own_device, own_dtype
 from advfrontier.engine.data import Samples
+from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError, whole_number
 from advfrontier.execution import Machine
 from advfrontier.jobs import Model, Prepared, prepare
 from advfrontier.pool import ANY, Run, check_run, facts_of
+from advfrontier.pool.runs import is_external
 from advfrontier.record import Terms, norm_folder
 from advfrontier.record.header import TYPED
 from advfrontier.solvers import Solver
@@ -50,10 +54,21 @@ def as_data(images: Images, labels: Labels | None) -> Samples:
     return load_data(images) if isinstance(images, str) else as_samples(images, labels)
 
 
-def check_solvers(solvers: Mapping[str, Solver]) -> None:
+# Attack to solver, or external run to its function.
+Solvers = Mapping[str, Solver | Attack | WholeAttack]
+
+
+def check_solvers(solvers: Solvers) -> None:
     """Refuse what is no solver, and solvers for attacks that do not exist, before anything is computed."""
     for name, solver in solvers.items():
         run = Run.parse(name)
+        if run.external is not None:
+            if not callable(solver) and not isinstance(solver, WholeAttack):
+                raise FrontierError(
+                    f"{solver!r} is no attack for {run}: expected a function "
+                    "attack(model, images, labels)"
+                )
+            continue
         facts = facts_of(run.solver)
         check_run(run, facts.norms[0] if facts and facts.norms != ANY else "L2")
         if run != run.base:
@@ -64,6 +79,46 @@ def check_solvers(solvers: Mapping[str, Solver]) -> None:
             raise FrontierError(
                 f"{solver!r} is no solver of {name}: expected one such as FMN(alpha=1)"
             )
+
+
+def joined_solvers(own: Mapping[str, Solver | WholeAttack], given: Solvers | None) -> Solvers:
+    """Return the solvers of a record, or those given; functions of external runs join the record's.
+
+    Args:
+        own: What the record was made with.
+        given: What the user gave.
+    """
+    if given is None or all(map(is_external, given)):
+        return {**own, **(given or {})}
+    return given
+
+
+def solvers_in(
+    norm: str, attacks: Iterable[str], solvers: Solvers
+) -> dict[str, Solver | WholeAttack]:
+    """Return the solvers, and the attack of every external run, imported.
+
+    Args:
+        norm: Name of the norm.
+        attacks: Attacks that will run, external runs among them.
+        solvers: What the user gave: solvers, and functions for external runs.
+    """
+    found: dict[str, Solver | WholeAttack] = {}
+    for name, solver in solvers.items():
+        if not is_external(name):
+            found[name] = cast("Solver", solver)
+    given = {str(Run.parse(name)): solver for name, solver in solvers.items()}
+    for name in attacks:
+        if not is_external(name):
+            continue
+        function = given.get(name)
+        if isinstance(function, WholeAttack):
+            found[name] = function
+            continue
+        attack = ExternalAttack(name, norm, cast("Attack | None", function))
+        attack.identity()  # a library that is missing should not cost a clean pass
+        found[name] = attack
+    return found
 
 
 def as_terms(

@@ -13,7 +13,7 @@ from torch import Tensor
 from advfrontier.engine import beaten
 from advfrontier.flags import Flag, Kind
 from advfrontier.jobs import UnitJob
-from advfrontier.pool import CHECKPOINT, Ensemble, attack_of, facts_of
+from advfrontier.pool import CHECKPOINT, Ensemble, Run, attack_of, facts_of
 from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.units import doubtful
 
@@ -63,6 +63,7 @@ class Outcome:
         spent: Passes through the model, by purpose.
         doubts: Samples whose distance may be wrong, by reason and run.
         seconds: Time that the units took.
+        unspent: (samples,), queries of external runs that ended before their step did.
     """
 
     distances: NDArray[np.float64]
@@ -73,6 +74,7 @@ class Outcome:
     spent: Counter[str]
     doubts: Counter[tuple[Kind, str]]
     seconds: float
+    unspent: NDArray[np.int64]
 
     @classmethod
     def of(
@@ -89,6 +91,7 @@ class Outcome:
         winners = np.full(len(correct), None, dtype=object)
         refined_by = winners.copy()
         found = {name: unbroken.copy() for name in ensemble.queries}
+        unspent = np.zeros(len(correct), dtype=np.int64)
         spent, doubts, seconds = Counter[str](), Counter[tuple[Kind, str]](), 0.0
         for _, rows, stored in units:
             where = rows.numpy()
@@ -101,6 +104,7 @@ class Outcome:
             for place, name in enumerate(stored.names):
                 if name in found:
                     found[name][where] = stored.found[place].numpy()
+            unspent[where] = stored.unspent.numpy()
             spent += stored.spent
             doubts += doubtful(stored, labels[rows], ensemble.queries)
             seconds += stored.seconds
@@ -116,6 +120,7 @@ class Outcome:
             spent=spent,
             doubts=doubts,
             seconds=seconds,
+            unspent=unspent,
         )
 
     def beaten(self, norm: str) -> tuple[Flag, ...]:
@@ -123,7 +128,7 @@ class Outcome:
         with_gradients: list[NDArray[np.float64]] = []
         black_box: list[NDArray[np.float64]] = []
         for name, distances in self.found.items():
-            facts = facts_of(attack_of(name).partition("-")[0])
+            facts = facts_of(Run.parse(attack_of(name)).solver)
             uses_gradients = facts is None or facts.step_queries > 1
             (with_gradients if uses_gradients else black_box).append(distances)
         if not (with_gradients and black_box):

@@ -21,10 +21,12 @@ from advfrontier.evaluation.evaluation import PURPOSES, Evaluation
 from advfrontier.evaluation.inputs import (
     Images,
     Labels,
+    Solvers,
     as_data,
     as_model,
     as_terms,
     check_solvers,
+    solvers_in,
     working_record,
 )
 from advfrontier.evaluation.outcome import read_units
@@ -34,11 +36,22 @@ from advfrontier.frontier import Trajectories, aoi, contributions, epsilon_min, 
 from advfrontier.frontier.measure import check_same_samples, check_same_settings
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients
 from advfrontier.jsonable import jsonable
-from advfrontier.pool import CHECKPOINT, MAX_QUERIES, POOLS, TARGETS, Ensemble, pool, tier_label
+from advfrontier.pool import (
+    CHECKPOINT,
+    MAX_QUERIES,
+    POOLS,
+    TARGETS,
+    Ensemble,
+    Run,
+    pool,
+    tier_label,
+)
+from advfrontier.pool.ensemble import MAX_EXTERNAL
+from advfrontier.pool.runs import is_external
 from advfrontier.record import Record
 from advfrontier.record.identity import settings, several_versions
 from advfrontier.record.units import doubtful, unit_flags
-from advfrontier.solvers import PUBLISHED, Solver, check_published
+from advfrontier.solvers import PUBLISHED, check_published
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import norm_name
 from advfrontier.views import Shown
@@ -77,7 +90,7 @@ def trace(
     runs: Sequence[str] | str | Callable[[int], Sequence[str]] | None = None,
     queries: int = MAX_QUERIES,
     seed: int = 42,
-    solvers: Mapping[str, Solver] | None = None,
+    solvers: Solvers | None = None,
     out: str | PathLike[str] | None = None,
     batch_size: int = 100,
     machine: Machine | str | torch.device | None = None,
@@ -96,7 +109,8 @@ def trace(
         norm: Name of the norm.
         runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default), `extended` or `black-box`; or a
             function that tells the names for a number of classes.
-        queries: Where each run stops: the first `queries` of its full schedule of 1000.
+        queries: Where each run stops: the first `queries` of its full schedule of 1000. External
+            runs alone may be given more.
         batch_size: Samples per batch, which are one unit of work.
         seed: Seed of all random numbers.
         eot: Passes per query of a random model.
@@ -104,19 +118,21 @@ def trace(
         out: Folder of the record; a temporary one by default.
         machine: Device, workers and precision.
     """
-    machine, threat, solvers = as_machine(machine), norm_name(norm), dict(solvers or {})
-    queries = check_queries(queries, MAX_QUERIES)
+    machine, threat = as_machine(machine), norm_name(norm)
     first = _members(runs, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
+    most = MAX_EXTERNAL if all(map(is_external, first)) else MAX_QUERIES
+    queries = check_queries(queries, most)
     if not first:
         raise FrontierError(f"no runs were named: expected some, or a pool ({', '.join(POOLS)})")
-    check_solvers(solvers)
+    check_solvers(solvers or {})
     if solvers == PUBLISHED:
         check_published(first)
+    used = solvers_in(threat, first, solvers or {})
     subject, samples = as_model(model), as_data(images, labels)
     terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
     gradients = needs_gradients(first, threat)
     prepared = working_record(
-        out, subject, samples, terms, kind="trace", gradients=gradients, solvers=solvers
+        out, subject, samples, terms, kind="trace", gradients=gradients, solvers=used
     )
     record = prepared.record
     members = _members(runs, threat, record.clean.classes)
@@ -125,7 +141,7 @@ def trace(
         model=subject,
         samples=prepared.samples,
         wanted=wanted,
-        solvers=solvers,
+        solvers=used,
         keep="distances",
     )
     ready = drive(record, job, machine)
@@ -205,11 +221,14 @@ def _members(
     runs: Sequence[str] | str | Callable[[int], Sequence[str]] | None, norm: str, classes: int
 ) -> list[str]:
     """The runs named, those that a function tells, or those of a pool."""
+    if isinstance(runs, str) and is_external(runs):
+        runs = [runs]
     if runs is None or isinstance(runs, str):
         return [
             str(run) for run in pool(norm, classes=classes, name="paper" if runs is None else runs)
         ]
-    return list(dict.fromkeys(runs(classes) if callable(runs) else runs))
+    named = runs(classes) if callable(runs) else runs
+    return list(dict.fromkeys(str(Run.parse(name)) for name in named))
 
 
 def check_queries(queries: int, most: int | None = None) -> int:

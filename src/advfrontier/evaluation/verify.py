@@ -21,6 +21,7 @@ from torch import Tensor
 from advfrontier.engine import find_device
 from advfrontier.engine.data import Samples
 from advfrontier.engine.margins import safety
+from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError, whole_number
 from advfrontier.evaluation.certify import AGREEMENT
 from advfrontier.evaluation.claims import (
@@ -30,9 +31,18 @@ from advfrontier.evaluation.claims import (
     figures_digest,
     same_bits,
 )
-from advfrontier.evaluation.evaluate import noise_flag
+from advfrontier.evaluation.evaluate import check_typed, noise_flag
 from advfrontier.evaluation.evaluation import Evaluation
-from advfrontier.evaluation.inputs import Images, Labels, as_data, as_model, check_solvers
+from advfrontier.evaluation.inputs import (
+    Images,
+    Labels,
+    Solvers,
+    as_data,
+    as_model,
+    check_solvers,
+    joined_solvers,
+    solvers_in,
+)
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Kind, doubts
 from advfrontier.jobs import Model, UnitJob, prepare
@@ -90,7 +100,7 @@ def verify(
     *,
     rerun: str | int = "5%",
     seed: int | None = None,
-    solvers: Mapping[str, Solver] | None = None,
+    solvers: Solvers | None = None,
     progress: bool | None = None,
 ) -> Verification:
     """Try what an evaluation claims with a model and data of one's own. The record is only read.
@@ -137,9 +147,21 @@ def verify(
         fresh = prepare(
             place, subject, samples, _terms_here(claimed), kind="evaluation", gradients=gradients
         )
-        used = claimed.solvers if solvers is None else solvers
+        used = _used(claimed, solvers, units=parse_rerun(rerun)(len(claimed.samples)))
         verifying = _Verifying(claimed, fresh.record, subject, fresh.samples, used)
         return verifying.all(rerun, drawn, progress=progress)
+
+
+def _used(
+    claimed: Evaluation, solvers: Solvers | None, *, units: int
+) -> Mapping[str, Solver | WholeAttack]:
+    """Return the solvers to do units again with; none if no unit will be."""
+    given = joined_solvers(claimed.solvers, solvers)
+    if not units:
+        return {}
+    if claimed.worked_with is None:
+        check_typed(claimed.ensemble, "", given, f"verify {claimed.place}")
+    return solvers_in(claimed.norm, claimed.ensemble.attacks, given)
 
 
 def parse_rerun(rerun: str | int) -> Callable[[int], int]:
@@ -179,7 +201,7 @@ class _Verifying:
     fresh: Record
     model: Model
     samples: Samples
-    solvers: Mapping[str, Solver]
+    solvers: Mapping[str, Solver | WholeAttack]
     false: list[str] = field(default_factory=list)
     rows: dict[int, str] = field(
         default_factory=dict

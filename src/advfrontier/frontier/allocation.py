@@ -29,6 +29,7 @@ from advfrontier.frontier.certificate import certify
 from advfrontier.frontier.problem import Levels, Problem, Raises, build_problem
 from advfrontier.frontier.trajectories import Trajectories
 from advfrontier.pool import TIERS, Ensemble, make_ensemble, tier_label, tier_queries
+from advfrontier.pool.runs import is_external
 
 TOLERANCE = 1e-9  # a gain of global AOI below this is not worth a query
 DECIMALS = 12  # of gains that are compared: rounding of sums differs between machines below
@@ -62,9 +63,7 @@ def allocate(
     ensembles: list[Ensemble] = []
     steps: list[dict[str, str | int]] = []
     for budget, stage in stages.items():
-        for move in stage:
-            for run, level in move:
-                steps.append({"run": problem.runs[run], "queries": int(problem.costs[level])})
+        steps += _steps(problem, stage)
         aoi = problem.aoi(reached[budget])
         ensemble = make_ensemble(
             name=f"{name}-{tier_label(budget)}",
@@ -79,10 +78,32 @@ def allocate(
     return tuple(ensembles)
 
 
+def _steps(problem: Problem, moves: Iterable[Raises]) -> list[dict[str, str | int]]:
+    """Return the moves of a tier as steps; an external run has one, to where the tier brings it."""
+    steps: list[dict[str, str | int]] = []
+    first: dict[str, dict[str, str | int]] = {}
+    for move in moves:
+        for run, level in move:
+            step: dict[str, str | int] = {
+                "run": problem.runs[run],
+                "queries": int(problem.costs[level]),
+            }
+            name = problem.runs[run]
+            if is_external(name) and name in first:
+                first[name].update(step)
+                continue
+            first.setdefault(name, step)
+            steps.append(step)
+    return steps
+
+
 def staged(
     problem: Problem, budgets: Sequence[int], *, plain: bool = False
 ) -> dict[int, list[Raises]]:
-    """Return the moves made in each tier, in order."""
+    """Return the moves made in each tier, in order.
+
+    An external run cannot be resumed, so later tiers leave it at the queries of its first.
+    """
     if not budgets or list(budgets) != sorted(set(budgets)) or budgets[0] < problem.costs[1]:
         least = int(problem.costs[1])
         raise FrontierError(
@@ -92,10 +113,13 @@ def staged(
     stages: dict[int, list[Raises]] = {}
     floor = problem.none
     for budget in budgets:
-        moves = greedy(problem, floor, budget, plain=plain)
+        ceiling = problem.none + len(problem.costs) - 1
+        whole = np.array([is_external(run) for run in problem.runs])
+        ceiling = np.where(whole & (floor > 0), floor, ceiling)
+        moves = greedy(problem, floor, budget, ceiling=ceiling, plain=plain)
         levels = applied(floor, moves)
         if not plain:
-            better = improve(problem, levels, budget, floor=floor)
+            better = improve(problem, levels, budget, floor=floor, ceiling=ceiling)
             if not np.array_equal(better, levels):
                 moves, levels = ordered(problem, floor, better), better
         stages[budget] = moves
@@ -204,7 +228,9 @@ class Lowered(NamedTuple):
     freed: int
 
 
-def improve(problem: Problem, start: Levels, budget: int, *, floor: Levels) -> Levels:
+def improve(
+    problem: Problem, start: Levels, budget: int, *, floor: Levels, ceiling: Levels | None = None
+) -> Levels:
     """Swap queries between runs while it helps, never below `floor` (the tier before).
 
     Lower a run of an allocation q, at a loss ℓ, and make a move r that gains Δ at q itself: by
@@ -215,19 +241,21 @@ def improve(problem: Problem, start: Levels, budget: int, *, floor: Levels) -> L
     """
     best = start
     for _ in range(ROUNDS):
-        swapped = _best_swap(problem, best, budget, floor)
+        swapped = _best_swap(problem, best, budget, floor, ceiling)
         if swapped is None:
             break
-        best = applied(swapped, greedy(problem, swapped, budget))
+        best = applied(swapped, greedy(problem, swapped, budget, ceiling=ceiling))
     return best
 
 
-def _best_swap(problem: Problem, levels: Levels, budget: int, floor: Levels) -> Levels | None:
+def _best_swap(
+    problem: Problem, levels: Levels, budget: int, floor: Levels, ceiling: Levels | None
+) -> Levels | None:
     """Return the allocation one swap away that gains most, or None if no pair tried gains."""
     reached = problem.reached(levels)
     slack = budget - problem.cost(levels)
     lowered = list(_lowerings(problem, levels, reached, floor))
-    options = list(_options(problem, levels, problem.gains(reached)))
+    options = list(_options(problem, levels, problem.gains(reached), ceiling))
     if not lowered or not options:
         return None
     costs, most = (

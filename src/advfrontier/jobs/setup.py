@@ -17,6 +17,7 @@ from advfrontier.command import current_command
 from advfrontier.engine import CleanPass, Oracle, accuracy_flag, check_model, clean_pass
 from advfrontier.engine.data import Samples
 from advfrontier.engine.gradients import has_surrogate
+from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError, NoGradientError
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Flag, Kind
@@ -65,7 +66,7 @@ def prepare(
     kind: RecordKind,
     gradients: bool | None = True,
     store_images: bool = False,
-    solvers: Mapping[str, Solver] | None = None,
+    solvers: Mapping[str, Solver | WholeAttack] | None = None,
 ) -> Prepared:
     """Open the record in a folder, or begin one in a new or empty folder; its clean pass is done.
 
@@ -181,7 +182,7 @@ def _check_same(
     asked: Header,
     samples: Samples,
     images: VerifiedImages,
-    solvers: Mapping[str, Solver] | None,
+    solvers: Mapping[str, Solver | WholeAttack] | None,
 ) -> None:
     """Raise if the record is of another model, other terms or samples, or other solvers."""
     used = record.header.solvers

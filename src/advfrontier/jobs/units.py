@@ -16,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from advfrontier.attacks.external import ExternalAttack
 from advfrontier.engine import Oracle, Shard, Unit, advance, classify
+from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError
 from advfrontier.execution.tasks import threads
 from advfrontier.jobs.driver import Job
 from advfrontier.jobs.setup import answers_alike
 from advfrontier.pool import CHECKPOINT, Ensemble, Run, check_run
+from advfrontier.pool.runs import is_external
 from advfrontier.record import HeaderChange, StoredUnit, UnitName
 from advfrontier.record.identity import solvers_of
 from advfrontier.solvers import Solver, solver_of
@@ -52,13 +55,13 @@ class UnitJob(Job[UnitTask]):
 
     Args:
         wanted: Name of the units to their ensemble: a run's name in a trace, else ENSEMBLE.
-        solvers: Attack to solver, where it is not the attack's own.
+        solvers: Attack to solver, where it is not the attack's own, and external run to its attack.
         keep: What is stored beside distances: points, and states to resume from.
         change: What else the header is to say once work begins.
     """
 
     wanted: Mapping[str, Ensemble]
-    solvers: Mapping[str, Solver] = field(default_factory=dict)
+    solvers: Mapping[str, Solver | WholeAttack] = field(default_factory=dict)
     keep: Literal["states", "points", "distances"] = "states"
     change: HeaderChange = field(default_factory=HeaderChange)
     counted = "queries"
@@ -89,14 +92,23 @@ class UnitJob(Job[UnitTask]):
         """Return the queries per sample of each unit."""
         return {name: ensemble.total for name, ensemble in self.wanted.items()}
 
-    def _solver(self, attack: str) -> Solver:
-        return self.solvers.get(attack) or solver_of(Run.parse(attack))
+    def _solver(self, attack: str) -> Solver | WholeAttack:
+        given = self.solvers.get(attack)
+        if given is None and is_external(attack):
+            return ExternalAttack(attack, self.work.header.terms.norm)
+        return given or solver_of(Run.parse(attack))
 
     def check(self) -> None:
         """Raise if a run does not exist, or needs gradients that the record was begun without."""
         record, norm = self.work, self.work.header.terms.norm
         for ensemble in self.wanted.values():
             ensemble.check(classes=record.clean.classes)
+        external = [attack for attack in self.attacks if is_external(attack)]
+        if external and record.header.terms.eot > 1:
+            raise FrontierError(
+                f"{external[0]} cannot run with --eot: an external run sees single passes of the "
+                "model; leave it or --eot out"
+            )
         if record.header.gradients == "none" and needs_gradients(self.attacks, norm):
             raise FrontierError(
                 f"{record.place} was begun for black-box runs alone, without a gradient of any "
@@ -105,7 +117,7 @@ class UnitJob(Job[UnitTask]):
 
     def changes(self) -> HeaderChange:
         """Return what the record is to hold, and with which solvers."""
-        solvers = solvers_of(self.attacks, self.solvers)
+        solvers = solvers_of(self.attacks, {name: self._solver(name) for name in self.attacks})
         runs = self.totals if self.work.header.kind == "trace" else {}
         return self.change.model_copy(update={"solvers": solvers, "runs": runs})
 
@@ -169,13 +181,16 @@ class UnitJob(Job[UnitTask]):
                 self.recognise(lambda: answers_alike(record, oracle, self.images, record.clean))
                 self.__dict__["sent"] = False
             unit, stored = self._open(oracle, task, rows)
-            began_at = unit.queries
+            began_at, unspent = unit.queries, unit.unspent.clone()
             for stop in self._stops(unit.queries, task.queries):
+                if unit.ensemble.cuts(stop) is not None:
+                    continue  # an external run is done in one piece
                 advance(oracle, unit, stop, tick=self.tick)
                 late = self.until is not None and time.time() >= self.until
                 if late and unit.queries > task.reached and self._keeps_state(unit):
                     break
             passes = (unit.queries - began_at) * len(rows) * oracle.eot
+            passes -= int((unit.unspent - unspent).sum())  # external runs take one pass per query
             spent = Counter(checks=oracle.counts.checks, attack=passes)
             seconds = time.perf_counter() - began
             if stored is not None:
@@ -234,6 +249,8 @@ class UnitJob(Job[UnitTask]):
             found=tensors["found"],
             zero_gradients=tensors["zero_gradients"],
             bad_gradients=tensors["bad_gradients"],
+            rejected=tensors["rejected"],
+            unspent=tensors["unspent"],
             best_point=None if self.keep == "distances" else tensors["best_point"],
             shares=shares if oracle.eot > 1 else None,
             state=state if self._keeps_state(unit) else {},
@@ -255,6 +272,8 @@ def _tensors(stored: StoredUnit) -> dict[str, Tensor]:
         "found": stored.found,
         "zero_gradients": stored.zero_gradients,
         "bad_gradients": stored.bad_gradients,
+        "rejected": stored.rejected,
+        "unspent": stored.unspent,
         **stored.state,
     }
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from advfrontier.errors import FrontierError
-from advfrontier.pool.runs import Run
+from advfrontier.pool.runs import Run, parse_external
 from advfrontier.threat.names import norm_name
 
 RESTARTS = 5  # per attack that takes them: seeds 43 to 47 beside the base run's 42
@@ -15,6 +16,33 @@ MAX_QUERIES = 1000  # what one run may spend: the horizon that shapes every sche
 
 BLACK_BOX = "black-box"  # the pool of all runs that use no gradient
 POOLS = ("paper", "extended", BLACK_BOX)
+
+# Attacks of other libraries that use no gradient, by how their names begin.
+_WITHOUT_GRADIENTS = {
+    "foolbox": (
+        "BinarySearchContrast",
+        "Boundary",
+        "Gen",
+        "GaussianBlur",
+        "HopSkipJump",
+        "InversionAttack",
+        "L2AdditiveGaussian",
+        "L2AdditiveUniform",
+        "L2ClippingAware",
+        "L2ContrastReduction",
+        "L2Repeated",
+        "LinearSearch",
+        "LInfAdditive",
+        "LinfAdditive",
+        "LinfRepeated",
+        "Pointwise",
+        "SaltAndPepper",
+        "SpatialAttack",
+    ),
+    "torchattacks": ("GN", "OnePixel", "Pixle", "SPSA", "Square"),
+    "art": ("BoundaryAttack", "GeoDA", "HopSkipJump", "PixelAttack", "SignOPT", "Square", "Zoo"),
+    "secmlt": ("Additive", "Boundary", "Contrast", "HopSkip", "SaltAndPepper"),
+}
 
 
 @dataclass(frozen=True)
@@ -88,10 +116,27 @@ BUILT_IN = frozenset(CATALOGUE)
 
 
 def facts_of(solver: str) -> SolverFacts | None:
-    """Return the facts of a solver, also of a plug-in; None if there is none of that name."""
+    """Return the facts of a solver, also of a plug-in or an external run; None if unknown."""
+    if (external := parse_external(solver)) is not None:
+        return _external_facts(str(external), external.origin, external.attack)
     if solver not in CATALOGUE:
         _discover()
     return CATALOGUE.get(solver)
+
+
+@cache
+def _external_facts(name: str, origin: str, attack: str) -> SolverFacts:
+    """Return the facts of an external run: it has no variants, and its attack judges the norm."""
+    black_box = attack.startswith(_WITHOUT_GRADIENTS.get(origin, ()))
+    return SolverFacts(
+        name=name,
+        solver="advfrontier.attacks.external:ExternalAttack",
+        norms=ANY,
+        restarts=False,
+        targets=False,
+        step_queries=1 if black_box else 2,
+        pools=(),
+    )
 
 
 def _discover() -> None:

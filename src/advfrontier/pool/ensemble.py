@@ -36,7 +36,7 @@ from advfrontier.pool.catalogue import (
     check_run,
     pool,
 )
-from advfrontier.pool.runs import Run
+from advfrontier.pool.runs import Run, is_external, parse_external
 from advfrontier.threat.names import norm_name
 from advfrontier.toml import (
     TomlTable,
@@ -56,16 +56,38 @@ GAIN = 1e-3  # relative fall of a distance that counts as a gain in a fork
 REFINED = ":refine"  # suffix of the name under which refinements by an attack are listed
 
 _MOST_STEPS = 100_000
+MAX_EXTERNAL = 1_000_000  # queries of an external run, which has no schedule of 1000
 _Queries = Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]
+_AnyQueries = Annotated[int, Field(strict=True, gt=0, le=MAX_EXTERNAL, multiple_of=CHECKPOINT)]
 _Total = Annotated[int, Field(strict=True, ge=0, lt=2**31, multiple_of=CHECKPOINT)]
 _Share = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
 class Raise(TomlTable):
-    """Run an attack until it has spent `queries` queries; it resumes where it was stopped."""
+    """Run an attack until it has spent `queries` queries; it resumes where it was stopped.
+
+    An external run is done in one piece, from 0 to `queries`.
+    """
 
     run: str
-    queries: _Queries
+    queries: _AnyQueries
+
+    @field_validator("run")
+    @classmethod
+    def _sort_parameters(cls, run: str) -> str:
+        try:
+            external = parse_external(run)
+        except FrontierError as error:
+            raise ValueError(str(error)) from error
+        return run if external is None else str(external)
+
+    @model_validator(mode="after")
+    def _check_queries(self) -> Self:
+        if self.queries > MAX_QUERIES and not is_external(self.run):
+            raise ValueError(
+                f"{self.run} is raised to {self.queries} queries: expected at most {MAX_QUERIES}"
+            )
+        return self
 
 
 class Refine(TomlTable):
@@ -200,6 +222,8 @@ class Ensemble(TomlTable, Shown):
                 f"total = {self.total}, but its steps spend {self.longest} queries: expected no "
                 "more than that"
             )
+        if (span := self.cuts(self.total)) is not None:
+            raise ValueError(_cut_message(self.total, span))
         if self.steps and isinstance(self.steps[0], Fork):
             raise ValueError("the first step is a fork: expected a step before it")
         return self
@@ -231,6 +255,11 @@ class Ensemble(TomlTable, Shown):
             if isinstance(step, Raise):
                 before = reached.get(step.run, 0)
                 cost -= before
+                if before and is_external(step.run):
+                    raise ValueError(
+                        f"{step.run} is done in one piece, and is raised to {before} and to "
+                        f"{step.queries} queries: expected one step with it"
+                    )
                 if cost <= 0:
                     raise ValueError(
                         f"{step.run} goes from {before} to {step.queries} queries: expected a rise"
@@ -239,6 +268,14 @@ class Ensemble(TomlTable, Shown):
             spans.append(Span(index, step, begin, begin + cost, before))
             begin += cost
         return tuple(spans)
+
+    def cuts(self, queries: int) -> Span | None:
+        """Return the step of an external run that a budget would cut; None if there is none."""
+        for span in self.between(queries - 1, queries + 1):
+            whole = isinstance(span.step, Raise) and is_external(span.step.run)
+            if whole and span.begin < queries < span.end:
+                return span
+        return None
 
     @property
     def longest(self) -> int:
@@ -324,12 +361,19 @@ class Ensemble(TomlTable, Shown):
         return copied
 
     def at(self, budget: int) -> Ensemble:
-        """Return the ensemble cut at `budget` queries, or at the checkpoint before."""
+        """Return the ensemble cut at `budget` queries, or at the last place before where it can be.
+
+        That is a multiple of CHECKPOINT that is not inside the step of an external run.
+        """
         total = min(budget // CHECKPOINT * CHECKPOINT, self.total)
+        if (span := self.cuts(total)) is not None:
+            total = span.begin
         return self if total == self.total else self.with_total(total)
 
     def with_total(self, total: int) -> Ensemble:
         """Return the same steps with another number of queries per sample."""
+        if (span := self.cuts(total)) is not None:
+            raise FrontierError(_cut_message(total, span))
         name = tier_name(self.name, total)
         return self.model_copy(update={"name": name, "total": total, "aoi": None, "bound": None})
 
@@ -359,7 +403,8 @@ class Ensemble(TomlTable, Shown):
             attacks.extend(run.attack for run in pool(self.norm, name=BLACK_BOX))
         base = None
         for attack in attacks:
-            if check_run(Run.parse(attack), self.norm).step_queries == 1:
+            facts = check_run(Run.parse(attack), self.norm)
+            if facts.step_queries == 1 and not is_external(attack):  # which cannot refine
                 base = attack
                 break
         if base is None:
@@ -438,7 +483,17 @@ def refinements(step: Refine | Fork, *, gained: bool) -> tuple[Refine, ...]:
 
 def attack_of(name: str) -> str:
     """Return the attack of a run or of a refinement such as `fmn:refine`."""
-    return name.partition(":")[0]
+    external = parse_external(name)
+    return name.partition(":")[0] if external is None else str(external)
+
+
+def _cut_message(queries: int, span: Span) -> str:
+    """Say why a budget cannot end inside the step of an external run, and what to type."""
+    run = "" if isinstance(span.step, Fork) else span.step.run
+    return (
+        f"{queries} queries would cut {run}, which is done in one piece from {span.begin} to "
+        f"{span.end}: expected {span.begin or span.end} or {span.end} queries"
+    )
 
 
 def _readable(ensemble: Ensemble) -> Ensemble:
@@ -449,6 +504,11 @@ def _readable(ensemble: Ensemble) -> Ensemble:
 
 def _check_refinement(step: Refine, norm: str) -> None:
     run = Run.parse(step.run)
+    if run.external is not None:
+        raise FrontierError(
+            f"a refinement by {run}: expected an attack of the pool, such as fmn, because an "
+            "external run cannot start at another point"
+        )
     if run != run.base:
         raise FrontierError(f"a refinement by {run}: expected an attack, such as {run.attack}")
     facts = check_run(run, norm)

@@ -113,7 +113,11 @@ def _is_tier(name: str) -> bool:
 
 def _stopped(name: str, stop: str, norm: str, classes: int) -> Ensemble:
     """Return the ensemble of a name, cut at a budget that it can spend."""
-    whole, budget = find_ensemble(name, norm, classes), _budget(stop)
+    budget = _budget(stop)
+    if _is_tier(name) or name.endswith(".toml"):
+        whole = find_ensemble(name, norm, classes)
+    else:
+        whole = _alternating(name, norm, classes, budget=budget)
     if budget > max(whole.total, whole.tiers[-1]):
         raise FrontierError(
             f"{name} can use at most {whole.total} queries per sample (asked: {budget}); lower the "
@@ -188,8 +192,20 @@ def _nearest(name: str, norm: str) -> str:
     return f" (did you mean {matches[0]}?)" if matches else ""
 
 
-def _alternating(asked: str | Sequence[str], norm: str, classes: int) -> Ensemble:
-    """Return an ensemble of listed runs, or of a pool, that advance alternately to their ends."""
+def _alternating(
+    asked: str | Sequence[str], norm: str, classes: int, *, budget: int | None = None
+) -> Ensemble:
+    """Return an ensemble of listed runs, or of a pool, that advance alternately to their ends.
+
+    External runs come first, each in one piece: `queries=` of their names, else an even share of
+    the budget.
+
+    Args:
+        asked: The pool or the runs.
+        norm: Name of the norm.
+        classes: Classes of the model.
+        budget: Queries per sample in all, where they are limited.
+    """
     if isinstance(asked, str) and asked in POOLS:
         name = f"{asked}-pool" if asked in FAMILIES else asked  # not the ensemble paper-12k
         runs = pool(norm, classes=classes, name=asked)
@@ -197,8 +213,17 @@ def _alternating(asked: str | Sequence[str], norm: str, classes: int) -> Ensembl
         name, runs = NAMED_RUNS, _listed(asked, norm)
     for run in runs:
         check_run(run, norm, classes)
-    order = [str(run) for run in sorted(runs, key=lambda run: run.index)]
+    share = MAX_QUERIES
+    if budget is not None:
+        share = max(CHECKPOINT, min(share, budget // len(runs) // CHECKPOINT * CHECKPOINT))
+    order: list[str] = []
     steps: list[Raise] = []
+    for run in sorted(runs, key=lambda run: run.index):
+        external = run.external
+        if external is None:
+            order.append(str(run))
+        else:
+            steps.append(Raise(run=str(run), queries=external.queries or share))
     for queries in range(_PART, MAX_QUERIES + 1, _PART):
         steps.extend(Raise(run=run, queries=queries) for run in order)
     return make_ensemble(name=name, norm=norm, steps=steps)
@@ -220,6 +245,6 @@ def _listed(asked: str | Sequence[str], norm: str) -> tuple[Run, ...]:
             f"{', '.join(unknown)}: no such ensemble or run{_nearest(unknown[0], norm)}: expected "
             f"a budget such as 4k or 6500, a family ({', '.join(FAMILIES)}) with a tier "
             f"({', '.join(_TIER_LABELS)}) as in greedy-4k, a pool ({', '.join(POOLS)}), runs such "
-            "as fmn,fmn:target1, or a file that ends in .toml"
+            "as fmn,fmn:target1 or foolbox:DDNAttack?steps=100, or a file that ends in .toml"
         )
     return runs

@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.pool import Run
+from advfrontier.pool.runs import is_external
 from advfrontier.record.header import Header, Parameters, Versions, installed, solver_repr
 from advfrontier.solvers import PUBLISHED, Solver, solver_of
 
@@ -58,8 +60,10 @@ def mark(header: Header, *more: str) -> str:
     return digest("\0".join(parts).encode(errors="surrogatepass"))
 
 
-def solver_parameters(solver: Solver) -> Parameters:
+def solver_parameters(solver: Solver | WholeAttack) -> Parameters:
     """Return a solver's class and hyper-parameters as text that is equal in every process."""
+    if isinstance(solver, WholeAttack):
+        return solver.identity()
     kind = type(solver)
     if is_dataclass(solver):
         parameters = {"class": kind.__qualname__}
@@ -77,8 +81,13 @@ def _without_addresses(value: object) -> str:
     return _ADDRESS.sub("", repr(value))
 
 
-def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[str, Parameters]:
+def solvers_of(
+    attacks: Iterable[str], instead: Mapping[str, Solver | WholeAttack]
+) -> dict[str, Parameters]:
     """Return the solver of each attack as parameters; attacks not installed here are left out.
+
+    External runs are left out too, unless they are in `instead`: nothing is imported because a
+    record names it.
 
     Args:
         attacks: Attacks, such as `apgd_min-ce`.
@@ -86,6 +95,8 @@ def solvers_of(attacks: Iterable[str], instead: Mapping[str, Solver]) -> dict[st
     """
     solvers = {}
     for attack in attacks:
+        if attack not in instead and is_external(attack):
+            continue
         try:
             solver = instead[attack] if attack in instead else solver_of(Run.parse(attack))
         except (KeyError, FrontierError):
@@ -106,6 +117,8 @@ def settings(solvers: Mapping[str, Parameters]) -> dict[str, str]:
     own = solvers_of(solvers, {})
     different = {}
     for attack, parameters in solvers.items():
+        if is_external(attack):  # its name says its parameters
+            continue
         usual = own.get(attack, {})
         if parameters.get("class") != usual.get("class"):
             different[attack] = solver_repr(parameters)

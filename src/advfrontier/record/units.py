@@ -38,6 +38,10 @@ _REASONS = {
     Kind.FLIPPED: "kept points were classified correctly in another batch",
     Kind.ZERO_GRADIENTS: "samples had no gradient on most steps",
     Kind.BAD_GRADIENTS: "samples had logits or gradients that are not finite",
+    Kind.REJECTED: (
+        "samples have misclassified points that do not count: outside [0, 1], or misclassified by "
+        "rounding only"
+    ),
 }
 
 
@@ -114,6 +118,8 @@ SMALL = (
     "found",
     "zero_gradients",
     "bad_gradients",
+    "rejected",
+    "unspent",
 )
 
 
@@ -133,6 +139,9 @@ class StoredUnit:
         found: (m, n) float64, the best distance of each name; inf where it found none.
         zero_gradients: (m, n) int32, steps on which the gradient vanished.
         bad_gradients: (m, n) int32, steps on which logits or gradient were not finite.
+        rejected: (m, n) int32, 1 where an external run evaluated a misclassified point that does not
+            count.
+        unspent: (n,) int32, queries of external runs that ended before their step did.
         best_point: (n, d) in [0, 1], the nearest misclassified points. Traces have none, and it
             may not have been read.
         shares: (n,) float32, with EOT the share of passes that misclassifies each point.
@@ -150,6 +159,8 @@ class StoredUnit:
     found: Tensor
     zero_gradients: Tensor
     bad_gradients: Tensor
+    rejected: Tensor
+    unspent: Tensor
     best_point: Tensor | None = None
     shares: Tensor | None = None
     state: Mapping[str, Tensor] = field(default_factory=dict)
@@ -218,6 +229,8 @@ class StoredUnit:
         require(tensors, "found", (runs, rows), torch.float64, low=0)
         for name in ("zero_gradients", "bad_gradients"):
             require(tensors, name, (runs, rows), torch.int32, low=0)
+        require(tensors, "rejected", (runs, rows), torch.int32, low=0, high=1)
+        require(tensors, "unspent", (rows,), torch.int32, low=0, high=self.queries)
         if self.shares is not None:
             require(tensors, "shares", (rows,), torch.float32, low=0, high=1, nan=True)
         if self.best_point is not None:
@@ -330,6 +343,7 @@ def doubtful(
             Kind.FLIPPED: flipped & (unit.winner == index),
             Kind.ZERO_GRADIENTS: 2 * unit.zero_gradients[index] > steps,
             Kind.BAD_GRADIENTS: unit.bad_gradients[index] > 0,
+            Kind.REJECTED: unit.rejected[index] > 0,
         }
         for kind, rows in samples.items():
             count = int(rows.sum())

@@ -7,19 +7,15 @@ itself.
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable
-from hashlib import blake2b
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from torch import Tensor, nn
 
 from advfrontier.errors import FrontierError
+from advfrontier.imports import import_file, import_here
 from advfrontier.sources.reading import existing
 
 
@@ -52,7 +48,7 @@ def load(spec: str) -> nn.Module:
     place, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
     is_file = place.endswith(".py") or "/" in place
     try:
-        module = _import_file(existing(place, spec)) if is_file else _import_module(place)
+        module = import_file(existing(place, spec)) if is_file else import_here(place)
     except FrontierError:
         raise
     except ModuleNotFoundError as error:
@@ -69,27 +65,6 @@ def load(spec: str) -> nn.Module:
             f"{spec}: running {place} raised {type(error).__name__}: {error}"
         ) from error
     return _as_model(spec, _find_attribute(spec, module, name))
-
-
-def _import_module(name: str) -> ModuleType:
-    here = str(Path.cwd())
-    if here not in sys.path:  # a console command, unlike `python -m`, does not look here
-        sys.path.append(here)
-    return importlib.import_module(name)
-
-
-def _import_file(path: Path) -> ModuleType:
-    path = path.resolve()
-    if str(path.parent) not in sys.path:  # lets it import its neighbours, as a script can
-        sys.path.append(str(path.parent))
-    name = f"{path.stem}_{blake2b(str(path).encode(), digest_size=4).hexdigest()}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise FrontierError(f"{path} cannot be imported: expected a Python file ending in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _find_attribute(spec: str, module: ModuleType, name: str) -> Any:
