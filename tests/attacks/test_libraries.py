@@ -1,4 +1,4 @@
-"""Attacks of four other libraries as runs: counted, traced, allocated, evaluated, extended, verified.
+"""Attacks of four other libraries as runs: counted, traced, allocated, evaluated, verified.
 
 The libraries are installed by `make peers`; without one its tests are skipped.
 """

@@ -217,7 +217,10 @@ def test_strong_run_beside_others_never_raises_the_curve(task):
 
 def test_functions_of_a_file_are_imported_and_recognised(task, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    source = "import torch\n\ndef white(model, images, labels, level=1.0):\n    return torch.full_like(images, level)\n"
+    source = (
+        "import torch\n\ndef white(model, images, labels, level=1.0):\n"
+        "    return torch.full_like(images, level)\n"
+    )
     (tmp_path / "mine.py").write_text(source)
     found = evaluate(*task, norm="L2", ensemble="mine.py:white?level=0.9,fmn@200", out="runs")
     assert found.counts["attack"] == 5 * (100 + 1)

@@ -1,7 +1,7 @@
 """Other attack libraries, as `make peers` puts them into `build/peers` without their dependencies.
 
-adv-lib and secml-torch import torchvision and visdom, which their attacks do not use: stand-ins take
-their place.
+adv-lib and secml-torch import torchvision and visdom, which their attacks do not use: stand-ins
+take their place.
 """
 
 import sys

@@ -3,7 +3,7 @@
 All samples begin at the same radius, the median of their first-order estimates of the distance to
 the boundary. A sample that is broken continues at half the radius, one that is not at twice, until
 both kinds of radius are known; then the interval is bisected, on a scale of 64 radii per octave,
-until neighbouring radii are left (1.1 %). Samples that are at the same radius are attacked together.
+until neighbouring radii are left (1.1 %). Samples at the same radius are attacked together.
 A radius below a point that was found counts as open: the search continues below the point.
 
 Every query is counted, and a budget cuts the search wherever it is.

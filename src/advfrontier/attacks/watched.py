@@ -1,9 +1,8 @@
 """The stand-in for the model that an external attack is given.
 
 It counts the attack's passes, decides what is misclassified, keeps the nearest such point of every
-sample, and ends the attack when its queries are spent. What the attack returns is evaluated like any
-other point: nothing it claims is believed. A point that is misclassified by no more than rounding
-does not count; the nearest of these is moved slightly outward, once, and counts if it is then
+sample, and ends the attack when its queries are spent. Points that the attack returns are evaluated
+like any other. A point that is misclassified by no more than rounding does not count; the nearest of these is moved slightly outward, once, and counts if it is then
 clearly misclassified.
 
 Rows belong to samples by their position. An attack that drops rows, or evaluates several points of
@@ -216,7 +215,7 @@ class Watched(nn.Module):
             points[torch.from_numpy(chosen)] = near[torch.from_numpy(rows_kept)]
 
     def _missed(self) -> NDArray[np.intp]:
-        """Return samples with a point that does not count and is clearly nearer than any that does."""
+        """Return samples with a point that does not count, clearly nearer than any that does."""
         return np.flatnonzero(self._near < (1 - 2 * _OUTWARD) * self.best)
 
     def _look_at(self, returned: object) -> None:

@@ -80,8 +80,8 @@ class Unit:
         found: (names, n) float64, best distance of each run and of each attack's refinements.
         zero_gradients: (names, n) int32, steps on which the gradient vanished.
         bad_gradients: (names, n) int32, steps on which logits or gradient were not finite.
-        rejected: (names, n) int32, 1 where an external run evaluated a misclassified point that does
-            not count: outside the box, or nearer than any that counts but by rounding only.
+        rejected: (names, n) int32, 1 where an external run evaluated a misclassified point that
+            does not count: outside the box, or nearer than any that counts but by rounding only.
         unspent: (n,) int32, queries of external runs that ended before their step did.
         states: Name to state, on the CPU, of runs that stopped before their end.
         queries: Queries of the ensemble spent on every sample so far.

@@ -139,8 +139,8 @@ class StoredUnit:
         found: (m, n) float64, the best distance of each name; inf where it found none.
         zero_gradients: (m, n) int32, steps on which the gradient vanished.
         bad_gradients: (m, n) int32, steps on which logits or gradient were not finite.
-        rejected: (m, n) int32, 1 where an external run evaluated a misclassified point that does not
-            count.
+        rejected: (m, n) int32, 1 where an external run evaluated a misclassified point that does
+            not count.
         unspent: (n,) int32, queries of external runs that ended before their step did.
         best_point: (n, d) in [0, 1], the nearest misclassified points. Traces have none, and it
             may not have been read.
