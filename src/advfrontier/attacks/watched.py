@@ -2,8 +2,8 @@
 
 It counts the attack's passes, decides what is misclassified, keeps the nearest such point of every
 sample, and ends the attack when its queries are spent. Points that the attack returns are evaluated
-like any other. A point that is misclassified by no more than rounding does not count; the nearest of these is moved slightly outward, once, and counts if it is then
-clearly misclassified.
+like any other. A point that is misclassified by no more than rounding does not count; the nearest
+of these is moved slightly outward, once, and counts if it is then clearly misclassified.
 
 Rows belong to samples by their position. An attack that drops rows, or evaluates several points of
 a sample at once, is noticed by the number of rows, and is run again one sample at a time, where
