@@ -63,7 +63,9 @@ def commands(page):
 
 
 @BY_PAGE
-def test_commands_on_pages_have_their_options(page):
+def test_commands_on_pages_have_their_options(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text('model = "zoo:F3"\n')  # of `--config mine.toml`
     for words in commands(page):
         app.parse_args(
             words, exit_on_error=False, print_error=False

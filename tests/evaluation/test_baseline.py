@@ -114,6 +114,7 @@ def test_radii_are_those_written_or_usual_and_percentiles_of_the_frontier():
     assert radii_to_run("4/255", "mine", "L2", frontier) == [4 / 255, *percentiles]
     assert radii_to_run(None, "mine", "L2", frontier) == percentiles
     assert radii_to_run(None, "cifar10:data", "Linf", None) == [8 / 255]
+    assert radii_to_run("4/255", "cifar10:data", "Linf", None) == [4 / 255]
     with pytest.raises(FrontierError, match="expected --radii 4/255,8/255 or --trace"):
         radii_to_run(None, "mine", "L2", None)
 

@@ -211,6 +211,10 @@ def test_thinned_curves_keep_both_ends():
     steps = corners(line.path)
     assert 500 < len(steps) <= 1002
     assert steps[0] == (0.0, 0.0)
+    for count, limit in [(5000, 700), (8, 3), (2, 5)]:
+        kept = plots._thinned(Curve.of(np.linspace(0.1, 1, count - 1)), limit)
+        assert (kept[0], kept[-1]) == (0, count - 1)
+        assert len(kept) <= limit + 1
     assert len(line.path) < 30_000
 
 
