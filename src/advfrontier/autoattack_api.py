@@ -40,6 +40,7 @@ _FAILED = {
     Kind.BAD_GRADIENTS,
     Kind.MISLEADING_GRADIENTS,
     Kind.BEATEN,
+    Kind.NOISE,
     Kind.PROBABILITIES,
 }
 

@@ -24,7 +24,8 @@ class Kind(StrEnum):
     ZERO_GRADIENTS = "zero-gradients"
     BAD_GRADIENTS = "bad-gradients"  # not finite
     MISLEADING_GRADIENTS = "misleading-gradients"  # the loss does not move as its gradient says
-    BEATEN = "beaten"  # an attack without gradients found nearer points than those with them
+    BEATEN = "beaten"  # searches without gradients lowered what attacks with gradients had reached
+    NOISE = "noise"  # random noise smaller than the distances breaks samples
     CLEAN_ACCURACY = (
         "clean-accuracy"  # near chance or below: the labels or images may not be the model's
     )

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn.functional import dropout
 
 from advfrontier import FrontierError, trace
-from advfrontier.engine import Oracle, check_data, check_model
+from advfrontier.engine import Oracle, accuracy_flag, check_data, check_model
+from advfrontier.flags import Kind
 
 IMAGES = torch.rand(6, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 3, 0, 1])
@@ -275,3 +276,44 @@ def test_checks_look_at_samples_from_all_over_the_data():
     with pytest.raises(FrontierError, match="not finite on clean images"):
         trace(broken, images, labels, norm="L2", runs=["fmn"], queries=10)
     assert watch.total < 60
+
+
+def right(count, of):
+    return torch.arange(of) < count
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "classes"),
+    [
+        (0, 5, 10),
+        (0, 1000, 1000),
+        (2, 20, 10),
+        (100, 1000, 10),
+        (110, 1000, 10),
+        (11, 20, 2),
+        (500, 1000, 2),
+    ],
+)
+def test_accuracy_that_chance_explains(count, of, classes):
+    flag = accuracy_flag(right(count, of), classes)
+    assert flag.kind == Kind.CLEAN_ACCURACY
+    assert flag.doubtful
+    for word in ("labels", "channels", "normalisation", f"{classes} classes"):
+        assert word in flag.text
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "classes"),
+    [
+        (0, 4, 10),
+        (1, 5, 10),
+        (1, 19, 10),
+        (6, 20, 10),
+        (130, 1000, 10),
+        (15, 20, 2),
+        (900, 1000, 10),
+        (0, 0, 10),
+    ],
+)
+def test_accuracy_that_it_does_not_explain_or_too_few_samples(count, of, classes):
+    assert accuracy_flag(right(count, of), classes) is None

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from advfrontier import evaluate, zoo
 from advfrontier.engine import Oracle
-from advfrontier.engine.gradients import has_surrogate
+from advfrontier.engine.diagnose import has_surrogate
 from advfrontier.engine.surrogate import surrogate_gradients
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.verify import verify

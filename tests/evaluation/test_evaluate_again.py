@@ -44,7 +44,8 @@ def test_more_samples_are_added_to_the_record(problem, evaluation, tmp_path):
     watch = Watch.on(model)
     grown = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **options)
     # The three new ones, and beside their attack a look at the 8 old, their clean pass,
-    # verification, noise on all, and the model is tried as it would have been on all at once.
+    # verification, noise on all, and the model is tried as it would have been on all at once,
+    # also at the points found.
     tried = evaluation.counts["checks"]
     assert watch.total == 3 * SMALL.total + 8 + 6 + 3 + 4 * 10 + tried
     same(grown, evaluation)
@@ -71,16 +72,16 @@ def misled():
 MISLED = {"norm": "Linf", "ensemble": "fmn@20", "batch_size": 8}
 
 
-def is_beaten(evaluation):
-    return Kind.BEATEN in {flag.kind for flag in evaluation.record.header.flags}
+def is_beaten_by_noise(evaluation):
+    return Kind.NOISE in {flag.kind for flag in evaluation.record.header.flags}
 
 
 def test_noise_is_tested_on_added_samples_in_batches_of_the_same_size(misled, tmp_path):
     model, images, labels = misled
     model.most = 0
     options = MISLED | {"batch_size": 20}  # more than the model is tried on
-    assert not is_beaten(evaluate(model, images[:1], labels[:1], out=tmp_path, **options))
-    assert is_beaten(evaluate(model, images, labels, out=tmp_path, **options))
+    assert not is_beaten_by_noise(evaluate(model, images[:1], labels[:1], out=tmp_path, **options))
+    assert is_beaten_by_noise(evaluate(model, images, labels, out=tmp_path, **options))
     assert model.most == 20
 
 
@@ -120,7 +121,7 @@ def test_noise_is_tested_again_after_an_interruption(first, at, misled, tmp_path
     model, images, labels = misled
     if first:
         few = evaluate(model, images[:first], labels[:first], out=tmp_path, **MISLED)
-        few.record.change(HeaderChange(set_flags={Kind.BEATEN: None}))
+        few.record.change(HeaderChange(set_flags={Kind.NOISE: None}))
 
     def stopped(*_, **__):
         raise KeyboardInterrupt
@@ -129,8 +130,8 @@ def test_noise_is_tested_again_after_an_interruption(first, at, misled, tmp_path
         here.setattr(f"advfrontier.{at}", stopped)
         with pytest.raises(KeyboardInterrupt):
             evaluate(model, images, labels, out=tmp_path, **MISLED)
-    assert not is_beaten(Evaluation.load(tmp_path))
-    assert is_beaten(evaluate(model, images, labels, out=tmp_path, **MISLED))
+    assert not is_beaten_by_noise(Evaluation.load(tmp_path))
+    assert is_beaten_by_noise(evaluate(model, images, labels, out=tmp_path, **MISLED))
 
 
 def test_workers_give_the_same_bits(problem, tmp_path, evaluation):

@@ -124,7 +124,8 @@ def test_honest_record_holds(runs):
     assert (result.units, result.again, result.same) == (2, 2, 2)
     assert str(result) == (
         "L2: 7 of 7 points proved: inside the box, at their distance, misclassified; 2 of 2 units "
-        "came out the same bit for bit (drawn with seed 1)."
+        "came out the same bit for bit (drawn with seed 1); gradients diagnosed again at the "
+        "images and at the points found."
     )
 
 
@@ -334,13 +335,13 @@ def test_points_of_a_random_model_are_judged_by_many_passes():
 def test_noise_flag_that_is_kept_back_is_found(runs, monkeypatch):
     monkeypatch.setattr(
         "advfrontier.evaluation.evaluate.noise_check",
-        lambda *_, **__: Flag(Kind.BEATEN, "noise breaks all"),
+        lambda *_, **__: Flag(Kind.NOISE, "noise breaks all"),
     )
     assert verify(runs, net(), *data(), rerun=0).false == (
         "the record does not tell this: noise breaks all",
     )
-    beaten = Flag(Kind.BEATEN, "noise breaks all")
-    runs.record.change(HeaderChange(set_flags={Kind.BEATEN: beaten}))
+    noise = Flag(Kind.NOISE, "noise breaks all")
+    runs.record.change(HeaderChange(set_flags={Kind.NOISE: noise}))
     assert verify(Evaluation.load(runs.place), net(), *data(), rerun=0).holds
 
 

@@ -278,6 +278,43 @@ def test_without_gradients_any_budget_is_held_by_a_larger_one():
     assert large.holds(small)
 
 
+def spent_on_searches(ensemble, queries):
+    """Return the queries of a budget that go to black-box steps."""
+    spent = ensemble.with_total(queries).queries
+    return sum(spent[name] for name in spent if name.startswith(tuple(BLACK_BOX.values())))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_larger_search_gets_half_of_every_budget(norm):
+    whole = find_ensemble("12k", norm, 10)
+    larger = whole.with_larger_search()
+    assert larger.total == whole.total
+    for budget in (1000, 4000, 8000, 12000):
+        assert spent_on_searches(larger, budget) >= 0.4 * budget
+        assert larger.holds(whole.at(budget).with_larger_search())
+    kept = iter(larger.steps)
+    for step in whole.steps:
+        if getattr(step, "run", "") != BLACK_BOX[norm]:
+            assert step in kept  # in the same order
+    larger.check()
+    assert larger.with_larger_search() is larger
+    assert Ensemble.from_toml(larger.to_toml()) == larger
+
+
+def test_larger_search_is_no_matter_of_lists_of_runs():
+    listed = ensemble_of(raised("fmn", 300), raised("square_min", 100))
+    assert listed.with_larger_search() is listed
+
+
+def test_larger_search_never_comes_between_a_fork_and_its_step():
+    fork = forked([refined("fmn", 100)], [refined("pdgd", 100)])
+    ensemble = ensemble_of(raised("fmn", 300), refined("fmn", 100), fork, refined("pdgd", 100))
+    larger = ensemble.with_larger_search()
+    search = [Raise(run="square_min", queries=queries) for queries in (200, 400)]
+    assert larger.steps[:2] == (Raise(run="fmn", queries=200), search[0])
+    assert larger.steps[2:6] == (*ensemble.steps[:3], search[1])
+
+
 # What is refused
 
 

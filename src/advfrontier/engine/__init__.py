@@ -1,10 +1,10 @@
 """Evaluates what solvers ask for, counts every query, keeps the best points, stops and resumes."""
 
 from advfrontier.engine.attack import Attacked, attack
-from advfrontier.engine.checks import check_data, check_model
+from advfrontier.engine.checks import accuracy_flag, check_data, check_model
 from advfrontier.engine.clean import CleanPass, clean_pass
+from advfrontier.engine.diagnose import Stretch, beaten, diagnose_points, noise_check
 from advfrontier.engine.digest import model_digest
-from advfrontier.engine.evidence import accuracy_flag, beaten, noise_check
 from advfrontier.engine.expectation import LAST_LOOK, vote, votes
 from advfrontier.engine.loop import Search, Shard, advance_search
 from advfrontier.engine.margins import robustly_misclassified
@@ -19,6 +19,7 @@ __all__ = [
     "Oracle",
     "Search",
     "Shard",
+    "Stretch",
     "Unit",
     "accuracy_flag",
     "advance",
@@ -29,6 +30,7 @@ __all__ = [
     "check_model",
     "classify",
     "clean_pass",
+    "diagnose_points",
     "find_device",
     "model_digest",
     "noise_check",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from scipy.special import bdtrc
 from torch import Tensor
 
+from advfrontier.engine.diagnose import diagnose, unusable_gradients
 from advfrontier.engine.expectation import judged
-from advfrontier.engine.gradients import check_gradients
 from advfrontier.engine.margins import spread
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
@@ -22,6 +23,10 @@ _TOLERANCE = 1e-6  # how far an input may stand outside [0, 1] before it is more
 # One rounding of the logits over the margin at the clean images, from where on it is told: a distance is too large by
 # about this share. Ordinary nets are below 1e-5; an offset of 1e4 on logits of order one comes to 1e-3.
 _COARSE = 5e-4
+
+# Samples from which on a clean accuracy of 0, or one that guessing explains, is flagged.
+_NONE_RIGHT, _NEAR_CHANCE = 5, 20
+_CHANCE = 0.05  # probability of being that good by guessing
 
 _NORMALISED = (
     "if they are normalised, undo it (images * std + mean) and put the normalisation inside the model: "
@@ -85,7 +90,14 @@ def check_data(images: Tensor, labels: Tensor) -> Tensor:
 def check_model(
     oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool = True
 ) -> list[Flag]:
-    """Try the model on a few samples, up to 9 queries each, charged to checks; `gradients` if any run needs them."""
+    """Try the model on a few samples, up to 39 queries each, charged to checks; return flags.
+
+    Args:
+        oracle: The model.
+        images: (n, …).
+        labels: (n,).
+        gradients: Whether any run needs gradients, which are diagnosed then.
+    """
     oracle.purpose = "checks"
     flags = [TRAINING] if oracle.was_training else []
     x, y = oracle.images(images).detach(), oracle.labels(labels)
@@ -107,10 +119,12 @@ def check_model(
     elif mixed:
         flags.append(BATCH_DEPENDENT)
     flags += _check_precision(logits, y, oracle.logits_dtype)
-    # A change of the margin tells nothing about the gradient where it changes by itself.
-    return flags + (
-        check_gradients(oracle, x, y, steady=not (random or mixed)) if gradients else []
-    )
+    if gradients and (random or mixed):
+        # Where logits change by themselves, their changes say nothing about the gradient.
+        flags += unusable_gradients(oracle, x, y)
+    elif gradients:
+        flags += diagnose(oracle, x, y)
+    return flags
 
 
 def _averaged(eot: int) -> Flag:
@@ -135,6 +149,29 @@ def check_labels(labels: Tensor, classes: int) -> None:
         raise FrontierError(
             f"labels range from {low} to {high}, but the model has {classes} classes: 0 to {classes - 1}"
         )
+
+
+def accuracy_flag(correct: Tensor, classes: int) -> Flag | None:
+    """Return a flag if so few clean samples are classified correctly that guessing explains it.
+
+    Args:
+        correct: (n,) bool.
+        classes: Number of classes.
+    """
+    right, n = int(correct.sum()), len(correct)
+    if right == 0 and n >= _NONE_RIGHT:
+        found = f"none of the {n} clean samples is classified correctly"
+    elif n >= _NEAR_CHANCE and bdtrc(right - 1, n, 1 / classes) > _CHANCE:
+        found = (
+            f"{right} of the {n} clean samples are classified correctly, no more than by guessing"
+        )
+    else:
+        return None
+    return Flag(
+        Kind.CLEAN_ACCURACY,
+        f"{found} among {classes} classes: look at the labels and their order, the order of "
+        "channels (RGB or BGR), and the normalisation, which belongs inside the model",
+    )
 
 
 def _looks_like_probabilities(logits: Tensor) -> bool:

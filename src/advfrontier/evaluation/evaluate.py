@@ -8,9 +8,11 @@ from os import PathLike
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from advfrontier.engine import noise_check
+from advfrontier.engine import diagnose_points, noise_check
+from advfrontier.engine.diagnose import diagnosed
 from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
@@ -162,10 +164,19 @@ def check_typed(ensemble: Ensemble, asked: str | int, solvers: Solvers, command:
 
 
 def _for_model(wanted: Ensemble, record: Record) -> Ensemble:
-    """Return the ensemble as it runs on a model: without gradients, its black-box attack alone."""
-    if record.header.gradients != "none" or not needs_gradients(wanted.attacks, wanted.norm):
+    """Return the ensemble as it runs on a model.
+
+    Without gradients that is its black-box attack alone; with gradients that the diagnosis doubts,
+    half of it is a search without them. More of what the record holds is taken as it is.
+    """
+    header = record.header
+    if header.ensemble is not None and wanted.holds(header.ensemble):
         return wanted
-    return wanted.without_gradients() or wanted
+    if header.gradients == "own" or not needs_gradients(wanted.attacks, wanted.norm):
+        return wanted
+    if header.gradients == "none":
+        return wanted.without_gradients() or wanted
+    return wanted.with_larger_search() if header.gradients == "doubted" else wanted
 
 
 def recognised(
@@ -245,10 +256,14 @@ def _reach(
     ready = drive(record, job, machine)
     if record.header.finished != wanted:
         evaluation = Evaluation(record, ready)
-        flag, passes = noise_flag(evaluation, model, header.terms, ready.images)
-        # In one change: if it is stopped before, noise is tried again.
+        noise, passes = noise_flag(evaluation, model, header.terms, ready.images)
+        misled, checks = points_flags(evaluation, model, header.terms, ready.images)
+        # In one change: if it is stopped before, both are tried again.
         change = HeaderChange(
-            add_counts={"verification": passes}, set_flags={Kind.BEATEN: flag}, finished=wanted
+            add_counts={"verification": passes, "checks": checks},
+            add_flags=misled,
+            set_flags={Kind.NOISE: noise},
+            finished=wanted,
         )
         record.change(change)
     return Evaluation(record, ready)
@@ -258,10 +273,7 @@ def noise_flag(
     evaluation: Evaluation, model: Model, terms: Terms, images: Callable[[Tensor], Tensor]
 ) -> tuple[Flag | None, int]:
     """Return a flag if random noise beats the distances, and the passes of the test."""
-    attacked = np.flatnonzero(evaluation.distances > 0)
-    rows = attacked[
-        np.unique(np.linspace(0, max(len(attacked) - 1, 0), min(_TRIED, len(attacked))).astype(int))
-    ]
+    rows = _spread_out(np.flatnonzero(evaluation.distances > 0), _TRIED)
     if not len(rows):
         return None, 0
     with threads(terms.threads), model.oracle(terms) as oracle:
@@ -274,6 +286,45 @@ def noise_flag(
             oracle, *samples, norm=terms.norm, seed=terms.seed, batch_size=terms.shard
         )
     return found, oracle.counts.verification
+
+
+def points_flags(
+    evaluation: Evaluation, model: Model, terms: Terms, images: Callable[[Tensor], Tensor]
+) -> tuple[tuple[Flag, ...], int]:
+    """Return flags for gradients that mislead at the points found, and the queries that it took.
+
+    Nothing is asked where the gradients are not the model's own, where they are doubted already,
+    or where the model's answers vary.
+
+    Args:
+        evaluation: The evaluation, whose units are done.
+        model: The model.
+        terms: The terms under which the model is asked.
+        images: Returns the images of some rows.
+    """
+    header = evaluation.record.header
+    varying = {Kind.RANDOM, Kind.EOT, Kind.BATCH, Kind.MISLEADING_GRADIENTS}
+    asked = varying.isdisjoint(flag.kind for flag in header.flags)
+    asked = asked and header.gradients in {"own", "doubted"}
+    distances = evaluation.distances
+    rows = _spread_out(
+        np.flatnonzero((distances > 0) & np.isfinite(distances)), diagnosed(terms.shard)
+    )
+    if not asked or not len(rows) or not needs_gradients(evaluation.ensemble.attacks, terms.norm):
+        return (), 0
+    chosen = torch.from_numpy(rows)
+    with threads(terms.threads), model.oracle(terms) as oracle:
+        flags = diagnose_points(
+            oracle, images(chosen), evaluation.labels[rows], evaluation.points(chosen)
+        )
+    return tuple(flags), oracle.counts.checks
+
+
+def _spread_out(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return some of these rows, from all over them."""
+    places = np.linspace(0, max(len(rows) - 1, 0), min(most, len(rows)))
+    chosen: NDArray[np.int64] = rows[np.unique(places.astype(int))]
+    return chosen
 
 
 def solvers_for(ensemble: Ensemble, given: Solvers | None) -> dict[str, Solver | WholeAttack]:

@@ -262,7 +262,7 @@ class Evaluation(ShownEvaluation):
             *several_versions(header),
             *self._interrupted,
         ]
-        flags += self._outcome.beaten(self.norm)
+        flags += self._outcome.beaten(self.ensemble, self.norm)
         if unbroken := int(np.isinf(self.distances).sum()):
             flags.append(Flag(Kind.UNBROKEN, f"{unbroken} samples were never broken by any run"))
         return tuple(flags)

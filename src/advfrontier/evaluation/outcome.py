@@ -10,10 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from advfrontier.engine import beaten
+from advfrontier.engine import Stretch, beaten
 from advfrontier.flags import Flag, Kind
 from advfrontier.jobs import UnitJob
-from advfrontier.pool import CHECKPOINT, Ensemble, Run, attack_of, facts_of
+from advfrontier.pool import (
+    CHECKPOINT,
+    GAIN,
+    Ensemble,
+    Fork,
+    Raise,
+    Run,
+    attack_of,
+    facts_of,
+    refinements,
+)
 from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.units import doubtful
 
@@ -123,15 +133,49 @@ class Outcome:
             unspent=unspent,
         )
 
-    def beaten(self, norm: str) -> tuple[Flag, ...]:
-        """Return a flag if attacks without gradients are nearer than those that use them."""
-        with_gradients: list[NDArray[np.float64]] = []
-        black_box: list[NDArray[np.float64]] = []
-        for name, distances in self.found.items():
-            facts = facts_of(Run.parse(attack_of(name)).solver)
-            uses_gradients = facts is None or facts.step_queries > 1
-            (with_gradients if uses_gradients else black_box).append(distances)
-        if not (with_gradients and black_box):
-            return ()
-        flag = beaten(np.min(with_gradients, axis=0), np.min(black_box, axis=0), norm=norm)
+    def beaten(self, ensemble: Ensemble, norm: str) -> tuple[Flag, ...]:
+        """Return a flag if searches without gradients lowered what attacks had reached.
+
+        Args:
+            ensemble: The ensemble, at the queries of this outcome.
+            norm: Name of the norm.
+        """
+        flag = beaten(self._stretches(ensemble), norm=norm)
         return () if flag is None else (flag,)
+
+    def _stretches(self, ensemble: Ensemble) -> Iterator[Stretch]:
+        """Yield the parts of every step, each with the samples that took it."""
+        everyone = np.ones(len(self.distances), dtype=bool)
+        for span in ensemble.between(0, ensemble.total):
+            last = min(span.end, ensemble.total)
+            if isinstance(span.step, Raise):
+                yield self._stretch(span.step.run, everyone, span.begin, last)
+                continue
+            gained = everyone
+            if isinstance(span.step, Fork):
+                before = ensemble.spans[span.index - 1]
+                gained = self._at(before.end) < (1 - GAIN) * self._at(before.begin)
+            for branch, rows in ((True, gained), (False, ~gained)):
+                begin = span.begin
+                for step in refinements(span.step, gained=branch):
+                    end = min(begin + step.queries, last)
+                    if begin < end and rows.any():
+                        yield self._stretch(step.name, rows, begin, end)
+                    begin = end
+
+    def _stretch(self, name: str, rows: NDArray[np.bool_], begin: int, end: int) -> Stretch:
+        facts = facts_of(Run.parse(attack_of(name)).solver)
+        return Stretch(
+            black_box=facts is not None and facts.step_queries == 1,
+            queries=end - begin,
+            rows=rows,
+            before=self._at(begin),
+            after=self._at(end),
+        )
+
+    def _at(self, queries: int) -> NDArray[np.float64]:
+        """Return the best distances after so many queries."""
+        if queries:
+            best: NDArray[np.float64] = self.trajectory[queries // CHECKPOINT - 1]
+            return best
+        return np.where(self.distances > 0, np.inf, 0.0)

@@ -31,7 +31,7 @@ from advfrontier.evaluation.claims import (
     figures_digest,
     same_bits,
 )
-from advfrontier.evaluation.evaluate import check_typed, noise_flag
+from advfrontier.evaluation.evaluate import check_typed, noise_flag, points_flags
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import (
     Images,
@@ -69,6 +69,7 @@ class Verification:
     same: int  # of these, bit for bit
     close: int  # of these, within the tolerance, where rounding is not the same
     seed: int  # that these units were drawn with
+    diagnosis: str  # where gradients were diagnosed again
     false: tuple[str, ...]  # each names what the record claims and what was found
     notes: tuple[str, ...]
     digest: str  # of the figures that were verified
@@ -89,7 +90,7 @@ class Verification:
         ]
         done = ", ".join(ways) or f"none of {self.again} units done again came out the same"
         again = f"{done} (drawn with seed {self.seed})" if self.again else "no unit was done again"
-        return f"{self.norm}: {wrong}{held}; {again}."
+        return f"{self.norm}: {wrong}{held}; {again}; {self.diagnosis}."
 
 
 def verify(
@@ -207,6 +208,7 @@ class _Verifying:
         default_factory=dict
     )  # sample → what is false about it: the first reason found
     notes: list[str] = field(default_factory=list)
+    diagnosis: str = "gradients not diagnosed"
 
     def all(self, rerun: str | int, seed: int, *, progress: bool | None) -> Verification:
         """Everything, in the order in which one thing rests on another."""
@@ -226,6 +228,7 @@ class _Verifying:
         with progress_bar(progress, len(units) + len(drawn), unit="units") as bar:
             points, proved = self._check_points(units, bar.advance)
             if not (self.false or self.rows):
+                self._check_gradients()
                 self._check_noise()
                 self._check_certified()
             bar.show(f"{claimed.norm} units done again")
@@ -242,6 +245,7 @@ class _Verifying:
             same=same,
             close=close,
             seed=seed,
+            diagnosis=self.diagnosis,
             false=(
                 *self.false,
                 *(f"sample {row}: {why}" for row, why in sorted(self.rows.items())),
@@ -268,6 +272,18 @@ class _Verifying:
             self.notes.append(
                 "the model is random, and was evaluated without --eot: its points may come and go"
             )
+
+    def _check_gradients(self) -> None:
+        """Add the diagnosis of gradients at the points found, if the record does not tell of it."""
+        terms, images = self.fresh.header.terms, self.fresh.images(self.samples)
+        flags, queries = points_flags(self.claimed, self.model, terms, images)
+        at_points = " and at the points found" if queries else ""
+        if self.fresh.header.gradients in {"own", "doubted"}:
+            self.diagnosis = f"gradients diagnosed again at the images{at_points}"
+        told = {flag.kind for flag in self.claimed.record.header.flags}
+        for flag in flags:
+            if flag.kind not in told:
+                self.false.append(f"the record does not tell this: {flag}")
 
     def _check_noise(self) -> None:
         """Does random noise beat the distances, and the record not tell it?"""

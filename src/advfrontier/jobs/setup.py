@@ -16,7 +16,7 @@ from torch import Tensor
 from advfrontier.command import current_command
 from advfrontier.engine import CleanPass, Oracle, accuracy_flag, check_model, clean_pass
 from advfrontier.engine.data import Samples
-from advfrontier.engine.gradients import has_surrogate
+from advfrontier.engine.diagnose import diagnosed, has_surrogate
 from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError, NoGradientError
 from advfrontier.execution.tasks import threads
@@ -34,7 +34,7 @@ from advfrontier.solvers import Solver
 from advfrontier.threat.norms import make_norm
 
 _SAME = 1e-3  # of the largest logit: what another machine may round differently
-_CHECKED = 16  # samples on which the model is tried before any are attacked
+_RECOGNISED = 16  # samples on which a model is recognised
 _ABANDONED = 3600  # seconds after which a file that was being written counts as left by a kill
 _IMAGE_FILE = re.compile(rf"{IMAGES}/\d+\+\d+\.safetensors")
 _NO_GRADIENTS = Flag(
@@ -42,6 +42,8 @@ _NO_GRADIENTS = Flag(
     "the model has no gradient with respect to its images: all queries went to runs without "
     "gradients, and distances may be far too large",
 )
+# Flags of a new record that make its evaluation spend more on searches without gradients.
+_DOUBTED = {Kind.ZERO_GRADIENTS, Kind.BAD_GRADIENTS, Kind.MISLEADING_GRADIENTS}
 _SURROGATE = Flag(
     Kind.NO_GRADIENTS,
     "the model has no gradient of its own with respect to its images: attacks used surrogate "
@@ -95,7 +97,7 @@ def prepare(
     with threads(terms.threads), model.oracle(terms) as oracle:
         known = None
         if record is None:
-            used, flags = _try_model(oracle, images, samples.labels, gradients)
+            used, flags = _try_model(oracle, images, samples.labels, gradients, terms.shard)
             begun = asked.model_copy(update={"gradients": used, "flags": flags})
             record = Record.begin(place, begun)
             if record is None:  # another process has begun it at this moment: open that one
@@ -133,9 +135,10 @@ def _try_model(
     images: VerifiedImages,
     labels: Tensor,
     gradients: bool | None,  # noqa: FBT001
+    batch_size: int,
 ) -> tuple[Gradients, tuple[Flag, ...]]:
     """Return which gradients will be used, and the flags of a model."""
-    few = few_rows(len(labels))
+    few = few_rows(len(labels), diagnosed(batch_size))
     sample = images(few), labels[few]
     flags: list[Flag] = []
     failure = None
@@ -144,7 +147,10 @@ def _try_model(
     except NoGradientError as error:
         failure = error
     if failure is None and all(flag.kind is not Kind.NO_GRADIENTS for flag in flags):
-        return ("none" if gradients is False else "own"), tuple(flags)
+        if gradients is False:
+            return "none", tuple(flags)
+        doubted = not _DOUBTED.isdisjoint(flag.kind for flag in flags)
+        return ("doubted" if doubted else "own"), tuple(flags)
     surrogate = has_surrogate(oracle, *sample)
     if surrogate or gradients is None:  # None: the ensemble can do without any
         used: Gradients = "surrogate" if surrogate else "none"
@@ -252,8 +258,8 @@ def _complete(
             store(record.folder, first, images(rows))
     grown = known is not None and len(known.labels) < len(labels)
     if grown:  # try the model on some of all samples, as if all had been given at first
-        few = few_rows(len(labels))
-        own = record.header.gradients == "own"
+        few = few_rows(len(labels), diagnosed(terms.shard))
+        own = record.header.gradients in {"own", "doubted"}
         flags = check_model(oracle, images(few), labels[few], gradients=own)
         record.change(HeaderChange(add_flags=tuple(flags)))
     counts = {"checks": oracle.counts.checks, "setup": oracle.counts.setup}
@@ -266,9 +272,14 @@ def _complete(
     tidy(record)
 
 
-def few_rows(samples: int) -> Tensor:
-    """Return rows on which the model is tried, and recognised later."""
-    return torch.linspace(0, samples - 1, min(_CHECKED, samples)).long()
+def few_rows(samples: int, most: int = _RECOGNISED) -> Tensor:
+    """Return rows from all over the data, on which a model is tried or recognised.
+
+    Args:
+        samples: Number of samples.
+        most: Number of rows, at most.
+    """
+    return torch.linspace(0, samples - 1, min(most, samples)).long()
 
 
 def tidy(record: Record) -> None:

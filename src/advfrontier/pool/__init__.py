@@ -23,6 +23,7 @@ from advfrontier.pool.ensemble import (
     Span,
     attack_of,
     make_ensemble,
+    refinements,
     tier_label,
     tier_queries,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "make_ensemble",
     "paper_ensemble",
     "pool",
+    "refinements",
     "tier_label",
     "tier_queries",
 ]

@@ -57,6 +57,7 @@ REFINED = ":refine"  # suffix of the name under which refinements by an attack a
 
 _MOST_STEPS = 100_000
 MAX_EXTERNAL = 1_000_000  # queries of an external run, which has no schedule of 1000
+_PART = 200  # queries by which the base run of a larger search is raised at a time
 _Queries = Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]
 _AnyQueries = Annotated[int, Field(strict=True, gt=0, le=MAX_EXTERNAL, multiple_of=CHECKPOINT)]
 _Total = Annotated[int, Field(strict=True, ge=0, lt=2**31, multiple_of=CHECKPOINT)]
@@ -390,6 +391,28 @@ class Ensemble(TomlTable, Shown):
             name=self.name, norm=self.norm, steps=steps, flags=self.flags, solvers=self.solvers
         )
 
+    def _search(self) -> str | None:
+        """Return the first attack that needs no gradients, of the list or of its norm's pool.
+
+        Of a plain list of runs, the pool does not count.
+        """
+        attacks = [attack_of(name) for name in self.names]
+        if any(not isinstance(step, Raise) for step in self.steps):
+            attacks.extend(run.attack for run in pool(self.norm, name=BLACK_BOX))
+        for attack in attacks:
+            facts = check_run(Run.parse(attack), self.norm)
+            if facts.step_queries == 1 and not is_external(attack):  # which cannot refine
+                return attack
+        return None
+
+    def _spent_on_searches(self) -> int:
+        """Return the queries of the whole list that go to steps without gradients."""
+        spent = 0
+        for name, queries in self.with_total(self.longest).queries.items():
+            if check_run(Run.parse(attack_of(name)), self.norm).step_queries == 1:
+                spent += queries
+        return spent
+
     def without_gradients(self) -> Ensemble | None:
         """Return the ensemble for a model without gradients: one black-box attack alone.
 
@@ -398,15 +421,7 @@ class Ensemble(TomlTable, Shown):
         list without any that refines, it is the first of the norm's pool. None for a plain list of
         gradient runs: the user asked for these only.
         """
-        attacks = [attack_of(name) for name in self.names]
-        if any(not isinstance(step, Raise) for step in self.steps):
-            attacks.extend(run.attack for run in pool(self.norm, name=BLACK_BOX))
-        base = None
-        for attack in attacks:
-            facts = check_run(Run.parse(attack), self.norm)
-            if facts.step_queries == 1 and not is_external(attack):  # which cannot refine
-                base = attack
-                break
+        base = self._search()
         if base is None:
             return None
         rounds = -(-max(self.longest, TIERS[-1]) // MAX_QUERIES)
@@ -415,6 +430,40 @@ class Ensemble(TomlTable, Shown):
             steps.append(Refine(run=base, queries=MAX_QUERIES, start="best"))
         whole = self._with_steps(steps)
         return whole.model_copy(update={"total": self.total})
+
+    def with_larger_search(self) -> Ensemble:
+        """Return the ensemble for a model whose gradients are doubted: half of it is a search.
+
+        After every stretch of its own steps, a search without gradients spends as many queries:
+        first a base run, 200 queries at a time, then refinements of 1000 queries that start at the
+        best point. Steps keep their order, so a budget is still a prefix of every larger one.
+        Lists of runs are left alone, because whoever named these wants no others. So are
+        ensembles that spend half of their queries on searches already.
+        """
+        base = self._search()
+        plain = all(isinstance(step, Raise) for step in self.steps)
+        if base is None or plain or self._spent_on_searches() >= self.longest // 2:
+            return self
+        steps: list[Any] = []
+        searches = _searches(base)
+        search, cost = next(searches)
+        owed = 0  # queries of own steps that no search has matched
+        for span in self.spans:
+            if isinstance(span.step, Raise) and span.step.run == base:
+                continue  # the search raises it instead
+            for step, queries in _pieces(span):
+                while owed >= cost and not isinstance(step, Fork):  # which looks at its own step
+                    steps.append(search)
+                    owed -= cost
+                    search, cost = next(searches)
+                steps.append(step)
+                owed += queries
+        while owed > 0:
+            steps.append(search)
+            owed -= cost
+            search, cost = next(searches)
+        whole = self._with_steps(steps)
+        return whole.model_copy(update={"total": min(self.total, whole.total)})
 
     def check(self, *, classes: int = TARGETS + 1) -> None:
         """Raise if a run does not exist in this norm, or with this number of classes."""
@@ -494,6 +543,30 @@ def _cut_message(queries: int, span: Span) -> str:
         f"{queries} queries would cut {run}, which is done in one piece from {span.begin} to "
         f"{span.end}: expected {span.begin or span.end} or {span.end} queries"
     )
+
+
+def _pieces(span: Span) -> Iterator[tuple[Raise | Refine | Fork, int]]:
+    """Yield a step with the queries it spends; a long raise is several shorter ones."""
+    step, reached = span.step, span.reached
+    if isinstance(step, Raise) and not is_external(step.run):
+        for queries in range(reached + _PART, step.queries, _PART):
+            yield Raise(run=step.run, queries=queries), _PART
+            reached = queries
+        yield step, step.queries - reached
+    else:
+        yield step, span.end - span.begin
+
+
+def _searches(run: str) -> Iterator[tuple[Raise | Refine, int]]:
+    """Yield the steps of a search without end, each with the queries that it spends.
+
+    Args:
+        run: The base run of an attack without gradients.
+    """
+    for queries in range(_PART, MAX_QUERIES + 1, _PART):
+        yield Raise(run=run, queries=queries), _PART
+    while True:
+        yield Refine(run=run, queries=MAX_QUERIES, start="best"), MAX_QUERIES
 
 
 def _readable(ensemble: Ensemble) -> Ensemble:

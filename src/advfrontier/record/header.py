@@ -38,9 +38,10 @@ Asked = Annotated[int, Field(gt=0, lt=2**31, multiple_of=CHECKPOINT)]  # queries
 Count = Annotated[NonNegativeInt, Field(lt=2**63)]
 Radius = Annotated[float, Field(ge=0)]
 
-# Whose gradients the clean pass took and attacks use: the model's own, those of `engine.surrogate`
-# where it has none, or none at all, and then only black-box runs are possible.
-Gradients = Literal["own", "surrogate", "none"]
+# Whose gradients the clean pass took and attacks use: the model's own; its own, which the diagnosis
+# doubted, so that evaluations spend more on searches without gradients; those of `engine.surrogate`
+# where it has none; or none at all, and then only black-box runs are possible.
+Gradients = Literal["own", "doubted", "surrogate", "none"]
 
 
 class Frozen(BaseModel):
