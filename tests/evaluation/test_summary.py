@@ -60,7 +60,7 @@ def test_an_evaluation_alone_has_the_end_of_its_own_curve():
 
 def test_convergence_falls_to_the_reported_area():
     found = summary("net", "L2")
-    track = found.convergence
+    track = found.by_queries
     assert (track.queries[0], track.queries[-1]) == (10, 100)
     assert track.tiers == (100,)
     assert track.at_tiers() == [track.aurec[-1]]
@@ -82,7 +82,7 @@ def test_wins_count_the_broken_samples_most_first():
 def test_where_no_run_broke_any_sample_nothing_is_known():
     found = summarise(evaluation("safe"), radii=RADII["Linf"])
     assert not found.aurec.known
-    assert found.convergence.queries == ()
+    assert found.by_queries.queries == ()
     assert (found.median, found.broken, found.unbroken) == (np.inf, 0, 24)
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert content["aurec"]["estimate"] is content["aurec"]["low"] is None
@@ -194,7 +194,8 @@ def test_samples_that_are_no_pictures_have_no_gallery():
 def test_json_holds_everything_but_pictures_and_reference_curves():
     found = summary("net", "L2")
     back = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert back["schema"] == 2
+    assert back["schema"] == 3
+    assert back["further"] is None
     assert back["robust"][0]["label"] == "0.1"
     assert back["standing"]["row"]["rank"] == found.standing.row.rank
     assert len(back["standing"]["table"]["rows"]) == 4

@@ -145,7 +145,7 @@ def test_the_nearest_reference_model_is_named(browser, pages):
 def test_queries_are_read_off(browser, pages):
     open_page(browser, pages / "one.html")
     rows = point(browser, 0.0, 0.5, chart=1)
-    first = summary("net", "Linf").convergence.aurec[0]
+    first = summary("net", "Linf").by_queries.aurec[0]
     assert rows[0] == ["10 queries"]
     assert rows[1][0] == "net"
     assert float(rows[1][-1]) == pytest.approx(first, rel=1e-3)

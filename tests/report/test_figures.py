@@ -9,7 +9,7 @@ import pytest
 from report_records import alone, evaluation, summary
 
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.summary import Certified, Convergence
+from advfrontier.evaluation.summary import Certified, QueryCurve
 from advfrontier.report import figures, write_figures
 from advfrontier.report.figures import COLUMN, PAGE, lines_of
 
@@ -90,14 +90,14 @@ def test_draw_queries_draws_all_models_without_cutting_them_off():
     assert {"net", "other"} <= named
     low, high = axes.get_ylim()
     assert low == 0
-    assert high > max(max(one.convergence.aurec) for one in both)
+    assert high > max(max(one.by_queries.aurec) for one in both)
     assert axes.get_ylabel() == r"AUREC in $\ell_{2}$"
 
 
 def test_draw_queries_marks_budgets():
-    track = Convergence((10, 4000, 8000), (0.3, 0.2, 0.1), (4000, 8000))
+    track = QueryCurve((10, 4000, 8000), (0.3, 0.2, 0.1), (4000, 8000))
     axes = new_axes()
-    figures.draw_queries(axes, [replace(alone(), convergence=track)], lines_of(["net"]))
+    figures.draw_queries(axes, [replace(alone(), by_queries=track)], lines_of(["net"]))
     assert [text.get_text() for text in axes.texts] == ["4k", "8k"]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["10", "100", "1k", "10k"]
 

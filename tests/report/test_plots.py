@@ -10,7 +10,7 @@ import pytest
 from report_records import RADII, all_norms, alone, evaluation, summary
 
 from advfrontier.evaluation.compare import rank
-from advfrontier.evaluation.summary import Certified, Convergence
+from advfrontier.evaluation.summary import Certified, QueryCurve
 from advfrontier.frontier import Curve
 from advfrontier.report import plots
 from advfrontier.report.plots import SIDE, Axis
@@ -122,7 +122,7 @@ def test_two_models_are_both_drawn_the_first_on_top():
     assert [line.look for line in lines(chart, "model")] == ["k1 d1", "k0 d0"]
     tracks = plots.queries_chart(both, ["net", "other"])
     assert [line.name for line in lines(tracks, "model")] == ["other", "net"]
-    assert tracks.y.high >= max(max(one.convergence.aurec) for one in both)
+    assert tracks.y.high >= max(max(one.by_queries.aurec) for one in both)
     for line in lines(tracks, "model"):
         assert min(y for _, y in corners(line.path)) >= 0  # not cut off at the top
 
@@ -156,7 +156,7 @@ def test_a_curve_that_never_falls_is_drawn_to_the_end():
 def test_queries_chart_is_the_convergence():
     found = alone("net", "L2")
     chart = plots.queries_chart([found], ["net"])
-    track = found.convergence
+    track = found.by_queries
     (line,) = lines(chart, "model")
     points = corners(line.path)
     assert len(points) == len(track.queries)
@@ -172,8 +172,8 @@ def test_queries_chart_is_the_convergence():
 
 def test_marks_of_close_budgets_are_raised():
     budgets = (4000, 8000, 12000)
-    track = Convergence((10, *budgets), (0.4, 0.3, 0.2, 0.1), budgets)
-    chart = plots.queries_chart([replace(alone(), convergence=track)], ["net"])
+    track = QueryCurve((10, *budgets), (0.4, 0.3, 0.2, 0.1), budgets)
+    chart = plots.queries_chart([replace(alone(), by_queries=track)], ["net"])
     assert [mark.text for mark in chart.marks] == ["4k", "8k", "12k"]
     assert chart.marks[-1].raised != chart.marks[-2].raised
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from report_records import all_norms, alone, evaluation, summary
 
+from advfrontier.evaluation.further import Further
 from advfrontier.evaluation.summary import Averaged, summarise_all
 from advfrontier.flags import Flag, Kind
+from advfrontier.frontier.confidence import Interval
 from advfrontier.report import words
 
 
@@ -46,7 +48,7 @@ def test_headline_names_the_norm_whose_samples_are_counted():
 
 def test_details_order_and_content():
     found = [summary("net", "L2"), summary("net", "Linf")]
-    medians, ranks, bound = words.details(found)
+    medians, ranks, *further, bound = words.details(found)
     assert medians == (
         "Half of the samples are misclassified within a distance of 0.2290 in ℓ₂ and 0.03650 "
         "(9.31/255) in ℓ∞."
@@ -54,12 +56,43 @@ def test_details_order_and_content():
     assert ranks == (
         "By DOI among the reference models of noise it ranks 2 of 3 in ℓ₂ and 2 of 3 in ℓ∞."
     )
+    unknown = (
+        "distances after 100 queries are first estimates: how much further queries lower them is "
+        "not known."
+    )
+    assert further == [f"In ℓ₂, {unknown}", f"In ℓ∞, {unknown}"]
     assert bound == "Every curve is an upper bound: a stronger attack could only lower it."
 
 
 def test_details_without_ranks_and_without_medians():
-    assert len(words.details([alone()])) == 2
+    assert len(words.details([replace(alone(), tier=1000)])) == 2
     assert words.details([alone("safe")])[0] == "In no norm was half of the samples broken."
+
+
+def expected(low, median, high, *, mean=None):
+    """Return an expectation up to 12k queries."""
+    area = Interval(median, low, high, level=0.9)
+    return Further(12000, area, mean or area, models=9, data="fashion-mnist")
+
+
+def test_further_queries_of_a_first_look():
+    found = replace(alone(), tier=400, further=expected(0.012, 0.034, 0.27))
+    assert words.further_text(found) == (
+        "distances after 400 queries are first estimates: queries up to 12k are expected to lower "
+        "AUREC and the mean distance by 3.4 % (1.2–27 %) (median and 90 % interval of 9 embedded "
+        "models on fashion-mnist)"
+    )
+
+
+def test_further_queries_of_a_later_budget():
+    mean = Interval(0.02, 0.0, 0.04, level=0.9)
+    found = replace(alone(), tier=4000, further=expected(0.0, 0.0015, 0.0099, mean=mean))
+    assert words.further_text(found).startswith(
+        "queries up to 12k are expected to lower AUREC by 0.15 % (0.00–0.99 %) and the mean "
+        "distance by 2.0 % (0.00–4.0 %) ("
+    )
+    assert words.further_text(replace(found, further=None)) == ""
+    assert words.further_text(replace(alone("safe"), tier=400)) == ""  # nothing was broken
 
 
 def test_ranks_among_models_shown_together():

@@ -20,7 +20,7 @@ from advfrontier.report.export import export_all, parse_formats
 from advfrontier.table import Table
 
 # Keys of a summary with a value per sample or per point of a curve: JSON has them at its end.
-LONG = ("certified", "convergence", "curve", "distances", "samples")
+LONG = ("by_queries", "certified", "curve", "distances", "samples")
 
 
 def show_evaluations(

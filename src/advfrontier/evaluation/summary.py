@@ -15,6 +15,7 @@ from advfrontier.engine import LAST_LOOK
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import as_pool, embedded_pool, reached, unlike
 from advfrontier.evaluation.evaluation import Evaluation
+from advfrontier.evaluation.further import FIRST, Further, expected_change
 from advfrontier.evaluation.radii import Radius, chosen_radii, reference_radii
 from advfrontier.evaluation.samples import PICTURES, GalleryItem, pictures
 from advfrontier.flags import Flag, Kind
@@ -30,10 +31,9 @@ from advfrontier.frontier.defence import ReferencePool
 from advfrontier.frontier.measure import as_distances, unbroken_flag
 from advfrontier.frontier.ranking import RankRow, RankTable, rank_table
 from advfrontier.jsonable import jsonable
-from advfrontier.pool import CHECKPOINT, TIERS
+from advfrontier.pool import TIERS
 
-SCHEMA = 2  # of `to_dict`; raised when a field changes its meaning or goes away
-SETTLED = 0.01  # AUREC counts as settled if the last quarter of the queries lowered it by less than this share
+SCHEMA = 3  # of `to_dict`; raised when a field changes its meaning or goes away
 _BUDGETS = 36  # points of AUREC against queries, beside the tiers
 _AS_IT_IS = (
     "model",
@@ -144,14 +144,12 @@ class Together:
 
 
 @dataclass(frozen=True)
-class Convergence:
+class QueryCurve:
     """AUREC against queries per sample, all up to one E; empty where there is no AUREC."""
 
     queries: tuple[int, ...] = ()
     aurec: tuple[float, ...] = ()
     tiers: tuple[int, ...] = ()  # those of the queries at which a tier was complete
-    last_drop: float = math.nan  # by which share the last quarter of the queries lowered AUREC
-    settled: bool | None = None  # None where there is no AUREC, or a single checkpoint
 
     def at_tiers(self) -> list[float]:
         """AUREC at each of the tiers."""
@@ -198,12 +196,18 @@ class NormSummary:
     notes: tuple[str, ...]  # what is to be known about the DOI
     curve: Curve
     margin: float  # of the 95 % band: the whole true curve lies within ± margin
-    convergence: Convergence
+    by_queries: QueryCurve
+    further: Further | None  # what further queries are expected to change, where that is known
     wins: tuple[Win, ...]  # most first
     gallery: tuple[GalleryItem, ...]
     commands: tuple[str, ...]
     versions: dict[str, str]
     seconds: float
+
+    @property
+    def first_look(self) -> bool:
+        """Tell whether so few queries were spent that the distances are first estimates."""
+        return self.tier < FIRST
 
     @property
     def broken(self) -> int:
@@ -259,7 +263,8 @@ def summarise(
         notes=tuple(note for note in noted if note not in unbroken_flag(d)),
         curve=Curve.of(d),
         margin=curve_margin(d.size),
-        convergence=_convergence(evaluation, d, ranks.E),
+        by_queries=_query_curve(evaluation, d, ranks.E),
+        further=_further(evaluation, d),
         wins=_wins(evaluation, d),
         gallery=pictures(evaluation, d, gallery),
     )
@@ -321,9 +326,9 @@ def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
     }
 
 
-def _convergence(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> Convergence:
+def _query_curve(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> QueryCurve:
     if E == 0 or not ((d > 0) & np.isfinite(d)).any():
-        return Convergence()
+        return QueryCurve()
     total = evaluation.ensemble.total
     smaller = [tier for tier in TIERS if tier < total]
     passed = [min(tier, total) for tier in evaluation.ensemble.tiers]
@@ -338,10 +343,14 @@ def _convergence(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> Co
         | {total}
     )
     areas = {budget: Curve.of(evaluation.distances_at(budget)).area(E) for budget in budgets}
-    late = Curve.of(evaluation.distances_at(max(total * 3 // 4, CHECKPOINT))).area(E)
-    drop = (late - areas[total]) / late if late else 0.0
-    settled = drop < SETTLED if total > CHECKPOINT else None
-    return Convergence(tuple(areas), tuple(areas.values()), tuple(tiers), drop, settled)
+    return QueryCurve(tuple(areas), tuple(areas.values()), tuple(tiers))
+
+
+def _further(evaluation: Evaluation, d: NDArray[np.float64]) -> Further | None:
+    """Return what further queries are expected to change; None where nothing was broken."""
+    if not ((d > 0) & np.isfinite(d)).any():
+        return None
+    return expected_change(evaluation.ensemble, evaluation.clean_logits.shape[1])
 
 
 def _wins(evaluation: Evaluation, d: NDArray[np.float64]) -> tuple[Win, ...]:

@@ -86,7 +86,7 @@ def write_figures(
             figure = _panels(1, width=COLUMN, height=_HEIGHT)
             draw_curves(figure.axes[0], group, lines)
             written += _save(figure, below(folder, f"curve-{norm}"), formats, columns=2)
-            if any(summary.convergence.queries for summary in group):
+            if any(summary.by_queries.queries for summary in group):
                 figure = _panels(1, width=COLUMN, height=_HEIGHT)
                 draw_queries(figure.axes[0], group, lines)
                 written += _save(figure, below(folder, f"queries-{norm}"), formats, columns=2)
@@ -205,14 +205,14 @@ def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Mapping[st
         summaries: Models in one norm; those that have no AUREC are left out.
         lines: Model to colour and dashes.
     """
-    drawn = [summary for summary in summaries if summary.convergence.queries]
+    drawn = [summary for summary in summaries if summary.by_queries.queries]
     for summary in drawn:
-        track, line = summary.convergence, lines[summary.model]
+        track, line = summary.by_queries, lines[summary.model]
         label = f"{printable(summary.model)}, E = {size(summary.E)}"
         axes.plot(track.queries, track.aurec, label=label, **line)
         dots = {"color": line["color"], "linestyle": "none", "marker": "o", "markersize": 3}
         axes.plot(track.tiers, track.at_tiers(), **dots)
-    tracks = [summary.convergence for summary in drawn]
+    tracks = [summary.by_queries for summary in drawn]
     longest = max(tracks, key=lambda track: track.queries[-1])
     least, most = min(track.queries[0] for track in tracks), 1.3 * longest.queries[-1]
     powers = [10**k for k in range(1, 1 + math.floor(math.log10(most))) if 10**k >= least]

@@ -256,10 +256,10 @@ def queries_chart(summaries: Sequence[NormSummary], names: Sequence[str]) -> Cha
         summaries: Models in one norm; the first is drawn on top.
         names: All models of the page; a model's place there decides its colour and dashes.
     """
-    drawn = [summary for summary in summaries if summary.convergence.queries]
+    drawn = [summary for summary in summaries if summary.by_queries.queries]
     if not drawn:
         return None
-    tracks = [summary.convergence for summary in drawn]
+    tracks = [summary.by_queries for summary in drawn]
     least = min(track.queries[0] for track in tracks)
     longest = max(tracks, key=lambda track: track.queries[-1])
     highest = max(max(track.aurec) for track in tracks)
@@ -267,7 +267,7 @@ def queries_chart(summaries: Sequence[NormSummary], names: Sequence[str]) -> Cha
     y = Axis("size", 0.0, 1.05 * highest)
     lines, texts = [], []
     for summary in reversed(drawn):
-        track = summary.convergence
+        track = summary.by_queries
         number = names.index(summary.model)
         style, series = look(number), f"m{number}"
         points = _points(track.queries, track.aurec, x, y)

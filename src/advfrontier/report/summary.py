@@ -11,7 +11,7 @@ from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import known, ranks, size, whole
 from advfrontier.report.render import as_csv
-from advfrontier.report.words import averaged_text, models_of, passes_text
+from advfrontier.report.words import averaged_text, further_text, models_of, passes_text
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import NORMS
 
@@ -154,21 +154,35 @@ def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...
         averaged = averaged_text(summary)
         if averaged:
             notes.append(f"EOT in {place(summary)}: {averaged}")
+    for summary in filter(further_text, summaries):
+        notes.append(f"further queries in {place(summary)}: {further_text(summary)}")
     if not any(summary.robust for summary in summaries):
         notes.append(NO_RADII)
     notes += _doi_notes(summaries)
     for summary in summaries:
-        if summary.certified:
-            notes.append(
-                f"certified in {place(summary)}: median radius {size(summary.certified.median)}, "
-                f"of a median distance of {size(summary.median)}"
-            )
-        if summary.unbroken and not summary.broken:
-            notes.append(f"no AUREC in {place(summary)}: no run broke any sample")
+        notes += _area_notes(summary, place(summary))
     for summary in summaries:
         for flag in [*summary.flags, *(f"DOI: {note}" for note in summary.notes)]:
             notes.append(f"flag in {place(summary)}: {flag}")
     return tuple(notes)
+
+
+def _area_notes(summary: NormSummary, place: str) -> list[str]:
+    """Return what is certified, and why there is no AUREC.
+
+    Args:
+        summary: The evaluation.
+        place: Its norm, and its model where there are several.
+    """
+    notes = []
+    if summary.certified:
+        notes.append(
+            f"certified in {place}: median radius {size(summary.certified.median)}, of a median "
+            f"distance of {size(summary.median)}"
+        )
+    if summary.unbroken and not summary.broken:
+        notes.append(f"no AUREC in {place}: no run broke any sample")
+    return notes
 
 
 def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from advfrontier.evaluation.summary import NormSummary, RobustAt
+from advfrontier.frontier.confidence import Interval
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import distance, norm_text, percent, whole
 
@@ -61,7 +62,7 @@ def quoted(summary: NormSummary) -> RobustAt:
 
 
 def details(summaries: Sequence[NormSummary]) -> list[str]:
-    """Return the sentences after the headline: median distances, ranks, how to read the curves.
+    """Return the sentences after the headline, the last of them on how to read the curves.
 
     Args:
         summaries: One model, one entry per norm.
@@ -74,6 +75,8 @@ def details(summaries: Sequence[NormSummary]) -> list[str]:
     ranks = _ranks(summaries)
     if ranks:
         sentences.append(ranks)
+    for summary in filter(further_text, summaries):
+        sentences.append(f"In {norm_text(summary.norm)}, {further_text(summary)}.")
     return [*sentences, "Every curve is an upper bound: a stronger attack could only lower it."]
 
 
@@ -94,6 +97,44 @@ def averaged_text(summary: NormSummary) -> str:
         f"misclassify the median adversarial image and {percent(averaged.lowest)} % the least "
         "sure one"
     )
+
+
+def further_text(summary: NormSummary) -> str:
+    """Return what further queries are expected to change, with the source of the expectation.
+
+    Args:
+        summary: An evaluation. The text is empty where nothing was broken, and where nothing is
+            known about further queries and 1000 queries or more were spent.
+    """
+    if not summary.broken:
+        return ""
+    start = ""
+    if summary.first_look:
+        start = f"distances after {whole(summary.tier)} queries are first estimates: "
+    further = summary.further
+    if further is None:
+        return f"{start}how much further queries lower them is not known" if start else ""
+    area, mean = _share_interval(further.aurec), _share_interval(further.distance)
+    lowered = f"AUREC by {area} and the mean distance by {mean}"
+    if area == mean:
+        lowered = f"AUREC and the mean distance by {area}"
+    return (
+        f"{start}queries up to {tier_label(further.queries)} are expected to lower {lowered} "
+        f"(median and 90 % interval of {further.models} embedded models on {further.data})"
+    )
+
+
+def _share_interval(share: Interval) -> str:
+    """Return a share as `1.2 % (0.3–2.5 %)`."""
+    median, low, high = map(_few_digits, (share.estimate, share.low, share.high))
+    return f"{median} % ({low}–{high} %)"
+
+
+def _few_digits(share: float) -> str:
+    """Return a share in percent; the smaller it is, the more decimals it has, two at most."""
+    value = 100 * share
+    decimals = 0 if value >= 10 else 1 if value >= 1 else 2
+    return f"{value:.{decimals}f}"
 
 
 def passes_text(summaries: Sequence[NormSummary]) -> str:
