@@ -66,19 +66,17 @@ def to_unit(bits: Tensor) -> Tensor:
 
 
 def _mix(bits: Tensor, key: Tensor | None = None) -> Tensor:
-    """Mix the bits of every entry, and a key into them."""
-    mixed = (bits ^ _shifted(bits, 16)).mul_(_FIRST)
+    """Mix the bits of every entry, and a key into them.
+
+    A shift to the right repeats the sign, which the masks remove.
+    """
+    mixed = (bits ^ (bits >> 16).bitwise_and_(0xFFFF)).mul_(_FIRST)
     if key is not None:
         mixed += key
-    mixed ^= _shifted(mixed, 15)
+    mixed ^= (mixed >> 15).bitwise_and_(0x1FFFF)
     mixed *= _SECOND
-    mixed ^= _shifted(mixed, 15)
+    mixed ^= (mixed >> 15).bitwise_and_(0x1FFFF)
     return mixed
-
-
-def _shifted(bits: Tensor, count: int) -> Tensor:
-    """Shift to the right and fill with zeros."""
-    return (bits >> count).bitwise_and_((1 << (32 - count)) - 1)
 
 
 def sample_ids(images: NDArray[np.float32]) -> NDArray[np.uint64]:
