@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from advfrontier import Ensemble, Machine, Traces, evaluate, trace
 from advfrontier.frontier.allocation import allocate
-from advfrontier.pool import TIERS, make_ensemble, pool
-from advfrontier.pool.ensemble import Raise
+from advfrontier.pool import TARGETS, TIERS, Raise, find_ensemble, make_ensemble, pool
+from advfrontier.pool.ensemble import tier_label
 from advfrontier.sources import load_data
 from advfrontier.threat.names import NORMS
 
@@ -67,12 +67,7 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
         "fmn 200": [best("fmn", 200)],
         "prune 200": [best("prune", 200)],
         "fmn 100, prune 100": [best("fmn", 100), best("prune", 100)],
-        "search, prune 200": search_first(
-            "sparse_min", 100, 300, [beyond("fmn", 100), best("prune", 200)]
-        ),
-        "search, fmn 100, prune 100": search_first(
-            "sparse_min", 100, 200, [best("fmn", 100), best("prune", 100)]
-        ),
+        "fmn 100, prune 300": [best("fmn", 100), best("prune", 300)],
     },
     "L1": {
         "1000": [
@@ -81,30 +76,11 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
             beyond("apgd_min-dlr", 200),
             best("fmn", 200),
         ],
-        "1200": [
-            beyond("pdpgd", 600),
-            beyond("fab_min", 200),
-            beyond("apgd_min-dlr", 200),
-            best("fmn", 200),
-        ],
-        "1400": [
+        "1100, search": [
             beyond("pdpgd", 400),
-            beyond("apgd_min-dlr", 200),
             beyond("fab_min", 200),
-            beyond("pdpgd", 400, 2.0),
-            best("fmn", 200),
+            *search_first("square_min", 100, 400, [beyond("apgd_min-dlr", 200), best("fmn", 200)]),
         ],
-        "search, 1000": search_first(
-            "square_min",
-            50,
-            950,
-            [
-                beyond("pdpgd", 400),
-                beyond("fab_min", 200),
-                beyond("apgd_min-dlr", 200),
-                best("fmn", 150),
-            ],
-        ),
     },
     "L2": {
         "1000": [
@@ -113,23 +89,11 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
             beyond("apgd_min-dlr", 200),
             best("fmn", 200),
         ],
-        "1200": [
-            beyond("pdgd", 600),
+        "1100, search": [
+            beyond("pdgd", 400),
             beyond("fmn", 200),
-            beyond("apgd_min-dlr", 200),
-            best("fmn", 200),
+            *search_first("square_min", 100, 400, [beyond("apgd_min-dlr", 200), best("fmn", 200)]),
         ],
-        "search, 1000": search_first(
-            "square_min",
-            50,
-            950,
-            [
-                beyond("pdgd", 400),
-                beyond("fmn", 200),
-                beyond("apgd_min-dlr", 200),
-                best("fmn", 150),
-            ],
-        ),
     },
     "Linf": {
         "800": [
@@ -138,12 +102,6 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
             best("square_min", 200),
             best("fmn", 200),
         ],
-        "search, 800": search_first(
-            "square_min",
-            200,
-            600,
-            [beyond("apgd_min-dlr", 200), beyond("apgd_min-ce", 200), best("fmn", 200)],
-        ),
         "search twice, 800": search_first(
             "square_min",
             200,
@@ -160,8 +118,6 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
 }
 
 
-REFINEMENTS["L0pixel"] = REFINEMENTS["L0"]
-
 # Refinements in the middle of the first 4000, after so many queries of raises.
 MIDDLE_AFTER = 1400
 MIDDLE: dict[tuple[str, str], Steps] = {
@@ -171,14 +127,6 @@ MIDDLE: dict[tuple[str, str], Steps] = {
         1000,
         [beyond("apgd_min-dlr", 500), beyond("apgd_min-ce", 500)],
     ),
-}
-# Those that end the second and third 4000.
-AFTERWARDS = {
-    "L0": "search, prune 200",
-    "L1": "search, 1000",
-    "L2": "search, 1000",
-    "Linf": "search, 1000",
-    "L0pixel": "search, prune 200",
 }
 
 
@@ -286,6 +234,16 @@ def order(traces: Sequence[Traces], queries: int) -> tuple[list[list[tuple[str, 
     return tiers, chosen
 
 
+def kept_order(norm: str) -> list[list[tuple[str, int]]]:
+    """Return for each tier the raises of the default ensemble in the package."""
+    whole = find_ensemble(tier_label(TIERS[-1]), norm, TARGETS + 1)
+    tiers: list[list[tuple[str, int]]] = [[] for _ in TIERS]
+    for span in whole.spans:
+        if isinstance(span.step, Raise):
+            tiers[span.begin // TIER].append((span.step.run, span.step.queries))
+    return tiers
+
+
 def probed(norm: str, tier: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return the raises with a short search without gradients after the first of them."""
     search = (str(pool(norm, name="black-box")[0]), PROBE)
@@ -305,14 +263,14 @@ def interleaved(
     """Return the ensemble: of each 4000 queries first raises, then refinements.
 
     A short search without gradients comes early, so that small budgets notice gradients that
-    mislead. From the second 4000 on, the refinements search without gradients first.
+    mislead.
     """
     reached: dict[str, int] = {}
     steps: Steps = []
     middle = MIDDLE.get((norm, label), [])
     tiers = [probed(norm, tiers[0]), *tiers[1:]]
-    for number, tier in enumerate(tiers):
-        closing = REFINEMENTS[norm][label if number == 0 else AFTERWARDS[norm]]
+    for tier in tiers:
+        closing = REFINEMENTS[norm][label]
         left = TIER - spent(closing) - spent(middle)
         for run, level in tier:
             given = min(level, reached.get(run, 0) + left)
@@ -389,7 +347,7 @@ def choose(norm: str, table: dict[str, NDArray[np.float64]]) -> str:
         if means[0] <= nearest + LATITUDE:
             steps = [*MIDDLE.get((norm, label), []), *REFINEMENTS[norm][label]]
             forked[label] = spent([step for step in steps if "fork" in step])
-    return max(forked, key=lambda label: forked[label])
+    return max(forked, key=lambda label: (forked[label], -table[label][0]))
 
 
 def main() -> None:
@@ -404,18 +362,26 @@ def main() -> None:
     parser.add_argument("--choose", nargs="*", default=CHOOSE, help="models to choose on")
     parser.add_argument("--samples", type=int, default=32, help="samples per model (default: 32)")
     parser.add_argument("--budget", type=int, default=TIER, help="queries to choose at")
+    parser.add_argument(
+        "--keep-order", action="store_true", help="take the raises of the package, trace nothing"
+    )
     parser.add_argument("--trace-only", action="store_true", help="stop after the traces")
     parser.add_argument("--write", action="store_true", help="write into the package")
     options = parser.parse_args()
     learned = Path(str(files("advfrontier.pool"))) / "learned"
     for norm in options.norms:
-        traces = traces_of(options.folder, norm, options.learn, options.data, options.samples)
+        traces = []
+        if not options.keep_order:
+            traces = traces_of(options.folder, norm, options.learn, options.data, options.samples)
         if options.trace_only:
             continue
         found, ensembles = {}, {}
         for label, refinements in REFINEMENTS[norm].items():
             refining = spent(refinements) + spent(MIDDLE.get((norm, label), []))
-            tiers, how = order(traces, TIER - refining)
+            if options.keep_order:
+                tiers, how = kept_order(norm), "the order of the package"
+            else:
+                tiers, how = order(traces, TIER - refining)
             ensembles[label] = interleaved(norm, tiers, label)
             found[label] = evaluated(
                 options.folder,
@@ -436,7 +402,8 @@ def main() -> None:
         print(f"{norm}: {chosen}", flush=True)
         if options.write:
             ensembles[chosen].save(learned / f"default-{norm}.toml")
-            allocate(traces)[-1].save(learned / f"greedy-{norm}.toml")
+            if traces:
+                allocate(traces)[-1].save(learned / f"greedy-{norm}.toml")
 
 
 if __name__ == "__main__":
