@@ -32,7 +32,7 @@ from advfrontier.threat.names import NORMS
 
 LEARN = ("zoo:F1", "zoo:F6", "zoo:F8", "zoo:F11", "zoo:F13")
 CHOOSE = ("zoo:F3", "zoo:F7", "zoo:F10", "zoo:F15")
-RESTARTS, TARGETS = 2, 5  # variants of each attack that are traced
+TRACED_RESTARTS, TRACED_TARGETS = 2, 5  # variants of each attack that are traced
 TIER = TIERS[0]
 PROBE = 100  # queries of a search without gradients that come early
 PROBED = 300  # queries of other runs before it
@@ -134,7 +134,7 @@ def candidates(norm: str) -> list[str]:
     """Return the runs that are traced."""
     runs = []
     for run in pool(norm, name="extended"):
-        most = {"base": 0, "restart": RESTARTS, "target": TARGETS}[run.variant]
+        most = {"base": 0, "restart": TRACED_RESTARTS, "target": TRACED_TARGETS}[run.variant]
         if run.index <= most:
             runs.append(str(run))
     return runs
