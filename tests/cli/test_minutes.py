@@ -42,25 +42,6 @@ def test_evaluate_and_extend_stop_and_resume(folder, run, evaluate, capsys):
     assert (Evaluation.load("a/L2").distances == Evaluation.load("b/L2").distances).all()
 
 
-def test_trace_stops_and_resumes(folder, run, capsys):
-    words = [
-        "trace",
-        "nets.py:net",
-        "-d",
-        "npz:data.npz",
-        "--norm",
-        "L2",
-        "--runs",
-        "fmn,ddn",
-        "--queries",
-        "100",
-    ]
-    words += ["--workers", "0", "-o", "t"]
-    assert run(*words, *SOON) == 75
-    assert "50% of the queries (1 of 2 units)" in capsys.readouterr().err
-    assert run(*words, *SOON) == 0
-
-
 def test_zero_minutes_are_refused(folder, evaluate, capsys):
     assert evaluate("nets.py:net", "--max-minutes", "0") == 2
     assert "--max-minutes is 0: expected more than 0" in capsys.readouterr().err

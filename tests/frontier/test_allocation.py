@@ -1,4 +1,3 @@
-from dataclasses import replace
 from itertools import product
 
 import frontier_instances
@@ -7,21 +6,16 @@ import pytest
 from frontier_instances import LEVELS, RUNS, problem, trajectories
 from support.nesting import contains, obeys_rules
 
-from advfrontier.errors import FrontierError
 from advfrontier.frontier import (
     Trajectories,
     allocate,
     aoi,
     build_problem,
-    exact_optimum,
     global_aoi,
     greedy,
     improve,
-    staged,
 )
 from advfrontier.frontier.allocation import applied, gain, ordered
-from advfrontier.frontier.certificate import bound_at, knapsack
-from advfrontier.frontier.problem import levels_of
 
 BUDGET = 4000  # 4 T
 
@@ -108,19 +102,6 @@ def test_tiers_are_nested_feasible_and_reproduced_by_the_order_of_moves(seed, pl
         smaller = part
 
 
-def test_levels_are_tenths_of_what_was_traced():
-    assert levels_of(1000) == tuple(range(100, 1001, 100))
-    assert levels_of(300) == (30, 60, 90, 120, 150, 180, 210, 240, 270, 300)
-    assert levels_of(40) == (10, 20, 30, 40)
-    traces = Trajectories(
-        ("fmn",), np.array([10, 20]), np.array([[[2.0, 3.0], [1.0, 3.0]]]), ("a", "b"), "L2"
-    )
-    assert allocate([traces], budgets=(20,))[0].queries == {"fmn": 20}
-    few = Trajectories(("fmn",), np.array([1, 2]), traces.distances, ("a", "b"), "L2")
-    with pytest.raises(FrontierError, match=r"steps 1.queries = 2: .* a multiple of 10"):
-        allocate([few], budgets=(2,))
-
-
 @pytest.fixture(scope="module", params=[25, pytest.param(200, marks=pytest.mark.slow)])
 def solved(request):
     """Small instances with their greedy, swapped and exact allocations and the certificates."""
@@ -160,19 +141,6 @@ def test_certificates_are_never_below_the_exact_optimum(solved):
     assert gaps[:, 0].mean() < gaps[:, 1].mean()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_exact_optimum_is_what_trying_everything_finds(seed):
-    p = problem(
-        seed,
-        runs=("fmn", "fmn:restart1", "fmn:target1", "fmn:target2", "ddn"),
-        levels=(250, 1000),
-        samples=8,
-    )
-    everything = [np.array(q) for q in product(range(3), repeat=5)]
-    best = max(p.aoi(q) for q in everything if p.cost(q) <= 2500 and p.feasible(q))
-    assert p.aoi(exact_optimum(p, 2500)) == pytest.approx(best, abs=1e-9)
-
-
 def test_swaps_keep_the_tier_before():
     p = problem(7)
     floor = applied(p.none, greedy(p, p.none, 2000))
@@ -185,64 +153,6 @@ def test_swaps_keep_the_tier_before():
         assert p.feasible(applied(floor, moves[:k]))
 
 
-def test_any_prices_bound_every_allocation():
-    p = problem(11, runs=("fmn", "ddn", "alma", "pdpgd"), samples=8)
-    rng = np.random.default_rng(0)
-    allocations = [np.array(q) for q in product(range(5), repeat=4)]
-    for _ in range(20):
-        prices = rng.exponential(1 / p.values.shape[2], p.values.shape[2])
-        bounds, chosen = bound_at(p, prices, (1500, 2500), choose_for=2500)
-        for budget, bound in bounds.items():
-            assert bound >= max(p.aoi(q) for q in allocations if p.cost(q) <= budget) - 1e-12
-        assert sum(p.costs[level] for _, level in chosen) <= 2500
-        worth = sum(np.maximum(p.values[run, level - 1] - prices, 0).sum() for run, level in chosen)
-        assert prices.sum() + worth == pytest.approx(bounds[2500])
-
-
-def test_knapsack_is_exact():
-    rng = np.random.default_rng(4)
-    costs = np.array([0, 1, 2, 4])
-    gains = rng.random((4, 3))
-    best, _ = knapsack(gains, costs, 7)
-    padded = np.hstack((np.zeros((4, 1)), gains))
-    for room in range(8):
-        every = (q for q in product(range(4), repeat=4) if costs[list(q)].sum() <= room)
-        assert best[room] == pytest.approx(max(padded[range(4), q].sum() for q in every))
-
-
-def test_models_on_which_all_attacks_are_equal_count_as_one():
-    ordinary, flat = trajectories(2, models=2)
-    flat = replace(flat, distances=np.ones_like(flat.distances))
-    p = build_problem([ordinary, flat], levels=LEVELS)
-    assert p.constant == 0.5
-    assert p.aoi(p.none + 4) == pytest.approx(1)
-    assert "model 2" in p.flags[0]
-    only = allocate([flat], budgets=(1000,), levels=LEVELS)[0]
-    assert (only.total, only.aoi, only.bound) == (0, 1.0, 1.0)
-    assert "AOI set to 1" in only.flags[0]
-
-
 def test_a_generator_of_trajectories_will_do():
     listed = allocate(trajectories(3), budgets=(3000,), levels=LEVELS)
     assert allocate((t for t in trajectories(3)), budgets=(3000,), levels=LEVELS) == listed
-
-
-def test_wrong_problems_are_refused():
-    first, second = trajectories(0)
-    with pytest.raises(FrontierError, match="same runs"):
-        build_problem([first, second.select(runs=RUNS[:3])], levels=LEVELS)
-    with pytest.raises(FrontierError, match="one norm"):
-        build_problem([first, replace(second, norm="Linf")], levels=LEVELS)
-    for levels in ((), (500, 250), (250, 250), (0, 250)):
-        with pytest.raises(FrontierError, match="rising"):
-            build_problem([first], levels=levels)
-    with pytest.raises(FrontierError, match="fmn:target1, which has no trajectory"):
-        build_problem([first.select(runs=["fmn", "fmn:target2"])], levels=LEVELS)
-    with pytest.raises(FrontierError, match="at least one model"):
-        build_problem([], levels=LEVELS)
-    with pytest.raises(FrontierError, match="rising"):
-        staged(problem(0), (4000, 2000))
-    with pytest.raises(FrontierError, match="no checkpoint"):
-        build_problem([first])
-    with pytest.raises(FrontierError, match="too large"):
-        exact_optimum(problem(0, samples=8000), 4000)

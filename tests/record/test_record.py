@@ -188,22 +188,6 @@ def test_a_killed_holder_releases_the_lock(tmp_path):
     assert Record.find(place).header.counts == {"checks": 1}
 
 
-def test_a_lock_that_is_never_released_is_named(tmp_path):
-    from advfrontier.record.lock import file_lock  # noqa: PLC0415
-
-    path = tmp_path / "lock"
-    message = r"has been locked for 0\.05 s by another process.*run the same command again"
-    with (
-        file_lock(path) as locked,
-        pytest.raises(FrontierError, match=message),
-        file_lock(path, seconds=0.05),
-    ):
-        pass
-    assert locked
-    with file_lock(path) as again:
-        assert again
-
-
 def test_changes_of_others_are_seen_before_the_header_is_changed(tmp_path):
     record = made_record(tmp_path / "record", kind="trace")
     Record.find(tmp_path / "record").change(HeaderChange(runs={"ddn": 200}))
