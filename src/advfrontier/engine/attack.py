@@ -10,6 +10,7 @@ from torch import Tensor
 
 from advfrontier.engine.checks import check_data
 from advfrontier.engine.clean import clean_pass
+from advfrontier.engine.data import as_float32
 from advfrontier.engine.loop import Search, Shard, advance_search, step_queries
 from advfrontier.engine.oracle import Oracle
 from advfrontier.errors import FrontierError, whole_number
@@ -76,6 +77,8 @@ def attack(
     images = check_data(images, labels)
     points, distances = [], []
     with Oracle(model, device=device) as oracle:
+        if oracle.dtype == torch.float32:
+            images = as_float32(images)
         for first in range(0, len(images), batch_size):
             rows = slice(first, first + batch_size)
             found = _attack_batch(

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
+from advfrontier.errors import FrontierError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
+
+_EIGHT_BITS = 1e-9  # by which float64 images of 8 bits may differ from multiples of 1/255
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,3 +33,28 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+def as_float32(images: Tensor, source: str = "") -> Tensor:
+    """Return images as float32; raise if that would round them.
+
+    Images of 8 bits divided by 255 in float64 are the same pictures in float32, so they pass.
+
+    Args:
+        images: Floats in [0, 1], of any shape.
+        source: The source, for the message.
+    """
+    single = images.to(torch.float32)
+    if images.dtype.itemsize <= single.dtype.itemsize:
+        return single
+    levels = images * 255
+    pictures = (levels - levels.round()).abs() <= 255 * _EIGHT_BITS
+    rounded = (single.to(images.dtype) != images) & ~pictures
+    if bool(rounded.any()):
+        which = f"{source}: images" if source else "images"
+        raise FrontierError(
+            f"{which} are {str(images.dtype).removeprefix('torch.')}, and float32, in which images "
+            "are kept, would round them: distances would be of other images; if that is all right, "
+            "type images.float() (of an array images.astype('float32'))"
+        )
+    return single

@@ -152,7 +152,11 @@ def to_unit(rows: NDArray[np.generic], layout: str, name: str) -> Tensor:
     """
     if rows.dtype != np.uint8 and rows.dtype.kind != "f":
         raise FrontierError(f"{name}: images are {rows.dtype}: expected uint8, or floats in [0, 1]")
-    kind = np.uint8 if rows.dtype == np.uint8 else np.float32
+    kind: type[np.generic] = np.float32
+    if rows.dtype == np.uint8:
+        kind = np.uint8
+    elif rows.dtype.itemsize > np.dtype(np.float32).itemsize:
+        kind = np.float64
     pixels = torch.from_numpy(np.ascontiguousarray(rows, kind))
     if layout == "NHW":
         pixels = pixels[:, None]

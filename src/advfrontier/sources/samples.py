@@ -21,7 +21,7 @@ from torch.utils.data import (
 )
 
 from advfrontier.engine.checks import check_images
-from advfrontier.engine.data import Samples
+from advfrontier.engine.data import Samples, as_float32
 from advfrontier.errors import FrontierError
 from advfrontier.sources.reading import explaining
 
@@ -243,7 +243,7 @@ def check_unit(images: Tensor, name: str) -> Tensor:
     """
     if images.dtype == torch.uint8:
         images = images.to(torch.float32) / 255
-    return check_images(images, name).to(torch.float32)
+    return as_float32(check_images(images, name), name)
 
 
 def channels_first(images: Tensor) -> Tensor:
