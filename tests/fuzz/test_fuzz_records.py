@@ -300,7 +300,7 @@ def test_damaged_journals(whole, tmp_path):
 
 
 def remove_empty(folder):
-    """Remove a folder and those above it as long as they are empty: many would take long to list."""
+    """Remove a folder and those above it while they are empty: many would take long to list."""
     with suppress(OSError):
         while True:
             folder.rmdir()
