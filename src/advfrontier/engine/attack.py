@@ -16,6 +16,7 @@ from advfrontier.engine.oracle import Oracle
 from advfrontier.errors import FrontierError, whole_number
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run, check_run
 from advfrontier.solvers import Solver, solver_of
+from advfrontier.threat.criteria import Criterion, Targeted
 from advfrontier.threat.names import norm_name
 from advfrontier.threat.norms import make_norm
 
@@ -44,6 +45,7 @@ def attack(
     seed: int = 42,
     batch_size: int = 100,
     device: str | torch.device | None = None,
+    criterion: Criterion | None = None,
 ) -> Attacked:
     """Run one minimum-norm attack.
 
@@ -58,6 +60,7 @@ def attack(
         seed: Random seed.
         batch_size: Samples per batch.
         device: Where the model runs; by default where it is.
+        criterion: What counts as a success, such as `Targeted(3)`; by default misclassification.
 
     Returns:
         Points and distances, as `points, distances = attack(…)`.
@@ -75,6 +78,14 @@ def attack(
             f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}"
         )
     images = check_data(images, labels)
+    goals = None
+    if isinstance(criterion, Targeted):
+        rows_used, goals = criterion.rows(labels.cpu())
+        if len(rows_used) != len(labels):
+            raise FrontierError(
+                f"{criterion.name} leaves samples out or repeats them: expected Targeted(classes) "
+                "with one class per sample"
+            )
     points, distances = [], []
     with Oracle(model, device=device) as oracle:
         if oracle.dtype == torch.float32:
@@ -82,7 +93,16 @@ def attack(
         for first in range(0, len(images), batch_size):
             rows = slice(first, first + batch_size)
             found = _attack_batch(
-                oracle, images[rows], labels[rows], made, run, norm=name, queries=queries, seed=seed
+                oracle,
+                images[rows],
+                labels[rows],
+                made,
+                run,
+                norm=name,
+                queries=queries,
+                seed=seed,
+                criterion=criterion,
+                goals=None if goals is None else goals[rows],
             )
             points.append(found[0])
             distances.append(found[1])
@@ -99,22 +119,34 @@ def _attack_batch(
     norm: str,
     queries: int,
     seed: int,
+    criterion: Criterion | None,
+    goals: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Attack the correctly classified samples of a batch; return points and distances of all."""
     gradients = step_queries(solver) > 1
     measure = make_norm(norm, tuple(images.shape[1:]))
-    clean = clean_pass(oracle, images, labels, measure, batch_size=len(images), gradients=gradients)
+    clean = clean_pass(
+        oracle,
+        images,
+        labels,
+        measure,
+        batch_size=len(images),
+        gradients=gradients,
+        criterion=criterion,
+        goals=goals,
+    )
     attacked = clean.correct.nonzero().squeeze(1)
     points = oracle.images(images).detach().clone()
     distances = torch.zeros(len(images), dtype=torch.float64)
     if not len(attacked):
         return points.cpu(), distances
-    if run.variant == "target" and run.index > clean.targets.shape[1]:
+    if run.variant == "target" and criterion is None and run.index > clean.targets.shape[1]:
         raise FrontierError(
             f"there is no {run} with {clean.classes} classes: expected at most "
             f"target{clean.targets.shape[1]}"
         )
-    shard = Shard.of(oracle, images[attacked], clean.rows(attacked), norm=measure, seed=seed)
+    rows = clean.rows(attacked)
+    shard = Shard.of(oracle, images[attacked], rows, norm=measure, seed=seed, criterion=criterion)
     search = Search.start(shard, solver, run, horizon=queries)
     measured = advance_search(oracle, search, queries)
     distances[attacked] = measured[-1]

@@ -18,7 +18,7 @@ from advfrontier.engine.checks import check_finite, check_labels
 from advfrontier.engine.expectation import ask, clearly_misclassified, mean
 from advfrontier.engine.margins import margin_to_go
 from advfrontier.pool import TARGETS
-from advfrontier.threat.losses import margin
+from advfrontier.threat.criteria import Aim, gap_of
 from advfrontier.threat.norms import TINY
 from advfrontier.threat.random import sample_ids
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from advfrontier.engine.oracle import Oracle
+    from advfrontier.threat.criteria import Criterion
     from advfrontier.threat.norms import Norm
 
 
@@ -88,6 +89,8 @@ def clean_pass(
     gradients: bool = True,
     ids: NDArray[np.uint64] | None = None,
     first: int = 0,
+    criterion: Criterion | None = None,
+    goals: Tensor | None = None,
 ) -> CleanPass:
     """Evaluate every clean sample once: 2 queries each, charged to setup, and with EOT the votes beside them.
 
@@ -100,12 +103,15 @@ def clean_pass(
         rows = slice(start, start + batch_size)
         x = oracle.images(images[rows]).detach().requires_grad_(gradients)
         y = oracle.labels(labels[rows])
-        reply = ask(oracle, x, partial(_margin, labels=y, first=first + start))
+        aim = None
+        if criterion is not None:
+            aim = Aim(criterion, y, None if goals is None else oracle.labels(goals[rows]))
+        reply = ask(oracle, x, partial(_margin, labels=y, first=first + start, aim=aim))
         z, flat = mean(reply.passes), x.detach().flatten(1)
         boundary = norm.largest(flat)
         if reply.gradient is not None:
             slope = reply.gradient.flatten(1).nan_to_num_(0, 0, 0)
-            boundary = norm.boundary(margin_to_go(z, y), slope, flat)
+            boundary = norm.boundary(margin_to_go(z, y, aim=aim), slope, flat)
             # On logits that are all 0 it is nought, and a radius that begins there never grows.
             boundary = torch.where(boundary > TINY, boundary, 1e-6 * norm.largest(flat))
         correct = (
@@ -115,6 +121,9 @@ def clean_pass(
         )
         wrong = z.scatter(1, y[:, None], -torch.inf)
         targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices
+        if aim is not None:  # success is what the criterion says
+            correct = aim.gap(z) >= 0
+            targets = targets if aim.goals is None else aim.goals[:, None]
         parts.append(tuple(t.cpu() for t in (z, correct, targets, boundary)))
     ids = sample_ids(images.float().cpu().numpy()) if ids is None else ids
     return CleanPass(
@@ -122,8 +131,10 @@ def clean_pass(
     )
 
 
-def _margin(logits: Tensor, labels: Tensor, first: int) -> Tensor:
+def _margin(logits: Tensor, labels: Tensor, first: int, aim: Aim | None = None) -> Tensor:
     """The margin of logits that were looked at: a label out of range would fail in other words."""
     check_labels(labels, logits.shape[1])
     check_finite(logits, first=first)
-    return margin(logits, labels)
+    if aim is not None:
+        aim.criterion.check(labels, aim.goals, logits.shape[1])
+    return gap_of(aim, logits, labels)

@@ -30,6 +30,7 @@ class Samples:
     labels: Tensor  # int64
     read: Callable[[Tensor], Tensor]
     class_names: tuple[str, ...] | None = None
+    goals: Tensor | None = None  # int64, the classes to reach, where the criterion has targets
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from advfrontier.engine.oracle import Oracle
+    from advfrontier.threat.criteria import Aim
 
 _FEWEST, _MOST = 16, 32  # samples of an evaluation that are diagnosed, if it has so many
 _LEAST = 2  # samples that no accident explains
@@ -453,6 +454,7 @@ def noise_check(
     norm: str,
     seed: int,
     batch_size: int = 100,
+    aim: Aim | None = None,
 ) -> Flag | None:
     """Return a flag if noise smaller by a tenth than the distances breaks a clear share of samples.
 
@@ -468,6 +470,7 @@ def noise_check(
         norm: Name of the norm.
         seed: Random seed.
         batch_size: Samples per batch.
+        aim: The criterion of success; None for misclassification.
     """
     oracle.purpose = "verification"
     threat = make_norm(norm, tuple(images.shape[1:]))
@@ -484,7 +487,8 @@ def noise_check(
         wrong = torch.zeros(len(rows), dtype=torch.bool, device=x.device)
         for draw in range(_DRAWS):
             noisy = threat.random_start(flat, radius, Draws(seed + draw, keys)).view_as(x)
-            wrong |= clearly_misclassified(oracle, noisy, y, "noise")
+            here = None if aim is None else aim.select(rows.to(x.device))
+            wrong |= clearly_misclassified(oracle, noisy, y, "noise", here)
         broken += int(wrong.sum())
     if broken < max(_LEAST, _CLEAR_NOISE * len(attacked)):
         return None

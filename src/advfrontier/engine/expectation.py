@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 
 from advfrontier.engine.margins import robustly_misclassified
-from advfrontier.threat.losses import margin
+from advfrontier.threat.criteria import gap_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from advfrontier.engine.oracle import Oracle
+    from advfrontier.threat.criteria import Aim
 
 _AIM = 3 / 4  # of the passes of a query must misclassify a point for it to be looked at again
 
@@ -113,12 +114,17 @@ def vote(
     return share, torch.where(share > 1 / 2, counts.scatter(1, label, -1).argmax(1), labels)
 
 
-def clearly_misclassified(oracle: Oracle, images: Tensor, labels: Tensor, stream: str) -> Tensor:
-    """Misclassified beyond doubt: by more than rounding, or in a clear majority of fresh passes."""
+def clearly_misclassified(
+    oracle: Oracle, images: Tensor, labels: Tensor, stream: str, aim: Aim | None = None
+) -> Tensor:
+    """Misclassified beyond doubt: by more than rounding, or in a clear majority of fresh passes.
+
+    With an aim, its criterion stands for misclassification.
+    """
     if oracle.eot > 1:
         return vote(oracle, images, labels, stream, votes(oracle.eot))[0] >= _CLEAR
     logits = oracle.logits(images)
-    return robustly_misclassified(logits, margin(logits, labels), dtype=oracle.logits_dtype)
+    return robustly_misclassified(logits, gap_of(aim, logits, labels), dtype=oracle.logits_dtype)
 
 
 @contextmanager

@@ -20,14 +20,17 @@ from advfrontier.errors import FrontierError
 from advfrontier.pool import CHECKPOINT, Refine, Run
 from advfrontier.solvers import Answer, Problem, Solver
 from advfrontier.solvers.protocol import length
-from advfrontier.threat.losses import LOSSES, margin
+from advfrontier.threat.criteria import Aim, gap_of
+from advfrontier.threat.losses import LOSSES
 from advfrontier.threat.norms import TINY, Norm
 from advfrontier.threat.random import Draws, sample_keys
 
 if TYPE_CHECKING:
     from advfrontier.engine.clean import CleanPass
     from advfrontier.engine.oracle import Oracle
+    from advfrontier.threat.criteria import Criterion
 
+_TARGET_SEEDS = 100  # added to the seed where a run towards a class becomes a restart
 _MEASURED = 2**21  # numbers that are measured at a time
 
 Tick = Callable[[int], object]  # called with the sample-queries just spent
@@ -47,6 +50,7 @@ class Shard:
         norm: The norm to minimise; it knows the shape of a sample.
         shape: Shape of one sample before flattening.
         seed: Seed of the base runs.
+        aim: The criterion of success; None for misclassification.
     """
 
     inputs: Tensor
@@ -58,23 +62,33 @@ class Shard:
     norm: Norm
     shape: tuple[int, ...]
     seed: int
+    aim: Aim | None = None
 
     @classmethod
     def of(
-        cls, oracle: Oracle, images: Tensor, clean: CleanPass, *, norm: Norm, seed: int
+        cls,
+        oracle: Oracle,
+        images: Tensor,
+        clean: CleanPass,
+        *,
+        norm: Norm,
+        seed: int,
+        criterion: Criterion | None = None,
     ) -> Shard:
-        """Put correctly classified samples on the device; `clean` holds the same rows as `images`."""
+        """Put samples to attack on the device; `clean` holds the same rows as `images`."""
         inputs = oracle.images(images).detach().flatten(1).contiguous()
+        labels, targets = oracle.labels(clean.labels), clean.targets.to(oracle.device)
         return cls(
             inputs=inputs,
-            labels=oracle.labels(clean.labels),
+            labels=labels,
             logits=clean.logits.to(oracle.device),
-            targets=clean.targets.to(oracle.device),
+            targets=targets,
             boundary=clean.boundary.to(inputs),
             keys=sample_keys(clean.ids).to(oracle.device),
             norm=norm,
             shape=tuple(images.shape[1:]),
             seed=seed,
+            aim=None if criterion is None else Aim(criterion, labels, targets[:, 0]),
         )
 
     def __len__(self) -> int:
@@ -84,8 +98,8 @@ class Shard:
         """Return the shard of these samples only."""
         parts: dict[str, Any] = dict(vars(self))
         for name, value in parts.items():
-            if isinstance(value, Tensor):
-                parts[name] = value.index_select(0, rows)
+            if isinstance(value, Tensor | Aim):
+                parts[name] = _rows_of(value, rows)
         return Shard(**parts)
 
 
@@ -120,11 +134,16 @@ class Search:
         """Set up a run of `horizon` queries; none are spent."""
         restart = run.variant == "restart"
         seed = shard.seed + (run.index if restart else 0)
+        if shard.aim is not None and run.variant == "target":
+            # The criterion steers every run: towards other classes there is nothing to find.
+            restart, seed = True, shard.seed + _TARGET_SEEDS + run.index
         starts = shard.inputs
         if restart:
             draws = Draws(seed, shard.keys)
             starts = shard.norm.random_start(shard.inputs, shard.boundary, draws)
-        targets = shard.targets[:, run.index - 1] if run.variant == "target" else None
+        targets = None
+        if run.variant == "target" and shard.aim is None:
+            targets = shard.targets[:, run.index - 1]
         return cls._of(shard, solver, targets, starts, seed=seed, horizon=horizon)
 
     @classmethod
@@ -170,13 +189,14 @@ class Search:
             norm=shard.norm,
             steps=horizon // step_queries(solver),
             starts=starts,
-            margin=margin_to_go(shard.logits, shard.labels, targets).to(inputs),
+            margin=margin_to_go(shard.logits, shard.labels, targets, shard.aim).to(inputs),
             boundary=shard.boundary,
             largest=shard.norm.largest(inputs),
             shape=shard.shape,
             seed=seed,
             keys=shard.keys,
             refines=refines,
+            aim=shard.aim,
         )
         count = inputs.new_zeros(len(inputs), dtype=torch.int32)
         state = _checked_state(solver.start(problem), solver, len(inputs))
@@ -213,6 +233,11 @@ class Search:
         for field in fields(self.state):
             setattr(self.state, field.name, tensors[f"state/{field.name}"].to(device))
         self.queries = queries
+
+
+def _rows_of(value: Tensor | Aim, rows: Tensor) -> Tensor | Aim:
+    """Return these rows of a tensor or of an aim."""
+    return value.index_select(0, rows) if isinstance(value, Tensor) else value.select(rows)
 
 
 def refinement_starts(shard: Shard, step: Refine, best: Tensor, *, seed: int) -> Tensor:
@@ -282,7 +307,8 @@ def _step(oracle: Oracle, search: Search, i: int) -> None:
     if name in {None, "margin"} and problem.targets is None:
         margins = reply.loss
     else:
-        margins = typical(torch.stack([margin(each, problem.labels) for each in reply.passes]))
+        gaps = [gap_of(problem.aim, each, problem.labels) for each in reply.passes]
+        margins = typical(torch.stack(gaps))
     wrong = margins < -needed
     distance = problem.norm.distance(points, problem.inputs)
     # Nearer by more than rounding, so that distances measured in float64 never rise.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from advfrontier.threat.criteria import Aim
 from advfrontier.threat.losses import margin
 
 # A kept point must be misclassified by more than another batch layout can move its logits, or it
@@ -65,6 +66,16 @@ def robustly_misclassified(
     return gap < -safety(logits, clean_spread, dtype)
 
 
-def margin_to_go(logits: Tensor, labels: Tensor, targets: Tensor | None = None) -> Tensor:
-    """Return how far the margin has to fall: on a tie, to where the point is misclassified."""
-    return margin(logits, labels, targets).abs().clamp(min=2 * safety(logits))
+def margin_to_go(
+    logits: Tensor, labels: Tensor, targets: Tensor | None = None, aim: Aim | None = None
+) -> Tensor:
+    """Return how far the margin has to fall: on a tie, to where the point counts as a success.
+
+    Args:
+        logits: (n, classes).
+        labels: (n,), the true classes.
+        targets: (n,), the classes that the run steers to; None for an untargeted run.
+        aim: The criterion of success; None for misclassification.
+    """
+    gap = margin(logits, labels, targets) if aim is None else aim.gap(logits)
+    return gap.abs().clamp(min=2 * safety(logits))

@@ -23,6 +23,7 @@ from advfrontier.solvers.protocol import where_rows
 
 if TYPE_CHECKING:
     from advfrontier.engine.oracle import Oracle
+    from advfrontier.threat.criteria import Aim
 
 _STATE = "state."
 _STORED = (
@@ -342,6 +343,20 @@ def advance(oracle: Oracle, unit: Unit, queries: int, *, tick: Tick | None = Non
         unit.queries = stop
 
 
+@torch.no_grad()
+def judge_again(oracle: Oracle, images: Tensor, aim: Aim) -> tuple[Tensor, Tensor]:
+    """Return 1 where the criterion holds, else 0, and the likeliest class; the label where not.
+
+    Args:
+        oracle: The model.
+        images: (n, …), points to judge.
+        aim: The criterion.
+    """
+    logits = oracle.logits(images)
+    held = aim.gap(logits) < 0
+    return held.float(), torch.where(held, logits.argmax(1), aim.labels)
+
+
 def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> tuple[Tensor, Tensor]:
     """Classify every kept point again, in other batches than it was found in.
 
@@ -362,7 +377,10 @@ def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> tuple[Tensor, Te
     for some in torch.split(kept, batch_size):
         here = some.to(unit.best_point.device)
         images = unit.best_point[here].view(-1, *unit.shard.shape)
-        share, seen = vote(oracle, images, unit.shard.labels[here], "last look", passes)
+        if unit.shard.aim is None:
+            share, seen = vote(oracle, images, unit.shard.labels[here], "last look", passes)
+        else:
+            share, seen = judge_again(oracle, images, unit.shard.aim.select(here))
         classes[some] = seen.cpu()
         shares[some] = share.float().cpu()
     return classes, shares

@@ -23,7 +23,7 @@ from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.jobs import UnitJob
 from advfrontier.record import Record, StoredUnit, UnitName, open_folder, write_file
 from advfrontier.record.identity import digest, rounds_alike
-from advfrontier.threat.losses import margin
+from advfrontier.threat.criteria import Aim, gap_of
 from advfrontier.threat.norms import make_norm
 
 if TYPE_CHECKING:
@@ -38,7 +38,13 @@ TOLERANCE = 0.05
 
 
 def false_points(
-    oracle: Oracle, images: Tensor, labels: Tensor, norm: str, stored: StoredUnit
+    oracle: Oracle,
+    images: Tensor,
+    labels: Tensor,
+    norm: str,
+    stored: StoredUnit,
+    *,
+    aim: Aim | None = None,
 ) -> tuple[int, dict[int, str]]:
     """Check every point of a unit: one forward pass each, charged to verification.
 
@@ -48,6 +54,7 @@ def false_points(
         labels: (n,), their classes.
         norm: Name of the norm.
         stored: The unit, with its points.
+        aim: The criterion of the record; None for misclassification.
 
     Returns:
         How many points it found; and by their index among the images what is false about which.
@@ -62,7 +69,14 @@ def false_points(
     wrong: dict[int, str] = {}
     for some in torch.split(broken, _BATCH) if len(broken) else ():
         said = points[some], claimed[-1][some], classes[some]
-        reasons = _reasons(oracle, images[some], *said, labels=labels[some], norm=norm)
+        reasons = _reasons(
+            oracle,
+            images[some],
+            *said,
+            labels=labels[some],
+            norm=norm,
+            aim=None if aim is None else aim.select(some),
+        )
         for row, why in zip(some.tolist(), reasons, strict=True):
             if why:
                 wrong[row] = why
@@ -79,13 +93,17 @@ def _reasons(
     *,
     labels: Tensor,
     norm: str,
+    aim: Aim | None,
 ) -> list[str]:
     """Return the false claim about each point, or nothing."""
     measure = make_norm(norm, tuple(images.shape[1:]))
     measured = measure.distance(points.double(), images.flatten(1).double())
     oracle.purpose = "verification"
     shown = oracle.images(points.view_as(images))
-    right, seen, other = (_voted if oracle.eot > 1 else _judged)(oracle, shown, labels, classes)
+    if oracle.eot > 1:
+        right, seen, other = _voted(oracle, shown, labels, classes)
+    else:
+        right, seen, other = _judged(oracle, shown, labels, classes, aim)
     outside = ~((points >= 0) & (points <= 1)).all(1)
     away = ~((measured - claimed).abs() <= _AGREEMENT * measured)
 
@@ -96,6 +114,9 @@ def _reasons(
         if away[k]:
             return f"its point is at {float(measured[k]):.6g}, not at {float(claimed[k]):.6g}"
         if right[k]:
+            if aim is not None:
+                words = aim.criterion.words
+                return f"its point is taken for {int(seen[k])}: it is not {words}"
             return f"its point is not misclassified: it is taken for {int(seen[k])}, its label"
         return (
             f"its point is taken for class {int(seen[k])}, not for {int(classes[k])}"
@@ -107,14 +128,14 @@ def _reasons(
 
 
 def _judged(
-    oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor
+    oracle: Oracle, points: Tensor, labels: Tensor, classes: Tensor, aim: Aim | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return which points are not misclassified, their classes, and which classes differ."""
     logits = oracle.logits(points).cpu()
     # The class that a record names may be one that rounding cannot tell from the largest.
     named = logits.gather(1, classes.clamp(0, logits.shape[1] - 1).long()[:, None]).squeeze(1)
     other = (classes < 0) | (classes >= logits.shape[1]) | (logits.amax(1) - named > safety(logits))
-    return ~(margin(logits, labels) < 0), logits.argmax(1), other
+    return ~(gap_of(aim, logits, labels) < 0), logits.argmax(1), other
 
 
 def _voted(

@@ -132,6 +132,13 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
     first, *others = evaluations
     common = min(map(reached, evaluations))
     for other in others:
+        names = [each.record.header.terms.criterion for each in (first, other)]
+        if names[0] != names[1]:
+            raise FrontierError(
+                f"{first.model} was evaluated with the criterion {names[0]}, {other.model} with "
+                f"{names[1]}: expected the same; their distances answer different questions"
+            )
+    for other in others:
         check_same_labels(
             other, dict(zip(first.samples, first.labels.tolist(), strict=True)), first.model
         )
@@ -267,6 +274,12 @@ def common_pool(
     tiers = list(TIERS)
     for evaluation in evaluations:
         tiers = [tier for tier in tiers if tier in evaluation.ensemble.tiers]
+    for evaluation in evaluations:
+        if evaluation.criterion is not None:
+            raise FrontierError(
+                f"the reference models were evaluated untargeted, {evaluation.model} with the "
+                f"criterion {evaluation.criterion.name}: leave out --reference"
+            )
     pool = reference_pool(norm, tiers[-1] if tiers else TIERS[-1], name=name)
     _, labels = images_and_labels()
     classes = dict(zip(pool.samples, labels.tolist(), strict=False))  # of the first images
@@ -316,7 +329,7 @@ def unlike(evaluation: Evaluation) -> list[str]:
 
 def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | None]:
     """Return the embedded pool at the evaluation's tier, or the reason why there is none."""
-    if evaluation.norm not in NORMS:
+    if evaluation.norm not in NORMS or evaluation.criterion is not None:
         return None, None
     try:
         return common_pool([evaluation], evaluation.norm), None

@@ -25,6 +25,7 @@ from advfrontier.evaluation.inputs import (
     as_terms,
     check_solvers,
     solvers_in,
+    with_goals,
     working_record,
 )
 from advfrontier.execution import Machine, as_machine
@@ -38,7 +39,8 @@ from advfrontier.record.identity import settings, solvers_of
 from advfrontier.record.units import ENSEMBLE
 from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.sources import runs_code
-from advfrontier.threat.names import norm_name
+from advfrontier.threat.criteria import Criterion
+from advfrontier.threat.names import UNTARGETED, norm_name
 
 _IN_PYTHON = {
     "extend": "evaluation.extend('12k', model=model)",
@@ -61,6 +63,7 @@ def evaluate(
     batch_size: int | None = None,
     machine: Machine | str | torch.device | None = None,
     eot: int = 1,
+    criterion: Criterion | None = None,
 ) -> Evaluation:
     """Find the smallest perturbation of every sample that an ensemble of attacks can.
 
@@ -87,19 +90,30 @@ def evaluate(
             where the model is.
         eot: How many passes the gradient of a query is the mean of, for models that answer at
             random.
+        criterion: What counts as a success: `Targeted(3)`, `TopK(5)` or `Rejecting()`; by default
+            misclassification.
     """
     machine, threat = as_machine(machine), norm_name(norm)
     first = find_ensemble(
         ensemble, threat, TARGETS + 1
     )  # a mistake here should not cost a clean pass
     check_solvers(solvers or {})
+    _check_steered(first, UNTARGETED if criterion is None else criterion.name)
     used = solvers_for(first, solvers)
     subject = as_model(model, name)
-    terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
+    terms = as_terms(
+        threat,
+        subject,
+        seed=seed,
+        batch_size=batch_size,
+        machine=machine,
+        eot=eot,
+        criterion=criterion,
+    )
     prepared = working_record(
         out,
         subject,
-        as_data(images, labels),
+        with_goals(as_data(images, labels), criterion),
         terms,
         kind="evaluation",
         gradients=_gradients(first),
@@ -111,6 +125,16 @@ def evaluate(
         record.change(HeaderChange(model_name=name), optional=True)
     wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
     return _reach(prepared, subject, wanted, machine, used)
+
+
+def _check_steered(wanted: Ensemble, criterion: str) -> None:
+    """Raise if attacks of other libraries are to follow a criterion: they know none."""
+    others = [run for run in wanted.attacks if is_external(run)]
+    if others and criterion != UNTARGETED:
+        raise FrontierError(
+            f"{', '.join(others)} with the criterion {criterion}: expected runs of advfrontier "
+            "alone, because attacks of other libraries aim at misclassification"
+        )
 
 
 def _gradients(wanted: Ensemble) -> bool | None:
@@ -132,6 +156,7 @@ def extend(
     asked = find_larger(ensemble, header.ensemble, classes)
     wanted = _for_model(find_ensemble(asked, header.terms.norm, classes), record)
     check_solvers(solvers)
+    _check_steered(wanted, header.terms.criterion)
     if isinstance(ensemble, str | int) and evaluation.worked_with is None:
         check_typed(wanted, ensemble, solvers, f"extend {evaluation.place}")
     used = solvers_for(wanted, solvers)
@@ -213,7 +238,7 @@ def recognised(
     prepared = prepare(
         record.place,
         subject,
-        record.samples(),
+        evaluation.aimed_samples(),
         header.terms,
         kind="evaluation",
         gradients=header.gradients != "none",
@@ -283,7 +308,12 @@ def noise_flag(
             evaluation.distances[rows],
         )
         found = noise_check(
-            oracle, *samples, norm=terms.norm, seed=terms.seed, batch_size=terms.shard
+            oracle,
+            *samples,
+            norm=terms.norm,
+            seed=terms.seed,
+            batch_size=terms.shard,
+            aim=evaluation.aim(rows, oracle.device),
         )
     return found, oracle.counts.verification
 

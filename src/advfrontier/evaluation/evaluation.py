@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike
 from typing import Self
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from advfrontier.engine.data import Samples
 from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError, printable, whole_number
 from advfrontier.evaluation.inputs import Solvers, joined_solvers
@@ -26,6 +28,7 @@ from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.identity import several_versions, stand_ins
 from advfrontier.record.units import ENSEMBLE, unit_flags
 from advfrontier.solvers import Solver
+from advfrontier.threat.criteria import Aim, Criterion, Targeted, read_criterion
 from advfrontier.views import ShownEvaluation
 
 PURPOSES = ("checks", "setup", "attack", "verification")
@@ -126,6 +129,34 @@ class Evaluation(ShownEvaluation):
     def radii(self) -> tuple[float, ...]:
         """Return the radii at which robust accuracy was asked for, if any."""
         return self.record.header.radii
+
+    @property
+    def criterion(self) -> Criterion | None:
+        """What counts as a success; None for misclassification."""
+        return read_criterion(self.record.header.terms.criterion)
+
+    def aim(
+        self, rows: NDArray[np.int64] | Tensor, device: torch.device | None = None
+    ) -> Aim | None:
+        """Return the criterion for these samples; None for misclassification.
+
+        Args:
+            rows: Which samples.
+            device: Where its tensors are; by default the CPU.
+        """
+        if self.criterion is None:
+            return None
+        clean, chosen = self.record.clean, torch.as_tensor(rows)
+        goals = clean.targets[chosen, 0] if isinstance(self.criterion, Targeted) else None
+        goals = None if goals is None else goals.to(device)
+        return Aim(self.criterion, clean.labels[chosen].to(device), goals)
+
+    def aimed_samples(self) -> Samples:
+        """Return the stored samples, with their targets where the criterion has any."""
+        samples = self.record.samples()
+        if not isinstance(self.criterion, Targeted):
+            return samples
+        return replace(samples, goals=self.record.clean.targets[:, 0])
 
     @property
     def labels(self) -> Tensor:

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, cast
 
@@ -29,7 +30,8 @@ from advfrontier.record import Terms, norm_folder
 from advfrontier.record.header import TYPED
 from advfrontier.solvers import Solver
 from advfrontier.sources import as_samples, load_data, load_model
-from advfrontier.threat.names import norm_name
+from advfrontier.threat.criteria import Criterion, Targeted
+from advfrontier.threat.names import UNTARGETED, norm_name
 
 Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
 
@@ -52,6 +54,38 @@ def as_data(images: Images, labels: Labels | None) -> Samples:
             f"{images} comes with labels, and others were given beside it: leave them out"
         )
     return load_data(images) if isinstance(images, str) else as_samples(images, labels)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Reads some rows of samples, by their place among these.
+
+    Args:
+        read: Reads rows of all samples.
+        rows: The rows that are used, in order.
+    """
+
+    read: Callable[[Tensor], Tensor]
+    rows: Tensor
+
+    def __call__(self, places: Tensor) -> Tensor:
+        """Return the images at these places."""
+        return self.read(self.rows[places])
+
+
+def with_goals(samples: Samples, criterion: Criterion | None) -> Samples:
+    """Return samples with the classes to reach; some are left out or repeated as targets ask."""
+    if not isinstance(criterion, Targeted):
+        return samples
+    rows, goals = criterion.rows(samples.labels.long().cpu())
+    if not len(rows):
+        raise FrontierError(
+            f"all samples of {samples.name} are of the target's own class: expected others"
+        )
+    read = samples.read
+    if not torch.equal(rows, torch.arange(len(samples))):
+        read = _Rows(samples.read, rows)
+    return replace(samples, labels=samples.labels[rows], read=read, goals=goals)
 
 
 # Attack to solver, or external run to its function.
@@ -122,7 +156,14 @@ def solvers_in(
 
 
 def as_terms(
-    norm: str, model: Model, *, seed: int, batch_size: int | None, machine: Machine, eot: int = 1
+    norm: str,
+    model: Model,
+    *,
+    seed: int,
+    batch_size: int | None,
+    machine: Machine,
+    eot: int = 1,
+    criterion: Criterion | None = None,
 ) -> Terms:
     """What decides the bits of a record. Device and precision are the model's own where the machine names none."""
     device = _device(machine, model)
@@ -136,7 +177,13 @@ def as_terms(
         "dtype": machine.dtype or str(own_dtype(model.function)).removeprefix("torch."),
         "threads": whole_number(machine.threads or torch.get_num_threads(), "threads"),
         "eot": whole_number(eot, "eot"),
+        "criterion": UNTARGETED if criterion is None else criterion.name,
     }
+    if eot > 1 and criterion is not None:
+        raise FrontierError(
+            f"the criterion {criterion.name} together with eot={eot}: expected one of them, because "
+            "fresh passes are counted for misclassification alone"
+        )
     try:
         return Terms.model_validate(values)
     except ValidationError as error:

@@ -207,6 +207,12 @@ def _of_model(
             other.samples,
             names=(f"{first.model} in {first.norm}", f"{other.model} in {other.norm}"),
         )
+        criteria = [each.record.header.terms.criterion for each in (first, other)]
+        if criteria[0] != criteria[1]:
+            raise FrontierError(
+                f"{first.place} has the criterion {criteria[0]}, {other.place} {criteria[1]}: "
+                "expected the same"
+            )
         if first.record.header.model.digest != other.record.header.model.digest:
             raise FrontierError(
                 f"{first.place} and {other.place} are of different models of the name "

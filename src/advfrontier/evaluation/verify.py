@@ -42,6 +42,7 @@ from advfrontier.evaluation.inputs import (
     check_solvers,
     joined_solvers,
     solvers_in,
+    with_goals,
 )
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Kind, doubts
@@ -51,7 +52,7 @@ from advfrontier.record import HeaderChange, Record, StoredUnit, Terms, UnitName
 from advfrontier.record.header import solver_repr
 from advfrontier.record.units import ENSEMBLE
 from advfrontier.solvers import Solver
-from advfrontier.threat.losses import margin
+from advfrontier.threat.criteria import Criterion, Targeted, gap_of
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ def verify(
     seed: int | None = None,
     solvers: Solvers | None = None,
     progress: bool | None = None,
+    criterion: Criterion | None = None,
 ) -> Verification:
     """Try what an evaluation claims with a model and data of one's own. The record is only read.
 
@@ -120,6 +122,7 @@ def verify(
         seed: Of the draw; by default one that nobody could know beforehand.
         solvers: Those that the record was made with, where they are neither the attacks' own nor the published ones.
         progress: Show a progress bar; by default on terminals and in notebooks.
+        criterion: The targets, if the record has any.
     """
     claimed = evaluation if isinstance(evaluation, Evaluation) else Evaluation.load(evaluation)
     if not claimed.finished:
@@ -133,13 +136,26 @@ def verify(
         if seed is None
         else whole_number(seed, "the seed of the draw", least=0)
     )
-    subject, samples, count = as_model(model), as_data(images, labels), len(claimed.samples)
+    if isinstance(claimed.criterion, Targeted) and criterion is None:
+        raise FrontierError(
+            f"{claimed.place} is a record of targets ({claimed.criterion.name}): expected them "
+            "too, as in criterion=Targeted(3), or --target 3"
+        )
+    subject, count = as_model(model), len(claimed.samples)
+    samples = with_goals(as_data(images, labels), criterion)
+    kept = claimed.record.header.terms.criterion
+    if criterion is not None and criterion.name != kept:
+        raise FrontierError(
+            f"{claimed.place} is a record of the criterion {kept}, not of {criterion.name}: "
+            "expected the same"
+        )
     if len(samples) < count:
         raise FrontierError(
             f"{claimed.place} is a record of {count} samples, and {samples.name} has {len(samples)}: expected the data "
             "it was made with; name them with --data, --samples and --sample-seed as in the command that made it"
         )
-    samples = replace(samples, labels=samples.labels[:count])
+    goals = None if samples.goals is None else samples.goals[:count]
+    samples = replace(samples, labels=samples.labels[:count], goals=goals)
     with TemporaryDirectory(prefix="advfrontier-") as aside:
         place, gradients = (
             str(Path(aside) / claimed.norm),
@@ -318,7 +334,8 @@ class _Verifying:
             self.rows.setdefault(
                 row, f"its label is {int(said.labels[row])} in the record, and {label} in the data"
             )
-        decided = margin(found.logits, found.labels).abs() > safety(
+        aim = self.claimed.aim(np.arange(len(found.labels)))
+        decided = gap_of(aim, found.logits, found.labels).abs() > safety(
             found.logits
         )  # rounding decides the others
         for row in ((said.correct != found.correct) & decided).nonzero().flatten().tolist():
@@ -343,7 +360,12 @@ class _Verifying:
                 rows = self.claimed.record.clean.attacked(*unit.shard)
                 try:
                     count, wrong = false_points(
-                        oracle, images(rows), clean.labels[rows], terms.norm, stored
+                        oracle,
+                        images(rows),
+                        clean.labels[rows],
+                        terms.norm,
+                        stored,
+                        aim=self.claimed.aim(rows),
                     )
                 except ValueError as error:
                     self.false.append(f"{unit}: {error}")

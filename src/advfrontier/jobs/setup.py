@@ -31,6 +31,7 @@ from advfrontier.record.images import IMAGES, VerifiedImages, image_file
 from advfrontier.record.images import store_images as store
 from advfrontier.record.units import shards_of
 from advfrontier.solvers import Solver
+from advfrontier.threat.criteria import read_criterion
 from advfrontier.threat.norms import make_norm
 
 _SAME = 1e-3  # of the largest logit: what another machine may round differently
@@ -119,7 +120,7 @@ def prepare(
                     "Choose another folder, or remove this one"
                 )
         oracle.surrogate = record.header.gradients == "surrogate"
-        _complete(record, oracle, samples.labels.long(), images, known, store_images=store_images)
+        _complete(record, oracle, samples, images, known, store_images=store_images)
     if model.source is not None and record.header.model.source is None:
         # A record that was begun with an object can say where the model comes from, now it is
         # known.
@@ -127,7 +128,8 @@ def prepare(
             model_name=model.name, model_source=model.source, data_name=samples.name
         )
         record.change(change, optional=True)
-    return Prepared(record, Samples(samples.name, samples.labels, images, samples.class_names))
+    ready = Samples(samples.name, samples.labels, images, samples.class_names, samples.goals)
+    return Prepared(record, ready)
 
 
 def _try_model(
@@ -226,15 +228,16 @@ def answers_alike(
 def _complete(
     record: Record,
     oracle: Oracle,
-    labels: Tensor,
+    samples: Samples,
     images: VerifiedImages,
     known: CleanPass | None,
     *,
     store_images: bool,
 ) -> None:
     """Make the clean pass of every shard that lacks it; store missing or damaged images."""
-    terms = record.header.terms
+    terms, labels, goals = record.header.terms, samples.labels.long(), samples.goals
     norm = make_norm(terms.norm, images.shape)
+    criterion = read_criterion(terms.criterion)
     done = set() if known is None else set(shards_of(len(known.labels), terms.shard))
     parts = []
     for first, count in shards_of(len(labels), terms.shard):
@@ -252,6 +255,8 @@ def _complete(
                 gradients=record.header.gradients != "none",
                 ids=images.ids[rows.numpy()],
                 first=first,
+                criterion=criterion,
+                goals=None if goals is None else goals[rows],
             )
             parts.append(part)
         if store_images:
@@ -267,7 +272,7 @@ def _complete(
     if known is None or grown:
         clean = CleanPass.join(parts)
         record.write_clean(clean)
-        flag = accuracy_flag(clean.correct, clean.classes)
+        flag = accuracy_flag(clean.logits.argmax(1) == clean.labels, clean.classes)
         record.change(HeaderChange(set_flags={Kind.CLEAN_ACCURACY: flag}))
     tidy(record)
 

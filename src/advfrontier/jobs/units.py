@@ -28,6 +28,7 @@ from advfrontier.pool.runs import is_external
 from advfrontier.record import HeaderChange, StoredUnit, UnitName
 from advfrontier.record.identity import solvers_of
 from advfrontier.solvers import Solver, solver_of
+from advfrontier.threat.criteria import read_criterion
 from advfrontier.threat.names import NormFacts, norm_facts, register_norm
 from advfrontier.threat.norms import make_norm
 
@@ -204,7 +205,14 @@ class UnitJob(Job[UnitTask]):
         record, terms = self.work, self.work.header.terms
         images, clean = self.images(rows), record.clean.rows(rows)
         norm = make_norm(terms.norm, tuple(images.shape[1:]))
-        shard = Shard.of(oracle, images, clean, norm=norm, seed=terms.seed)
+        shard = Shard.of(
+            oracle,
+            images,
+            clean,
+            norm=norm,
+            seed=terms.seed,
+            criterion=read_criterion(terms.criterion),
+        )
         ensemble = self.wanted[task.unit.name]
         solvers = {attack: self._solver(attack) for attack in ensemble.attacks}
         unit = Unit.start(ensemble, shard, solvers)

@@ -29,7 +29,7 @@ from advfrontier.flags import Flag, Kind  # pydantic reads the annotations
 from advfrontier.pool import CHECKPOINT, Ensemble, Run
 from advfrontier.pool.ensemble import REFINED
 from advfrontier.record.folder import FILE
-from advfrontier.threat.names import norm_name
+from advfrontier.threat.names import CRITERION, UNTARGETED, norm_name
 
 SCHEMA = 5
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
@@ -98,6 +98,7 @@ class Terms(Frozen):
         dtype: Precision of images and points.
         threads: CPU threads.
         eot: Passes through the model that one query is the mean of.
+        criterion: What counts as a success, such as `untargeted` or `top-5`.
     """
 
     norm: str
@@ -107,6 +108,7 @@ class Terms(Frozen):
     dtype: Literal["float32", "float64"] = "float32"
     threads: int = Field(default=1, ge=1, le=1024)
     eot: int = Field(default=1, ge=1, le=1000)
+    criterion: str = Field(default=UNTARGETED, pattern=CRITERION)
 
     @field_validator("norm")
     @classmethod

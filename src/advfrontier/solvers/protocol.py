@@ -24,6 +24,7 @@ from advfrontier.threat.norms import TINY, euclidean
 from advfrontier.threat.random import Draws
 
 if TYPE_CHECKING:
+    from advfrontier.threat.criteria import Aim
     from advfrontier.threat.norms import Norm
 
 _ROLL = 7919  # features by which the shared random direction moves from step to step
@@ -48,6 +49,7 @@ class Problem:
         seed: Seed of the run's random numbers.
         keys: (n, 2) int32, identifies each sample to the random number generator.
         refines: Whether `starts` are misclassified points near the boundary, to be improved on.
+        aim: The criterion of success; None for misclassification. Margins and losses are of it.
     """
 
     inputs: Tensor
@@ -63,9 +65,12 @@ class Problem:
     seed: int
     keys: Tensor
     refines: bool = False
+    aim: Aim | None = None
 
     def loss(self, name: str, logits: Tensor) -> Tensor:
         """Return the loss of each row, by its name in `threat.losses`."""
+        if self.aim is not None:
+            return self.aim.loss(name, logits, self.margin)
         return LOSSES[name](logits, self.labels, self.targets, self.margin)
 
     def uniform(self, stream: str, count: int) -> Tensor:
@@ -82,6 +87,8 @@ class Problem:
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 parts[name] = value.index_select(0, rows)
+        if self.aim is not None:
+            parts["aim"] = self.aim.select(rows)
         return replace(self, **parts)
 
 

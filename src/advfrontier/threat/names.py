@@ -25,6 +25,13 @@ class NormFacts:
     aliases: tuple[str, ...] = ()
 
 
+# The names of criteria of success in records: see `criteria`.
+UNTARGETED = "untargeted"
+CRITERION = (
+    r"^(untargeted|top-[1-9][0-9]{0,5}|reject-(last|[0-9]{1,6})"
+    r"|targeted-([0-9]{1,6}|each-[0-9]{1,6}|per-sample-[0-9a-f]{16}))$"
+)
+
 _NORMS = "advfrontier.threat.norms"
 _CATALOGUE: dict[str, NormFacts] = {}
 
