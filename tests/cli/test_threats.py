@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 
 def test_pixels_are_evaluated_reported_and_ranked(folder, evaluate, run, capsys):
     assert evaluate("nets.py:net", "--norm", "L0pixel,L0", "--out", "runs/net") == 0
@@ -60,3 +62,43 @@ def test_a_union_without_records_or_norms_is_refused(folder, evaluate, run, caps
     assert "has no evaluation in Linf" in capsys.readouterr().err
     assert run("union", "runs/net", "--radii", "L1=2,Linf=1", "--at", "L1=3") == 2
     assert "expected numbers such as 0.5,1,2" in capsys.readouterr().err
+
+
+def test_criteria_are_evaluated_shown_and_verified(folder, evaluate, run, capsys):
+    words = ["--norm", "L2", "--target", "3", "--out", "runs/net"]
+    assert evaluate("nets.py:net", *words) == 0
+    assert "success: taken for class 3" in capsys.readouterr().out
+    page = (folder / "runs/net/report.html").read_text(encoding="utf-8")
+    assert "success: taken for class 3" in page
+    checked = ["verify", "runs/net", "--model", "nets.py:net", "--data", "npz:data.npz"]
+    assert run(*checked, "--target", "3") == 0
+    assert run(*checked, "--target", "4") == 2
+    assert "is a record of the criterion targeted-3, not of targeted-4" in capsys.readouterr().err
+    assert run(*checked) == 2
+    message = "expected them too, as in criterion=Targeted(3), or --target 3"
+    assert message in capsys.readouterr().err
+    assert evaluate("nets.py:net", "--norm", "L2", "--out", "runs/net") == 2
+    assert "criterion" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_class_top_k_and_rejection_on_the_command_line(evaluate, capsys):
+    options = [("--target", "each:10"), ("--top-k", "2"), ("--reject-class", "9")]
+    for number, words in enumerate(options):
+        data = ["--norm", "L2", "--samples", "2", "--out", f"runs/{number}"]
+        assert evaluate("nets.py:net", *words, *data) == 0
+    out = capsys.readouterr().out
+    assert "18 samples" in out
+    assert "success: label not among the 2 likeliest classes" in out
+    assert "success: misclassified and not rejected" in out
+
+
+@pytest.mark.usefixtures("folder")
+def test_criteria_that_make_no_sense_are_refused(evaluate, capsys):
+    assert evaluate("nets.py:net", "--target", "cat") == 2
+    message = "--target is 'cat': expected the number of a class, such as 3, or each:10"
+    assert message in capsys.readouterr().err
+    assert evaluate("nets.py:net", "--target", "3", "--top-k", "2") == 2
+    assert "--target, --top-k and --reject-class exclude each other" in capsys.readouterr().err
+    assert evaluate("nets.py:net", "--top-k", "10") == 2
+    assert "the label is always among the 10 likeliest" in capsys.readouterr().err

@@ -37,12 +37,29 @@ def test_examples_unite_norms(names):
     assert len(both.distances) == 8
 
 
+def test_examples_reach_targets_and_accepted_mistakes(names):
+    towards = names["towards"]
+    broken = (towards.distances > 0) & (towards.distances < float("inf"))
+    assert broken.any()
+    assert (towards.predictions == names["targets"]).numpy()[broken].all()
+    likeliest = names["model"](names["beyond"].points()).topk(3).indices
+    assert (likeliest != names["labels"][:, None]).all()
+    assert 0.1 < names["least"] < 1
+    seen = names["detector"](names["accepted"].points()).argmax(1)
+    broken = names["accepted"].distances < float("inf")
+    assert broken.any()
+    assert ((seen != 10) & (seen != names["labels"])).numpy()[broken].all()
+
+
 def test_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for words in commands(PAGE):
         main([*words, "--workers", "0"] if words[0] == "evaluate" else words)
     out = capsys.readouterr().out
     assert re.search(r"^L0pixel ", out, re.MULTILINE)
+    assert "success: taken for class 7" in out
+    assert "success: label not among the 3 likeliest classes" in out
+    assert "points proved" in out
     assert "zoo:F7 on fashion-mnist against L1=10,Linf=0.06 at once" in out
     assert (tmp_path / "runs/pixels/report.html").is_file()
     assert (tmp_path / "runs/union.html").is_file()

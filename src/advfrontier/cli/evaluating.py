@@ -17,6 +17,7 @@ from advfrontier.cli.options import (
     Norm,
     Output,
     Seed,
+    Success,
     Trusted,
     Workers,
     norms,
@@ -30,6 +31,7 @@ _WORKERS = Workers()
 _BUDGET = Budget()
 _OUTPUT = Output()
 _ATTACKS = Attacks()
+_SUCCESS = Success()
 _TIER = "4k"
 
 
@@ -41,6 +43,7 @@ def evaluate_command(
     norm: Norm = "Linf",
     budget: Budget = _BUDGET,
     attacks: Attacks = _ATTACKS,
+    success: Success = _SUCCESS,
     out: Annotated[str | None, OUT] = None,
     name: str | None = None,
     seed: Seed = 42,
@@ -78,6 +81,7 @@ def evaluate_command(
                 seed=seed,
                 solvers=attacks.solvers,
                 eot=attacks.eot,
+                criterion=success.criterion(),
                 out=folder,
                 name=name,
                 batch_size=data.batch_size,

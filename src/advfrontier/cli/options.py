@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from advfrontier.evaluation.gate import Demand
     from advfrontier.execution import Machine as WorkMachine
     from advfrontier.solvers import Solver
+    from advfrontier.threat.criteria import Criterion
 
 DEFAULT_DATA = "fashion-mnist"
 DEFAULT_BATCH = 100  # samples per batch of a trace or of AutoAttack
@@ -336,6 +337,50 @@ def trusted_attacks(names: Sequence[str], norm: str) -> dict[str, ExternalAttack
             )
         attacks[str(run)] = ExternalAttack(str(run), norm)
     return attacks
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Success:
+    """What counts as a success: misclassification, or one of these."""
+
+    target: str | None = None
+    """Targeted: the class to be taken for, such as 3, whose own samples are left out; or each:10 to
+    attack each sample towards each of the other of 10 classes."""
+    top_k: int | None = None
+    "The label is not among the K likeliest classes."
+    reject_class: str | None = None
+    "Misclassified and not rejected: the number of the class that means reject, or last."
+
+    def criterion(self) -> Criterion | None:
+        """Return the criterion as `evaluate` takes it; None for misclassification."""
+        from advfrontier.threat.criteria import Rejecting, Targeted, TopK
+
+        given = [self.target, self.top_k, self.reject_class]
+        if sum(one is not None for one in given) > 1:
+            raise FrontierError(
+                "--target, --top-k and --reject-class exclude each other: expected one of them"
+            )
+        if self.top_k is not None:
+            return TopK(self.top_k)
+        if self.reject_class is not None:
+            last = self.reject_class == "last"
+            return Rejecting(-1 if last else _whole(self.reject_class, "--reject-class", "last"))
+        if self.target is None:
+            return None
+        kind, colon, classes = self.target.partition(":")
+        if colon and kind == "each":
+            return Targeted(every=_whole(classes, "--target", "each:10"))
+        return Targeted(_whole(self.target, "--target", "each:10"))
+
+
+def _whole(text: str, option: str, other: str) -> int:
+    """Return a class number of an option; raise with its other form if it is none."""
+    if not text.isdecimal():
+        raise FrontierError(
+            f"{option} is {text!r}: expected the number of a class, such as 3, or {other}"
+        )
+    return int(text)
 
 
 @Parameter(name="*")

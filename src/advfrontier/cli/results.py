@@ -17,6 +17,7 @@ from advfrontier.cli.options import (
     Output,
     Radii,
     Source,
+    Success,
     Trusted,
     norms,
     trusted_attacks,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from advfrontier.evaluation.verify import Verification
 
 _SOURCE = Source()
+_SUCCESS = Success()
 _SHOWN = 5  # of the false claims in a norm
 
 
@@ -67,6 +69,7 @@ def verify_command(
     rerun: str = "5%",
     seed: int | None = None,
     attack: Trusted = (),
+    success: Success = _SUCCESS,
     out: Annotated[str | None, OUT] = None,
     json: Json = False,
 ) -> None:
@@ -104,6 +107,7 @@ def verify_command(
                 seed=seed,
                 solvers=trusted_attacks(attack, evaluation.norm) or None,
                 progress=True,
+                criterion=success.criterion(),
             )
             results.append(result)
     if json:

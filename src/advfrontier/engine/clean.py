@@ -120,10 +120,11 @@ def clean_pass(
             else ~clearly_misclassified(oracle, x.detach(), y, "clean")
         )
         wrong = z.scatter(1, y[:, None], -torch.inf)
-        targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices
         if aim is not None:  # success is what the criterion says
             correct = aim.gap(z) >= 0
-            targets = targets if aim.goals is None else aim.goals[:, None]
+            if aim.goals is not None:  # which are the first of the targets
+                wrong = wrong.scatter(1, aim.goals[:, None], torch.inf)
+        targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices
         parts.append(tuple(t.cpu() for t in (z, correct, targets, boundary)))
     ids = sample_ids(images.float().cpu().numpy()) if ids is None else ids
     return CleanPass(

@@ -43,6 +43,11 @@ def certify(
             f"{evaluation.place} is an evaluation in {norm}: expected one in "
             f"{', '.join(SUPPORTED)}, because linear bounds say nothing about {norm}"
         )
+    if evaluation.criterion is not None:
+        raise FrontierError(
+            f"{evaluation.place} has the criterion {evaluation.criterion.name}: expected an "
+            "evaluation of misclassification, because the bounds are about the label's margin"
+        )
     subject, prepared = recognised(evaluation, model, "certify")
     if not isinstance(subject.function, nn.Module):
         raise FrontierError(

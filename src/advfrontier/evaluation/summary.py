@@ -203,6 +203,7 @@ class NormSummary:
     commands: tuple[str, ...]
     versions: dict[str, str]
     seconds: float
+    success: str | None = None  # the criterion in words; None for misclassification
 
     @property
     def first_look(self) -> bool:
@@ -318,6 +319,7 @@ def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
     return {name: getattr(evaluation, name) for name in _AS_IT_IS} | {
         "ensemble": evaluation.ensemble.name,
         "tier": reached(evaluation),
+        "success": None if evaluation.criterion is None else evaluation.criterion.words,
         "queries": int(attacked.sum()),
         "queries_per_sample": float(attacked.mean()) if attacked.size else 0.0,
         "flags": tuple(

@@ -11,7 +11,13 @@ from advfrontier.frontier.ranking import Ranking, RankRow, RankTable
 from advfrontier.pool import tier_label
 from advfrontier.report.numbers import known, ranks, size, whole
 from advfrontier.report.render import as_csv
-from advfrontier.report.words import averaged_text, further_text, models_of, passes_text
+from advfrontier.report.words import (
+    averaged_text,
+    further_text,
+    models_of,
+    passes_text,
+    success_text,
+)
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import NORMS
 
@@ -136,7 +142,8 @@ def _title(summaries: Sequence[NormSummary]) -> str:
     return (
         f"{first.model if len(models) == 1 else f'{len(models)} models'} on {first.data}, "
         f"{whole(len(first.samples))} samples, at most {' or '.join(map(tier_label, tiers))} "
-        f"queries per sample{passes_text(summaries)}, seed {', '.join(map(str, seeds))}"
+        f"queries per sample{passes_text(summaries)}{success_text(summaries)}, seed "
+        f"{', '.join(map(str, seeds))}"
     )
 
 

@@ -145,6 +145,12 @@ def passes_text(summaries: Sequence[NormSummary]) -> str:
     return f", each the mean of {' or '.join(map(str, passes))} passes"
 
 
+def success_text(summaries: Sequence[NormSummary]) -> str:
+    """Return what counted as a success; empty for misclassification."""
+    words = {summary.success for summary in summaries if summary.success is not None}
+    return f", success: {' or '.join(sorted(words))}" if words else ""
+
+
 def flagged(summaries: Sequence[NormSummary]) -> list[tuple[str, list[str]]]:
     """Return every flag once, with the symbols of the norms it was raised in."""
     norms: dict[str, list[str]] = {}
@@ -177,7 +183,7 @@ def sentence(summaries: Sequence[NormSummary]) -> str:
             f"{listed(models)} {'was' if len(models) == 1 else 'were'} evaluated with advfrontier "
             f"{version} (Scionis et al., “{PAPER}”) in {listed(norms)} on {whole(samples)} samples "
             f"of {data}, with ensembles of minimum-norm attacks that spend {tier_label(tier)} "
-            f"queries per sample{passes_text(group)} (seed {seed})."
+            f"queries per sample{passes_text(group)} (seed {seed}{success_text(group)})."
         )
     return "\n".join(sentences)
 

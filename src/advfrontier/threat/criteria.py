@@ -1,8 +1,8 @@
 """What counts as a success: misclassified, taken for a class, beyond the k likeliest, or accepted.
 
 Each criterion turns logits into a view of them in which success is plain misclassification: the
-view's first column is what has to lose, the others are what may win. All losses and margins of
-untargeted attacks then work on the view.
+view's first column is what has to lose, the others are what may win. Margins and ratios of
+untargeted attacks then work on the view; the cross-entropy has a smooth form for each criterion.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ import torch
 from torch import Tensor
 
 from advfrontier.errors import FrontierError, whole_number
-from advfrontier.threat.losses import LOSSES, margin
+from advfrontier.threat.losses import LEAST_MARGIN, LOSSES, margin
 from advfrontier.threat.names import UNTARGETED
+from advfrontier.threat.thresholds import TINY
+
+# The ratio is replaced by the cross-entropy of logits that are stretched so that the gap at the
+# input is this at least. On linear models, in ℓ∞, 4k ends 0.2 % above the optimum of targets with
+# it, and 0.9 % with the ratio of the view.
+_SHARP = 40.0
 
 
 class Criterion(ABC):
@@ -45,6 +51,14 @@ class Criterion(ABC):
             logits: (n, classes).
             labels: (n,), the true classes.
             goals: (n,), the classes to reach; None for rules without any.
+        """
+
+    @abstractmethod
+    def smooth(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
+        """Return a smooth stand-in for the gap, the cross-entropy of the rule: (n,).
+
+        Where several conditions must hold at once, the gap's gradient sees the worst of them alone,
+        and a search swings between two. The smooth one weighs them. Arguments as in `view`.
         """
 
 
@@ -141,6 +155,13 @@ class Targeted(Criterion):
         others = logits.scatter(1, goals[:, None], -torch.inf).amax(1)
         return torch.stack([others, logits.gather(1, goals[:, None]).squeeze(1)], dim=1)
 
+    def smooth(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
+        """Return minus the log-odds of the target."""
+        del labels
+        assert goals is not None  # noqa: S101  # `check` has seen them
+        others = logits.scatter(1, goals[:, None], -torch.inf).logsumexp(1)
+        return others - logits.gather(1, goals[:, None]).squeeze(1)
+
 
 @dataclass(frozen=True)
 class TopK(Criterion):
@@ -180,6 +201,13 @@ class TopK(Criterion):
         others = logits.scatter(1, labels[:, None], -torch.inf)
         ranked = others.sort(dim=1, descending=True, stable=True).values
         return torch.cat([logits.gather(1, labels[:, None]), ranked[:, self.k - 1 : -1]], dim=1)
+
+    def smooth(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
+        """Return the smooth maximum of how far the label is above each of the k largest others."""
+        del goals
+        others = logits.scatter(1, labels[:, None], -torch.inf)
+        largest = others.topk(self.k, dim=1).values
+        return logits.gather(1, labels[:, None]).squeeze(1) + largest.neg().logsumexp(1)
 
 
 @dataclass(frozen=True)
@@ -232,6 +260,13 @@ class Rejecting(Criterion):
         ranked = others.sort(dim=1, descending=True, stable=True).values
         return torch.cat([own[:, None], ranked[:, :-2]], dim=1)
 
+    def smooth(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
+        """Return the log-odds of the label and the rejecting class together."""
+        del goals
+        lost = torch.stack([labels, torch.full_like(labels, self.reject % logits.shape[1])], dim=1)
+        others = logits.scatter(1, lost, -torch.inf).logsumexp(1)
+        return logits.gather(1, lost).logsumexp(1) - others
+
 
 @dataclass(frozen=True, eq=False)
 class Aim:
@@ -259,6 +294,12 @@ class Aim:
             logits: (n, classes).
             input_margin: (n,), the gap at the unperturbed inputs.
         """
+        if name in {"ce", "plain_ce", "dlr"} and input_margin is not None:
+            least = _SHARP if name == "dlr" else LEAST_MARGIN
+            stretch = (least / input_margin.clamp(min=TINY)).clamp_(min=1)
+            logits = logits * stretch[:, None]
+        if name in {"ce", "plain_ce", "dlr"}:
+            return self.criterion.smooth(logits, self.labels, self.goals)
         seen = self.criterion.view(logits, self.labels, self.goals)
         first = torch.zeros_like(self.labels)
         return LOSSES[name](seen, first, None, input_margin)
