@@ -206,3 +206,10 @@ def test_criteria_are_not_mixed(tmp_path):
     evaluate(model, images, labels, norm="L2", ensemble=100, out=tmp_path)
     with pytest.raises(FrontierError, match="criterion"):
         evaluate(model, images, labels, norm="L2", ensemble=100, out=tmp_path, criterion=TopK(2))
+
+
+def test_attacks_of_other_libraries_take_no_criterion():
+    model, _, images, labels = plane()
+    runs = ["foolbox:L2PGD"]
+    with pytest.raises(FrontierError, match="top-2: expected runs of advfrontier alone"):
+        evaluate(model, images, labels, norm="L2", ensemble=runs, criterion=TopK(2))
