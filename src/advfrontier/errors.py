@@ -50,15 +50,15 @@ class FrontierError(Exception):
 
 
 class NoGradientError(FrontierError):
-    """The model has no gradient with respect to its images."""
+    """Error: the model has no gradient with respect to its images."""
 
 
 class Unfinished(FrontierError):  # noqa: N818  # a state of the work, not a mistake
-    """The time limit was reached. The message says what is stored and how to resume."""
+    """Error: the time limit was reached. The message says what is stored and how to resume."""
 
 
 class ReadOnlyError(FrontierError):
-    """The operating system does not permit access: a read-only file system or missing rights."""
+    """Error: the system does not permit access (a read-only file system or missing rights)."""
 
 
 def whole_number(value: Any, what: str, *, least: int | None = None) -> int:

@@ -23,7 +23,7 @@ from rich.text import Text
 from advfrontier.errors import printable
 
 _SECONDS = 15.0  # between two plain lines
-_PATIENCE = 2.0  # before the first: what is quick needs no report
+PATIENCE = 2.0  # before the first: what is quick needs no report
 
 
 def progress_bar(asked: bool | None, total: int, *, unit: str, label: str = "") -> Progress:  # noqa: FBT001 - as users give it
@@ -48,7 +48,7 @@ class Progress(AbstractContextManager["Progress"]):
         self.total, self.unit, self.done, self.label = total, unit, 0, ""
         self._stream = stream or sys.stderr
         self._started = time.monotonic()
-        self._due = self._started + _PATIENCE
+        self._due = self._started + PATIENCE
         self._again = in_notebook()  # there a line is written over the last one
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
@@ -85,7 +85,7 @@ class Progress(AbstractContextManager["Progress"]):
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self.done, description=self.label)
         elif (now := time.monotonic()) >= self._due:
-            self._due = now + (_PATIENCE if self._again else _SECONDS)
+            self._due = now + (PATIENCE if self._again else _SECONDS)
             taken = now - self._started
             left = taken * (self.total - self.done) / max(self.done, 1)
             share = self.done / max(self.total, 1)
@@ -103,7 +103,7 @@ class _Rate(ProgressColumn):
     """Format a rate per second."""
 
     def render(self, task: Task) -> Text:
-        """Of late, not on average."""
+        """Return the recent rate, not the average."""
         return Text(_rate(task.speed or 0.0))
 
 

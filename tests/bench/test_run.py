@@ -118,7 +118,7 @@ def test_a_model_without_a_source_is_left_out(tiny, tmp_path):
 
 def test_time_that_is_up_stops_the_benchmark(tiny):
     machine = Machine(threads=1, progress=False, until=time.time() - 1)
-    with pytest.raises(Unfinished):
+    with pytest.raises(Unfinished, match="time is up"):
         run_benchmark(tiny(), norms=["L2"], machine=machine)
 
 

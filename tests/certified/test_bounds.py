@@ -135,7 +135,7 @@ def test_wide_first_layer_takes_its_units_block_by_block(monkeypatch):
     model, x = net("plain"), images(3)
     y = model(x).argmax(1)
     whole = certified_radius(model, x, y, "L2")
-    monkeypatch.setattr("advfrontier.certified.network._NUMBERS", 100)
+    monkeypatch.setattr("advfrontier.certified.network.NUMBERS_AT_ONCE", 100)
     torch.testing.assert_close(certified_radius(model, x, y, "L2"), whole)
 
 

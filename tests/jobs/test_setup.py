@@ -128,7 +128,7 @@ def test_noise_is_tested_again_after_an_interruption(first, at, misled, tmp_path
 
     with monkeypatch.context() as here:
         here.setattr(f"advfrontier.{at}", stopped)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt, match=r"^$"):
             evaluate(model, images, labels, out=tmp_path, **MISLED)
     assert not is_beaten_by_noise(Evaluation.load(tmp_path))
     assert is_beaten_by_noise(evaluate(model, images, labels, out=tmp_path, **MISLED))

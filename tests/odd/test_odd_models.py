@@ -119,7 +119,7 @@ def test_whoever_presses_control_c_is_heard():
     def stop(_net, _x):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
         distances(Made(stop))
 
 

@@ -23,7 +23,7 @@ def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_pa
     watch = Watch.on(model)
     held = evaluate(model, images, labels, out=tmp_path / "a" / "L2", **OPTIONS)
     before = held.distances
-    with typed("advfrontier extend a --tier 8k"), pytest.raises(KeyboardInterrupt):
+    with typed("advfrontier extend a --tier 8k"), pytest.raises(KeyboardInterrupt, match=r"^$"):
         held.extend(LARGER, machine=interrupted(after))
     half = Evaluation.load(tmp_path / "a" / "L2")
     assert not half.finished
@@ -54,7 +54,7 @@ def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_pa
 
 def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_path):
     evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
         Evaluation.load(tmp_path / "a" / "L2").extend(
             LARGER, model=problem[0], machine=interrupted(1)
         )
@@ -70,7 +70,7 @@ def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_p
 
 def test_an_extend_that_did_nothing_yet_can_be_taken_back(problem, tmp_path):
     held = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
         held.extend(LARGER, machine=interrupted(0))
     same(evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS), evaluate(*problem, **OPTIONS))
     assert Evaluation.load(tmp_path / "a" / "L2").ensemble == SMALL
@@ -79,7 +79,7 @@ def test_an_extend_that_did_nothing_yet_can_be_taken_back(problem, tmp_path):
 def test_more_samples_that_were_interrupted_are_no_extension_of_queries(problem, tmp_path):
     model, images, labels = problem
     evaluate(model, images[:4], labels[:4], out=tmp_path, **OPTIONS)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
         evaluate(model, images, labels, out=tmp_path, machine=interrupted(0), **OPTIONS)
     half = Evaluation.load(tmp_path)
     with pytest.raises(
@@ -93,7 +93,7 @@ def test_certifying_what_was_interrupted_leaves_the_command_that_resumes_last(pr
     model, images, labels = problem
     with typed("advfrontier evaluate net"):
         held = evaluate(model, images[:2], labels[:2], out=tmp_path, **OPTIONS)
-    with typed("advfrontier extend a"), pytest.raises(KeyboardInterrupt):
+    with typed("advfrontier extend a"), pytest.raises(KeyboardInterrupt, match=r"^$"):
         held.extend(LARGER, machine=interrupted(0))
     with typed("advfrontier certify a"):
         certify(Evaluation.load(tmp_path), model=model)
@@ -121,7 +121,7 @@ def test_all_commands_that_made_a_record_are_kept(problem, tmp_path):
 
 
 def test_an_interrupted_evaluate_says_its_command(problem, tmp_path):
-    with typed("advfrontier evaluate net"), pytest.raises(KeyboardInterrupt):
+    with typed("advfrontier evaluate net"), pytest.raises(KeyboardInterrupt, match=r"^$"):
         evaluate(*problem, out=tmp_path / "a" / "L2", machine=interrupted(1), **OPTIONS)
     with pytest.raises(
         FrontierError, match="1 of 2 units are done; to resume, type advfrontier evaluate net"

@@ -26,7 +26,7 @@ from advfrontier.pool.runs import LIBRARIES, External, parse_external
 
 @dataclass(frozen=True)
 class ExternalAttack:
-    """An external run in a norm.
+    """External run in a norm.
 
     Args:
         name: Name of the run, such as `foolbox:DDNAttack?steps=100`.

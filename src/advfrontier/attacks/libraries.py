@@ -1,4 +1,4 @@
-"""How the attacks of other libraries are called: one adapter per library, imported when used.
+"""Attacks of other libraries: one adapter per library, imported when used.
 
 An adapter returns an attack without a radius, `attack(model, images, labels)`, or one at a radius,
 `attack(model, images, labels, radius)`. An attack at a radius that its name gives a radius, as in
@@ -46,7 +46,7 @@ Arguments = dict[str, Any]
 
 @dataclass(frozen=True)
 class Loaded:
-    """An attack that can be called.
+    """Attack that can be called.
 
     Args:
         origin: What decides its points beside its parameters: class, and version or source.

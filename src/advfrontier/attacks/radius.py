@@ -1,4 +1,4 @@
-"""A minimum-norm run made of an attack at one radius: a search over the radius for every sample.
+"""Minimum-norm run made of an attack at one radius, by a search over radii per sample.
 
 All samples begin at the same radius, the median of their first-order estimates of the distance to
 the boundary. A sample that is broken continues at half the radius, one that is not at twice, until
@@ -30,7 +30,7 @@ _TOLERANCE = 1e-4  # by how much rounding may carry points beyond a radius
 
 @dataclass
 class _Interval:
-    """Where the search of a sample is: numbers of radii, on the scale of `_RUNGS` per octave.
+    """State of the search per sample: numbers of radii, on the scale of `_RUNGS` per octave.
 
     Args:
         low: The largest radius at which it was not broken.

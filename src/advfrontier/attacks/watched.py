@@ -1,4 +1,4 @@
-"""The stand-in for the model that an external attack is given.
+"""Stand-in for the model that an external attack is given.
 
 It counts the attack's passes, decides what is misclassified, keeps the nearest such point of every
 sample, and ends the attack when its queries are spent. Points that the attack returns are evaluated
@@ -38,15 +38,15 @@ _OUTWARD = 1e-3
 
 
 class _Spent(BaseException):
-    """The queries are spent. Not an Exception, so that no attack catches it by accident."""
+    """Signal that the queries are spent. Not an Exception, so that no attack catches it."""
 
 
 class OtherRows(BaseException):
-    """A batch has another number of rows than there are samples. Not an Exception either."""
+    """Error: a batch has another number of rows than there are samples. Not an Exception either."""
 
 
 class Watched(nn.Module):
-    """The stand-in for the model, and what was found through it.
+    """Stand-in for the model, and what was found through it.
 
     With one sample under attack every row is that sample's; with more, row k is sample k's.
 

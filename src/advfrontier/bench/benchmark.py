@@ -72,7 +72,7 @@ Runs = Annotated[tuple[RunName, ...], BeforeValidator(_as_list), Field(min_lengt
 
 
 class BenchmarkData(TomlTable):
-    """A data set.
+    """Data set.
 
     Args:
         source: What `load_data` takes, such as `cifar10:data`.
@@ -84,7 +84,7 @@ class BenchmarkData(TomlTable):
 
 
 class BenchmarkModel(TomlTable):
-    """A model.
+    """Model.
 
     Args:
         id: Short name; tables show it and folders are named after it.

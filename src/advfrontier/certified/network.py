@@ -71,7 +71,7 @@ _SINGLE = {
     "_native_batch_norm_legit_no_training": 0,
 }
 _AT_ONCE = 20  # images in one pass
-_NUMBERS = 8_000_000  # in the largest tensor of coefficients
+NUMBERS_AT_ONCE = 8_000_000  # in the largest tensor of coefficients
 _SUPPORTED = (
     "convolutions, linear layers, ReLU, average pooling, sums of branches, and fixed normalisation"
 )
@@ -125,7 +125,7 @@ class Network:
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
         self.at_once = max(
-            1, _NUMBERS // max(step.shape.numel() for step in steps)
+            1, NUMBERS_AT_ONCE // max(step.shape.numel() for step in steps)
         )  # rows of coefficients
         self._direct: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 

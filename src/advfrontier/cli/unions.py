@@ -1,4 +1,4 @@
-"""The command about unions of norms."""
+"""Command about unions of norms."""
 
 # ruff: noqa: PLC0415  # torch and the report are imported when a command runs, not for --help
 

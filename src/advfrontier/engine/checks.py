@@ -1,4 +1,4 @@
-"""Checks before queries are spent: errors where no result could be right, flags where one is in doubt."""
+"""Checks before queries are spent: errors for impossible results, flags for doubtful ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ BATCH_DEPENDENT = Flag(
 
 
 def check_images(images: Tensor, source: str = "") -> Tensor:
-    """Return the images, clamped to [0, 1] where rounding took them outside; a message begins with their source."""
+    """Return the images, clamped to [0, 1] where rounding took them outside."""
     which = f"{source}: images" if source else "images"
     if not images.is_floating_point():
         raise FrontierError(
@@ -133,7 +133,7 @@ def _averaged(eot: int) -> Flag:
 
 
 def check_finite(logits: Tensor, first: int | None = None) -> None:
-    """Refuse logits of clean images that are not finite; `first` is the number of the first sample, if known."""
+    """Raise if logits of clean images are not finite; `first` is the first sample's number."""
     bad = (~logits.isfinite().all(1)).nonzero().squeeze(1)
     if len(bad):
         where = "" if first is None else f" (sample {first + int(bad[0])} is the first)"
@@ -180,7 +180,7 @@ def _looks_like_probabilities(logits: Tensor) -> bool:
 
 
 def _check_precision(logits: Tensor, labels: Tensor, dtype: torch.dtype) -> list[Flag]:
-    """A flag if the logits are rounded so coarsely that a point counts as misclassified late."""
+    """Return a flag if coarse logits make points count as misclassified late."""
     rounding = float(torch.finfo(dtype).eps * logits.abs().amax(1).median())
     gap = float(margin(logits, labels).abs().median())
     if dtype.itemsize < torch.float32.itemsize:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CleanPass:
-    """What one pass over the unperturbed samples tells, per sample, on the CPU."""
+    """Results of the clean pass, per sample, on the CPU."""
 
     labels: Tensor
     ids: NDArray[np.uint64]  # of the images' contents
@@ -45,12 +45,12 @@ class CleanPass:
 
     @property
     def classes(self) -> int:
-        """How many classes the model tells apart."""
+        """Return the number of classes."""
         return int(self.logits.shape[1])
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The ids in hexadecimal, by which records know that they are of the same samples; copies get a number."""
+        """Return hexadecimal ids, which identify samples across records; copies get a number."""
         seen: Counter[int] = Counter()
         names = []
         for key in self.ids.tolist():
@@ -59,19 +59,19 @@ class CleanPass:
         return tuple(names)
 
     def rows(self, rows: Tensor) -> CleanPass:
-        """The clean pass of these samples only."""
+        """Return the clean pass of these samples only."""
         columns = (self.logits, self.correct, self.targets, self.boundary)
         return CleanPass(
             self.labels[rows], self.ids[rows.numpy()], *(column[rows] for column in columns)
         )
 
     def attacked(self, first: int, count: int) -> Tensor:
-        """The rows of a shard that are classified correctly: the others are broken already."""
+        """Return the rows of a shard that are classified correctly, which are attacked."""
         return self.correct[first : first + count].nonzero().squeeze(1) + first
 
     @classmethod
     def join(cls, parts: Sequence[CleanPass]) -> CleanPass:
-        """The samples of all parts, one after the other."""
+        """Return the samples of all parts, one after the other."""
         columns = zip(
             *((p.labels, p.logits, p.correct, p.targets, p.boundary) for p in parts), strict=True
         )
@@ -92,7 +92,7 @@ def clean_pass(
     criterion: Criterion | None = None,
     goals: Tensor | None = None,
 ) -> CleanPass:
-    """Evaluate every clean sample once: 2 queries each, charged to setup, and with EOT the votes beside them.
+    """Evaluate every clean sample once: 2 queries each, charged to setup; with EOT votes too.
 
     Without `gradients` (the model has none, and only black-box runs follow) it is 1 query, and the boundary is unknown:
     taken for as far as the box goes. `first` is what messages call the first sample.
@@ -133,7 +133,7 @@ def clean_pass(
 
 
 def _margin(logits: Tensor, labels: Tensor, first: int, aim: Aim | None = None) -> Tensor:
-    """The margin of logits that were looked at: a label out of range would fail in other words."""
+    """Validate labels and logits, then return the margins."""
     check_labels(labels, logits.shape[1])
     check_finite(logits, first=first)
     if aim is not None:

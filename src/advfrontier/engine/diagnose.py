@@ -55,7 +55,7 @@ def diagnosed(batch_size: int) -> int:
 
 @dataclass(frozen=True)
 class Width:
-    """How far differences reach, and how large their mismatch with the gradient may be.
+    """Step size of differences, and their allowed mismatch with the gradient.
 
     Args:
         change: Change of each pixel that takes part, if there are enough pixels.
@@ -99,7 +99,7 @@ _NEAR = (1 / 255, 64 / 255)  # change of a pixel at the points near the first an
 
 @dataclass(frozen=True)
 class Slope:
-    """What one forward and one backward pass say of some points.
+    """Results of one forward and one backward pass on some points.
 
     Args:
         points: (n, …), on the device.
@@ -383,7 +383,7 @@ _GRADIENT_QUERIES = 300  # that attacks must have spent before a search can beat
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """A part of a step of an ensemble, on the samples that took it.
+    """Part of a step of an ensemble, on the samples that took it.
 
     Args:
         black_box: Whether it used no gradients.

@@ -38,7 +38,7 @@ Tick = Callable[[int], object]  # called with the sample-queries just spent
 
 @dataclass(frozen=True)
 class Shard:
-    """The samples of a shard that are attacked, on the device.
+    """Samples of a shard that are attacked, on the device.
 
     Args:
         inputs: (n, d), the unperturbed samples in [0, 1].

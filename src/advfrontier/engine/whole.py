@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """What such an attack found on the n samples of a shard.
+    """Results of such an attack on the n samples of a shard.
 
     Args:
         best_point: (n, d), the nearest misclassified points; the inputs where there is none.
@@ -36,7 +36,7 @@ class Whole:
 
 @runtime_checkable
 class WholeAttack(Protocol):
-    """An attack of another library or of a user."""
+    """Attack of another library or of a user."""
 
     def identity(self) -> dict[str, str]:
         """Return what decides its points: its class under `class`, its version, its parameters."""

@@ -1,4 +1,4 @@
-"""What further queries would change: an expectation from the embedded models, with its interval.
+"""Expected change by further queries, from the embedded models, with its interval.
 
 `further_queries.toml` says by which share further queries of the default ensembles lowered the
 AUREC and the mean distance of the embedded models that the ensembles were learned on.
@@ -34,7 +34,7 @@ _Shares = tuple[_Share, _Share, _Share]  # lower end, median, upper end
 
 
 class Row(TomlTable):
-    """By which share further queries lowered results, from a number of queries on.
+    """Share by which further queries lowered results, from a number of queries on.
 
     Args:
         queries: Queries per sample so far.
@@ -56,7 +56,7 @@ class Row(TomlTable):
 
 
 class NormRows(TomlTable):
-    """The rows of a norm, by rising queries."""
+    """Rows of a norm, by rising queries."""
 
     norm: str
     rows: Annotated[tuple[Row, ...], Field(min_length=1)]
@@ -70,7 +70,7 @@ class NormRows(TomlTable):
 
 
 class FurtherTable(TomlTable):
-    """What further queries changed on the embedded models.
+    """Changes by further queries on the embedded models.
 
     Args:
         models: Names of the models.
@@ -89,7 +89,7 @@ class FurtherTable(TomlTable):
 
 @dataclass(frozen=True)
 class Further:
-    """What further queries are expected to change.
+    """Expected change by further queries.
 
     Args:
         queries: Queries per sample, up to which the expectation holds.

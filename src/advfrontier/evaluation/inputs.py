@@ -1,4 +1,4 @@
-"""What users hand over, as the jobs take it: models and data, as objects or by name, and the folder of a record."""
+"""Inputs of users, as jobs take them: models, data and solvers, as objects or by name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
 
 
 def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None = None) -> Model:
-    """A model by its source, or the object itself."""
+    """Return a model, loaded from its source or given as an object."""
     if isinstance(model, Model):
         return model
     if isinstance(model, str):
@@ -48,7 +48,7 @@ def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None =
 
 
 def as_data(images: Images, labels: Labels | None) -> Samples:
-    """Samples by their source, or of tensors, arrays, lists, a Dataset, a DataLoader or batches."""
+    """Return samples of a source, tensors, arrays, lists, a Dataset, a DataLoader or batches."""
     if isinstance(images, str) and labels is not None:
         raise FrontierError(
             f"{images} comes with labels, and others were given beside it: leave them out"
@@ -93,7 +93,7 @@ Solvers = Mapping[str, Solver | Attack | WholeAttack]
 
 
 def check_solvers(solvers: Solvers) -> None:
-    """Refuse what is no solver, and solvers for attacks that do not exist, before anything is computed."""
+    """Raise on objects that are no solvers, and on solvers for unknown attacks."""
     for name, solver in solvers.items():
         run = Run.parse(name)
         if run.external is not None:
@@ -165,7 +165,7 @@ def as_terms(
     eot: int = 1,
     criterion: Criterion | None = None,
 ) -> Terms:
-    """What decides the bits of a record. Device and precision are the model's own where the machine names none."""
+    """Return the terms of a record; device and precision default to the model's own."""
     device = _device(machine, model)
     if batch_size is None:
         batch_size = 50 if device == "cpu" else 100
@@ -200,7 +200,7 @@ def as_terms(
 
 
 def _device(machine: Machine, model: Model) -> str:
-    """The name that a record keeps; the first of several GPUs is `cuda`, as it would be typed."""
+    """Return the device's name in records; the first of several GPUs is `cuda`."""
     if machine.device not in {None, "auto"}:
         return str(machine.device)
     device = find_device("auto") if machine.device else own_device(model.function)

@@ -1,4 +1,4 @@
-"""Summaries: every figure that a table, a report or a JSON file shows of an evaluation, computed once."""
+"""Summaries: every figure of an evaluation that tables, reports and JSON show."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RobustAt:
 
 @dataclass(frozen=True)
 class Averaged:
-    """Of how many passes a query was the mean, and which share of fresh passes misclassifies the points found."""
+    """Passes per query, and the share of fresh passes that misclassifies the points."""
 
     eot: int  # passes per query
     passes: int  # fresh ones over each point
@@ -69,7 +69,7 @@ class Averaged:
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> Averaged | None:
-        """The figures of an evaluation with EOT."""
+        """Return the figures of an evaluation with EOT."""
         if evaluation.shares is None:
             return None
         known = evaluation.shares[~np.isnan(evaluation.shares)]
@@ -79,7 +79,7 @@ class Averaged:
 
 @dataclass(frozen=True)
 class Certified:
-    """What is proven: the true curve lies between this one and the attacks'."""
+    """Certified figures: the true curve lies between this curve and the attacks'."""
 
     radii: tuple[float, ...]  # per sample: no misclassified point is nearer
     robust: tuple[RobustAt, ...]  # at the radii of the robust accuracy
@@ -88,7 +88,7 @@ class Certified:
 
     @classmethod
     def of(cls, radii: NDArray[np.float64] | None, epsilons: Sequence[Radius]) -> Certified | None:
-        """Figures of certified radii, if there are any."""
+        """Return figures of certified radii, if there are any."""
         if radii is None:
             return None
         robust = tuple(
@@ -99,7 +99,7 @@ class Certified:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a model stands among the models of a reference pool, or those shown with it, all with the same tier."""
+    """Standing of a model in a reference pool, or among models shown with it, at one tier."""
 
     row: RankRow  # its own line
     of: int  # models that take a rank
@@ -114,13 +114,13 @@ class Standing:
 
     @property
     def referenced(self) -> bool:
-        """Whether the table holds reference models, beside those asked about."""
+        """Return whether the table holds reference models, beside those asked about."""
         return any(not row.given for row in self.table.rows)
 
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Models of one norm that are shown together: one E for all, and their ranks or why there are none."""
+    """Models of one norm that are shown together, with one E and their ranks."""
 
     E: float
     table: RankTable | None = None
@@ -130,7 +130,7 @@ class Together:
     def of(
         cls, evaluations: Sequence[Evaluation], reference: ReferencePool | None = None
     ) -> Together:
-        """Rank these among each other with the queries that all of them have had, or those of a reference pool."""
+        """Rank evaluations at their common queries, or at those of a reference pool."""
         try:
             table = rank_table(
                 as_pool(evaluations, reference), given=tuple(one.model for one in evaluations)
@@ -168,7 +168,7 @@ class Win:
 
 @dataclass(frozen=True)
 class NormSummary:
-    """One evaluation: one model, one norm."""
+    """Summary of one evaluation: one model, one norm."""
 
     model: str
     data: str
@@ -216,7 +216,7 @@ class NormSummary:
         return len(self.samples) - self.misclassified - self.unbroken
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it, without pictures and reference curves: "inf" for ∞, null for what is not known."""
+        """Return the summary for JSON, without pictures and reference curves."""
         return {"schema": SCHEMA, **jsonable(self, without=(*PICTURES, "curves", "frontier"))}
 
 
@@ -228,7 +228,7 @@ def summarise(
     together: Together | None = None,
     gallery: int = 8,
 ) -> NormSummary:
-    """All figures of an evaluation; `radii` are the ε, with their labels, at which robust accuracy is read.
+    """Summarise an evaluation; `radii` are labelled ε at which robust accuracy is read.
 
     It is ranked among the models of the reference pool, or among those it is shown together with. Areas end where the
     defence frontier of these models ends, this one included, and without any at the model's own largest distance.
@@ -274,7 +274,7 @@ def summarise(
 def summarise_all(
     evaluations: Sequence[Evaluation], *, radii: str | None = None, gallery: int = 8
 ) -> list[NormSummary]:
-    """The evaluations at the radii asked for, or those usually quoted.
+    """Summarise evaluations at the given radii, or at those usually quoted.
 
     Several models in one norm are ranked among each other; one alone is ranked among the embedded models, if it fits.
     """
@@ -302,7 +302,7 @@ def total_counts(summaries: Iterable[NormSummary]) -> dict[str, int]:
 
 
 def most_wins(summary: NormSummary, count: int) -> tuple[Win, ...]:
-    """The runs that found the most, and all others together as one more."""
+    """Return the runs that found the most, and all others together as one more."""
     shown, rest = summary.wins[:count], summary.wins[count:]
     if not rest:
         return shown
@@ -313,7 +313,7 @@ def most_wins(summary: NormSummary, count: int) -> tuple[Win, ...]:
 
 
 def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
-    """What the summary is of, what it took, and what puts it in doubt."""
+    """Return the identity, the cost and the flags of an evaluation."""
     attacked = evaluation.queries[d > 0]
     own = (flag for flag in evaluation.flags if flag.kind is not Kind.UNBROKEN)  # counted anew
     return {name: getattr(evaluation, name) for name in _AS_IT_IS} | {

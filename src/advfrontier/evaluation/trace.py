@@ -96,7 +96,7 @@ def trace(
     machine: Machine | str | torch.device | None = None,
     eot: int = 1,
 ) -> Traces:
-    """Run attacks against a model and record the best distance of each, per sample, every 10 queries.
+    """Run attacks on a model and record the best distance of each, per sample, every 10 queries.
 
     Samples that are misclassified anyway have distance 0 and cost nothing; those that a run never breaks have inf. What
     a record holds of other runs stays in it: more runs, more samples after the same first ones, or more queries add to
@@ -200,7 +200,7 @@ def load_traces(place: str | PathLike[str], *, runs: Sequence[str] | None = None
 
 
 def finished_runs(record: Record) -> dict[str, int]:
-    """The runs that are there on every shard, and how far the shortest of their units has come.
+    """Return the runs that exist on every shard, with the queries of their shortest unit.
 
     Where no sample is classified correctly there are no units, and all runs that were asked for are finished.
     """
@@ -220,7 +220,7 @@ def finished_runs(record: Record) -> dict[str, int]:
 def _members(
     runs: Sequence[str] | str | Callable[[int], Sequence[str]] | None, norm: str, classes: int
 ) -> list[str]:
-    """The runs named, those that a function tells, or those of a pool."""
+    """Return the named runs, the result of a function, or the runs of a pool."""
     if isinstance(runs, str) and is_external(runs):
         runs = [runs]
     if runs is None or isinstance(runs, str):
@@ -232,7 +232,7 @@ def _members(
 
 
 def check_queries(queries: int, most: int | None = None) -> int:
-    """The queries as an int. Raises if no run can stop there."""
+    """Return the queries as an int; raise if no run can stop there."""
     queries = whole_number(queries, "queries")
     if queries % CHECKPOINT or queries < CHECKPOINT or (most is not None and queries > most):
         limit = "" if most is None else f" up to {most}"
@@ -245,7 +245,7 @@ def check_queries(queries: int, most: int | None = None) -> int:
 def evaluation_aoi(
     evaluation: Evaluation, records: Sequence[Record]
 ) -> tuple[list[Table], dict[str, Any]]:
-    """How close an evaluation came to the frontier of a pool: the trace of its model and norm among these records.
+    """Return the AOI of an evaluation against the trace of its model among these records.
 
     Returns two tables, the AOI with that of every tier, and what its runs added; and both as JSON can hold them.
     """
@@ -299,7 +299,7 @@ def _whole(facts: Mapping[str, Any]) -> Table:
 
 
 def _runs(evaluation: Evaluation, frontier: NDArray[np.float64], limit: float) -> Table:
-    """What each run reaches alone, and what the others would miss without it: the most missed first."""
+    """Tabulate the AOI of each run alone, and the loss without it, largest loss first."""
     last, spent = evaluation.found_by_run, evaluation.queries_by_run
     rows = [
         (r.run, round(spent[r.run]), aoi(last[r.run], frontier).value, r.wins, r.alone, r.loss)
@@ -317,7 +317,7 @@ def _runs(evaluation: Evaluation, frontier: NDArray[np.float64], limit: float) -
 
 
 def _same_model(evaluation: Evaluation, records: Sequence[Record]) -> Record:
-    """The one record among these that traced the evaluation's model in its norm."""
+    """Return the only record among these that traced the evaluation's model in its norm."""
     in_norm = [record for record in records if record.header.terms.norm == evaluation.norm]
     if not in_norm:
         norms = ", ".join(sorted({record.header.terms.norm for record in records}))

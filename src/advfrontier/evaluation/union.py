@@ -23,7 +23,7 @@ from advfrontier.threat.names import name_union, norm_name, norm_order
 
 @dataclass(frozen=True, eq=False)
 class UnionOfModel(Union):
-    """The union of norms of one model, from its evaluations.
+    """Union of norms of one model, from its evaluations.
 
     Args:
         model: Name of the model.

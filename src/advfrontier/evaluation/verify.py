@@ -1,4 +1,4 @@
-"""Verify a record that came from someone else: what it claims is tried again with a model and data of one's own.
+"""Verify a record of someone else: test its claims with a model and data of one's own.
 
 A distance is a claim that a point proves: it lies in the box, so far from the image, and the model takes it for another
 class. What no point can prove is that nothing nearer was found; for that some units are done again.
@@ -57,7 +57,7 @@ from advfrontier.threat.criteria import Criterion, Targeted, gap_of
 
 @dataclass(frozen=True)
 class Verification:
-    """What was proved of a record in one norm, and what is false."""
+    """Verified and false claims of a record in one norm."""
 
     norm: str
     place: str
@@ -77,7 +77,7 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is false."""
+        """Return whether nothing is false."""
         return not self.false
 
     def __str__(self) -> str:
@@ -182,7 +182,7 @@ def _used(
 
 
 def parse_rerun(rerun: str | int) -> Callable[[int], int]:
-    """Return a function from the number of units to the number to run again: `5%` is at least one, `3` at most three."""
+    """Return a function from the number of units to the number to run again."""
     text = str(rerun).strip()
     try:
         number = float(text.removesuffix("%"))
@@ -201,7 +201,7 @@ def parse_rerun(rerun: str | int) -> Callable[[int], int]:
 
 
 def _terms_here(claimed: Evaluation) -> Terms:
-    """The record's terms; on what there is here, if its device is not."""
+    """Return the record's terms, on an available device."""
     terms = claimed.record.header.terms
     try:
         find_device(terms.device)
@@ -212,7 +212,7 @@ def _terms_here(claimed: Evaluation) -> Terms:
 
 @dataclass
 class _Verifying:
-    """A record beside one that was begun with the same terms, here."""
+    """Record beside a new one of the same terms."""
 
     claimed: Evaluation
     fresh: Record
@@ -271,7 +271,7 @@ class _Verifying:
         )
 
     def _check_header(self) -> None:
-        """Is it the model, and does the record tell all that puts it in doubt?"""
+        """Check that the model is the record's, and that the record has all flags."""
         said, found = self.claimed.record.header, self.fresh.header
         if said.model.digest != found.model.digest:
             self.false.append(
@@ -302,7 +302,7 @@ class _Verifying:
                 self.false.append(f"the record does not tell this: {flag}")
 
     def _check_noise(self) -> None:
-        """Does random noise beat the distances, and the record not tell it?"""
+        """Check whether random noise beats the distances without a flag in the record."""
         flag, _ = noise_flag(
             self.claimed, self.model, self.fresh.header.terms, self.fresh.images(self.samples)
         )
@@ -312,7 +312,7 @@ class _Verifying:
             self.false.append(f"the record does not tell this: {flag}")
 
     def _check_certified(self) -> None:
-        """Does a certified radius reach beyond a point that was found?"""
+        """Check whether a certified radius exceeds a distance that was found."""
         radii, distances = self.claimed.certified, self.claimed.distances
         if radii is None:
             return
@@ -393,7 +393,7 @@ class _Verifying:
     def _check_units(
         self, units: list[UnitName], tick: Callable[[int], object]
     ) -> tuple[int, int, int]:
-        """Do units again; how many, how many came out bit for bit, and how many up to rounding."""
+        """Run units again; return how many there were, how many had equal bits or rounding."""
         same, close = 0, 0
         if not units:
             return 0, 0, 0

@@ -26,7 +26,7 @@ from advfrontier.frontier.measure import Distances, Measure, as_table
 
 @dataclass(frozen=True, eq=False)
 class Union:
-    """The distances of one model in several norms, and the radii that a path scales together.
+    """Distances of one model in several norms, and the radii that a path scales together.
 
     Args:
         by_norm: Norm to its distances (n,): 0 where a sample is misclassified, inf where unbroken.

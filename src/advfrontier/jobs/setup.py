@@ -98,7 +98,7 @@ def prepare(
     with threads(terms.threads), model.oracle(terms) as oracle:
         known = None
         if record is None:
-            used, flags = _try_model(oracle, images, samples.labels, gradients, terms.shard)
+            used, flags = try_model(oracle, images, samples.labels, gradients, terms.shard)
             begun = asked.model_copy(update={"gradients": used, "flags": flags})
             record = Record.begin(place, begun)
             if record is None:  # another process has begun it at this moment: open that one
@@ -132,7 +132,7 @@ def prepare(
     return Prepared(record, ready)
 
 
-def _try_model(
+def try_model(
     oracle: Oracle,
     images: VerifiedImages,
     labels: Tensor,

@@ -1,4 +1,4 @@
-"""The solvers and their facts, and the pools they make: the paper's table of attacks."""
+"""Solvers and their facts, and the pools they make: the paper's table of attacks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _WITHOUT_GRADIENTS = {
 
 @dataclass(frozen=True)
 class SolverFacts:
-    """The catalogue's entry of a solver: all that pools and ensembles need without running it.
+    """Catalogue's entry of a solver: all that pools and ensembles need without running it.
 
     Args:
         name: Name of the solver, as in the run `NAME-LOSS:restart1`.

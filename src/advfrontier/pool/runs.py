@@ -1,4 +1,4 @@
-"""The names of runs, of the pool and of other libraries, and the rules C between runs.
+"""Names of runs, of the pool and of other libraries, and the rules C between runs.
 
 A run of the pool is `fmn`, `apgd_min-dlr`, `sigma_zero:restart3` or `alma:target2`. An external run
 names an attack of another library or of a user, with its parameters:
@@ -44,7 +44,7 @@ _RESTART, _QUERIES, _ALONE = "restart", "queries", "alone"
 
 @dataclass(frozen=True)
 class External:
-    """The name of an external run: an attack of another library or of a user.
+    """Name of an external run: an attack of another library or of a user.
 
     Args:
         origin: One of `LIBRARIES`, a Python file, an importable module with a dot in its name, or
@@ -63,7 +63,7 @@ class External:
 
     @property
     def runs_code(self) -> bool:
-        """Whether loading it runs code that its name chooses: a file or a module."""
+        """Return whether loading the run executes code that its name chooses."""
         return self.origin not in LIBRARIES and self.origin != CALLABLE
 
     @property
@@ -79,7 +79,7 @@ class External:
 
     @property
     def alone(self) -> bool:
-        """Whether it is run one sample at a time, because it changes the order of rows."""
+        """Return whether the run takes one sample at a time, as it changes the order of rows."""
         return self.values.get(_ALONE) is True
 
     @property
@@ -144,7 +144,7 @@ def parse_external(name: str) -> External | None:
 
 @dataclass(frozen=True)
 class Run:
-    """A solver with a loss, where it has a choice, and a variant; or an external run.
+    """Solver with a loss, where it has a choice, and a variant; or an external run.
 
     Args:
         solver: Name of the solver; of an external run its whole name.
@@ -181,12 +181,12 @@ class Run:
 
     @property
     def attack(self) -> str:
-        """The solver with its loss: what all variants of a run share."""
+        """Return the solver with its loss: what all variants of a run share."""
         return f"{self.solver}-{self.loss}" if self.loss else self.solver
 
     @property
     def base(self) -> Run:
-        """The base run of the same attack."""
+        """Return the base run of the same attack."""
         return Run(self.solver, self.loss)
 
     def __str__(self) -> str:

@@ -120,7 +120,7 @@ class Folder:
 
 
 class LocalFolder(Folder):
-    """A folder of this machine, or one that several machines share.
+    """Folder of this machine, or one that several machines share.
 
     Args:
         path: The folder; it need not exist yet.

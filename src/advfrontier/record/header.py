@@ -45,13 +45,13 @@ Gradients = Literal["own", "doubted", "surrogate", "none"]
 
 
 class Frozen(BaseModel):
-    """A value of a file: immutable, without unknown fields, infinite numbers or NaN."""
+    """Value of a file: immutable, without unknown fields, infinite numbers or NaN."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ModelIdentity(Frozen):
-    """Which model a record is of.
+    """Model of a record.
 
     Args:
         name: What tables call it.
@@ -65,7 +65,7 @@ class ModelIdentity(Frozen):
 
 
 class DataIdentity(Frozen):
-    """Which samples a record is of, in their order.
+    """Samples of a record, in their order.
 
     Args:
         name: The data set as the user typed it.
@@ -88,7 +88,7 @@ class DataIdentity(Frozen):
 
 
 class Terms(Frozen):
-    """What decides the bits of every distance, besides the model, the data and the numerics.
+    """Terms that decide the bits of distances, besides model, data and numerics.
 
     Args:
         norm: Name of a registered norm, such as `L2`.
@@ -123,7 +123,7 @@ class Terms(Frozen):
 
 
 class Versions(Frozen):
-    """What computed a record: install these to see the same bits."""
+    """Versions that computed a record: install these to get the same bits."""
 
     python: str
     platform: str
@@ -288,14 +288,14 @@ class Header(Frozen):
 
     @property
     def how_to_resume(self) -> str:
-        """What resumes unfinished work."""
+        """Command and queries of unfinished work."""
         if self.commands:
             return f"to resume, type {self.commands[-1]}"
         return "to resume, repeat the same call"
 
 
 class HeaderChange(Frozen):
-    """A change of a header: fields that are left out change nothing.
+    """Change of a header: fields that are left out change nothing.
 
     Changes by several writers add up, whatever their order, where the text says added, largest or
     union; elsewhere the last one counts.

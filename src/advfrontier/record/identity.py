@@ -1,4 +1,4 @@
-"""What tells records apart: digests of model and samples, numerics, terms, and solvers.
+"""Identity of records: digests of model and samples, numerics, terms, and solvers.
 
 These decide the bits of a unit. Every file of a record carries a mark made of them, so that a file
 of another record is not taken for the record's own.

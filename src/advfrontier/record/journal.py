@@ -36,7 +36,7 @@ _PAUSE = 0.01  # seconds before the second attempt; each pause doubles
 
 
 class Entry(Frozen):
-    """A change with its place in the order.
+    """Change with its place in the order.
 
     Args:
         number: Larger than those of all changes that its writer knew.
@@ -55,7 +55,7 @@ class Entry(Frozen):
 
 
 class _Page(Frozen):
-    """A file of the journal."""
+    """File of the journal."""
 
     model: str  # digest of the record's model: a file of another record is not taken for its own
     versions: dict[str, str]  # of the writer
@@ -63,7 +63,7 @@ class _Page(Frozen):
 
 
 class Journal:
-    """The journal of a record.
+    """Journal of a record.
 
     Args:
         folder: The record's folder.
@@ -76,7 +76,7 @@ class Journal:
 
     @property
     def begun(self) -> bool:
-        """Whether there are changes in it."""
+        """Return whether the journal holds changes."""
         return bool(self._pages)
 
     def read(self) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""A lock between processes and threads that share a folder of this machine or of a file server.
+"""Lock between processes and threads that share a folder of this machine or of a file server.
 
 The operating system holds the lock and releases it when its holder ends, however it ends. The
 lock's file stays: removing it could let two holders lock two files of the same name.

@@ -1,4 +1,4 @@
-"""A record: `record.json`, `clean.safetensors`, the images, and one file per unit of work.
+"""Record: `record.json`, `clean.safetensors`, the images, and one file per unit of work.
 
 Reading a record changes nothing, whatever state it is in. Working on a record deletes nothing but
 files of the names that it writes.
@@ -39,7 +39,7 @@ _COMMANDS = {"evaluation": "evaluate", "trace": "trace", "baseline": "baseline"}
 
 
 class Record:
-    """The files of one record, and its header as it was last read or written.
+    """Files of one record, and its header as it was last read or written.
 
     Args:
         folder: The record's folder.
@@ -206,7 +206,7 @@ class Record:
 
     @cached_property
     def clean(self) -> CleanPass:
-        """The clean pass. Raises if it is missing or damaged."""
+        """Return the clean pass; raise if it is missing or damaged."""
         clean = self.read_clean()
         if clean is None:
             raise FrontierError(

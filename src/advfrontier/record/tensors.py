@@ -22,7 +22,7 @@ _LONGEST = 100_000_000  # bytes of a header; safetensors allows no more
 
 
 class Damaged(Exception):  # noqa: N818  # a state of a file, not a user's mistake
-    """The file is cut short, was changed, or holds other content than its name says."""
+    """Error: the file is cut short, was changed, or holds other content than its name says."""
 
 
 def pack(tensors: Mapping[str, Tensor], words: Mapping[str, str] = {}) -> bytes:
@@ -40,7 +40,7 @@ def pack(tensors: Mapping[str, Tensor], words: Mapping[str, str] = {}) -> bytes:
 
 
 class _Part(NamedTuple):
-    """Where a tensor lies: bytes from `start` to `end` after the header, and its entry there."""
+    """Place of a tensor: bytes from `start` to `end` after the header, and its entry there."""
 
     start: int
     end: int

@@ -99,7 +99,7 @@ class UnitName:
 
 
 class _Facts(BaseModel):
-    """What a unit's file says in words."""
+    """Metadata of a unit's file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -125,7 +125,7 @@ SMALL = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredUnit:
-    """What a unit's file holds, for the n attacked rows of its shard.
+    """Content of a unit's file, for the n attacked rows of its shard.
 
     Args:
         queries: Queries spent on every sample.

@@ -33,7 +33,7 @@ _PICTURE_MARK = b"Software\0advfrontier"  # by which an own picture is known
 
 
 class _Kind(NamedTuple):
-    """A format of export.
+    """Format of export.
 
     Args:
         content: What is said to be written.

@@ -109,7 +109,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """A dotted line across a chart with its label on top.
+    """Dotted line across a chart with its label on top.
 
     Args:
         x: Place in units.

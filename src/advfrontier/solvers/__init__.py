@@ -1,4 +1,4 @@
-"""The solvers, one file each, and the contract between a solver and the engine."""
+"""Solvers, one file each, and the contract between a solver and the engine."""
 
 from __future__ import annotations
 

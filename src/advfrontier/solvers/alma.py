@@ -16,7 +16,7 @@ _BISECTIONS = 26  # of these 60, to a relative precision of 1e-6
 
 
 class Defaults(NamedTuple):
-    """What ALMA's parameters are in a norm unless they are given."""
+    """Defaults of ALMA's parameters in a norm."""
 
     distance: float
     rate_decrease: float
@@ -29,7 +29,7 @@ _ELSEWHERE = Defaults(0.1, 0.01, releases=False)
 
 @dataclass
 class ALMAState:
-    """The state of ALMA.
+    """State of ALMA.
 
     Args:
         point: (n, d), the point to evaluate.

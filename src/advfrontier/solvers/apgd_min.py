@@ -15,7 +15,7 @@ _PASSES = 14  # of the search for the threshold of a sparse step, to 2^-14 of it
 
 @dataclass
 class APGDMinState:
-    """The state of APGD_min.
+    """State of APGD_min.
 
     The reference point is the nearest misclassified point so far, and before the first success the
     point with the lowest loss. Checkpoints go back to it.

@@ -12,7 +12,7 @@ from advfrontier.solvers.protocol import Answer, Problem, cosine, length, random
 
 @dataclass
 class DDNState:
-    """The state of DDN.
+    """State of DDN.
 
     Args:
         point: (n, d), the point to evaluate.

@@ -20,7 +20,7 @@ _BEYOND = 2e-5  # of the largest logit: twice the margin that a misclassificatio
 
 @dataclass
 class FABMinState:
-    """Where the search stands (n, d), and for how many steps it has not been misclassified (n,)."""
+    """State of FAB: its point (n, d), and steps since it was last misclassified (n,)."""
 
     point: Tensor
     waited: Tensor

@@ -19,7 +19,7 @@ _ALPHA = {"Linf": 10.0}  # where a step of length 1 moves each feature by 1/√d
 
 @dataclass
 class FMNState:
-    """Where the search stands (n, d), and how far from the input it may go (n,)."""
+    """State of FMN: its point (n, d), and the allowed distance from the input (n,)."""
 
     point: Tensor
     radius: Tensor

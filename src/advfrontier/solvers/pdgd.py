@@ -20,7 +20,7 @@ _DUAL_RATE = {"Linf": 0.07}  # 0.1 elsewhere
 
 @dataclass
 class PrimalDualState:
-    """The point with Adam's moments (n, d), and the dual variable (n,)."""
+    """Point with Adam's moments (n, d), and the dual variable (n,)."""
 
     point: Tensor
     first: Tensor

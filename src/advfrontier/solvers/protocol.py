@@ -1,4 +1,4 @@
-"""The contract between a solver and the engine, and the pieces that several solvers share.
+"""Contract between a solver and the engine, and the pieces that several solvers share.
 
 A solver never sees the model. The engine evaluates `state.point`, keeps the best misclassified
 point and hands the solver an `Answer`; the solver moves `state.point`. A run can be stopped after
@@ -94,7 +94,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the engine found at `state.point`, for n samples.
+    """Answer of the engine at `state.point`, for n samples.
 
     Args:
         logits: (n, classes).
@@ -128,7 +128,7 @@ class Answer:
 
 
 class Solver(Protocol):
-    """The contract. Hyper-parameters are the fields of a frozen dataclass."""
+    """Contract of a solver; hyper-parameters are the fields of a frozen dataclass."""
 
     def start(self, problem: Problem) -> Any:
         """Return the state before step 0: a dataclass of tensors with `point` inside the box."""

@@ -19,7 +19,7 @@ _BOLD = 3  # proposals that rebuild the whole perturbation, before single featur
 
 @dataclass
 class PruneState:
-    """The state of Prune.
+    """State of Prune.
 
     The anchor is the nearest misclassified point so far; before the first success, the last point.
 

@@ -1,4 +1,4 @@
-"""The solvers as their papers have them, and every place where ours depart from that.
+"""Solvers as their papers have them, and every place where ours depart from that.
 
 Each departure is undone by a parameter or by a small subclass that overrides one method. A
 published solver undoes all departures of its attack.

@@ -18,7 +18,7 @@ from advfrontier.threat.norms import TINY
 
 @dataclass
 class SigmaZeroState:
-    """The point with Adam's moments (n, d), and the threshold of each sample (n,)."""
+    """Point with Adam's moments (n, d), and the threshold of each sample (n,)."""
 
     point: Tensor
     first: Tensor

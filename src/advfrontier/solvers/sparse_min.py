@@ -20,7 +20,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 @dataclass
 class SparseMinState:
-    """The state of the sparse search.
+    """State of the sparse search.
 
     Args:
         point: (n, d), the point to evaluate.

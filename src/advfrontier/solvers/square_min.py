@@ -16,7 +16,7 @@ from advfrontier.threat.thresholds import TINY
 
 @dataclass(frozen=True)
 class Rules:
-    """How the search goes in one norm.
+    """Constants of the search in one norm.
 
     Args:
         pattern: Makes the first perturbation from the image's shape and random numbers.
@@ -48,7 +48,7 @@ _ELSEWHERE = Rules(tiles, move, 1.0, _MASS, 5, refills=True)
 
 @dataclass
 class SquareMinState:
-    """The state of the square search; perturbations are over the radius.
+    """State of the square search; perturbations are over the radius.
 
     Args:
         point: (n, d), the point to evaluate.

@@ -27,7 +27,7 @@ _TILES = 5  # in a row and a column of the first perturbation
 
 @dataclass(frozen=True)
 class Canvas:
-    """What a move starts from.
+    """Start of a move.
 
     Args:
         shape: Shape of an image.

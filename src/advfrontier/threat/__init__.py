@@ -1,4 +1,4 @@
-"""The threat model: norms of perturbations, losses on logits, and random numbers of samples.
+"""Threat model: norms of perturbations, losses on logits, and random numbers of samples.
 
 `names` needs no torch, so this package imports nothing itself.
 """

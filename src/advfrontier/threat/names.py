@@ -1,4 +1,4 @@
-"""The catalogue of norms, without torch: their names, their symbols, and the class of each."""
+"""Catalogue of norms, without torch: their names, their symbols, and the class of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from advfrontier.errors import FrontierError
 
 @dataclass(frozen=True)
 class NormFacts:
-    """The catalogue's entry of a norm.
+    """Catalogue's entry of a norm.
 
     Args:
         name: Canonical name, such as `Linf`.

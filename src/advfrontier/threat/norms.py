@@ -1,4 +1,4 @@
-"""The threat norms ℓ0, ℓ1, ℓ2 and ℓ∞ of perturbations, as rows of flattened samples.
+"""Threat norms ℓ0, ℓ1, ℓ2 and ℓ∞ of perturbations, as rows of flattened samples.
 
 A norm is made for one shape of samples, and answers everything that solvers and the engine ask
 about it. A further norm is one class in one file, and one entry of the catalogue in `names`.
@@ -63,7 +63,7 @@ def euclidean(v: Tensor) -> Tensor:
 
 
 class Norm(ABC):
-    """A norm, or another measure of perturbations, for samples of one shape.
+    """Norm, or another measure of perturbations, for samples of one shape.
 
     A subclass must define `name`, `size`, `dual_size`, `project` and `prox`. The other methods have
     defaults that are right for every norm, if not always the best.
@@ -207,7 +207,7 @@ class Norm(ABC):
 
 
 class L0(Norm):
-    """The number of changed features."""
+    """Number of changed features."""
 
     name = "L0"
     counts = True
@@ -255,7 +255,7 @@ class L0(Norm):
 
 
 class L1(Norm):
-    """The sum of absolute changes."""
+    """Sum of absolute changes."""
 
     name = "L1"
 
@@ -306,7 +306,7 @@ class L1(Norm):
 
 
 class L2(Norm):
-    """The Euclidean length of the change."""
+    """Euclidean length of the change."""
 
     name = "L2"
 
@@ -357,7 +357,7 @@ class L2(Norm):
 
 
 class Linf(Norm):
-    """The largest absolute change."""
+    """Largest absolute change."""
 
     name = "Linf"
 

@@ -1,4 +1,4 @@
-"""The pixel-wise ℓ0: the number of changed pixels, whatever the number of their channels."""
+"""Pixel-wise ℓ0: the number of changed pixels, whatever the number of their channels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from advfrontier.threat.thresholds import TINY, keep_largest, room_of, wide
 
 
 class L0Pixel(L0):
-    """The number of changed pixels: a pixel counts once if any of its channels changes.
+    """Number of changed pixels: a pixel counts once if any of its channels changes.
 
     Samples of shape (channels, height, width) have height·width pixels. In samples of other shapes
     every feature is a pixel of one channel.

@@ -26,7 +26,7 @@ _FIRST, _SECOND = 0x21F0AAAD, -0x2CA5D269  # multipliers of a mixer with low bia
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of n samples.
+    """Random numbers of n samples.
 
     Args:
         seed: Seed of the run.

@@ -30,7 +30,7 @@ from advfrontier.threat.norms import TINY, euclidean, make_norm
 from advfrontier.zoo.architectures import build
 from advfrontier.zoo.cards import Recipe
 
-_SECONDS = 30.0  # between two checkpoints
+CHECKPOINT_SECONDS = 30.0  # between two checkpoints
 _RAMP = 0.25  # share of the steps over which rate and radius grow
 # The first step of PGD in radii; steps shrink linearly, so that five of them cover 1.8 radii.
 REACH = 0.6
@@ -81,7 +81,7 @@ def fit(
         torch.autograd.backward(loss)
         optimiser.step()
         progress.advance(1)
-        if time.monotonic() - saved >= _SECONDS:
+        if time.monotonic() - saved >= CHECKPOINT_SECONDS:
             _save(recipe, model, optimiser, checkpoint, step + 1)
             saved = time.monotonic()
     return model
