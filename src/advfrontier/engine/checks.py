@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 _TOLERANCE = 1e-6  # how far an input may stand outside [0, 1] before it is more than rounding
 
-# One rounding of the logits over the margin at the clean images, from where on it is told: a distance is too large by
-# about this share. Ordinary nets are below 1e-5; an offset of 1e4 on logits of order one comes to 1e-3.
+# One rounding of the logits over the margin at the clean images, from which on a flag says so: a
+# distance is too large by about this share. Ordinary nets are below 1e-5; an offset of 1e4 on
+# logits of order one comes to 1e-3.
 _COARSE = 5e-4
 
 # Samples from which on a clean accuracy of 0, or one that guessing explains, is flagged.
@@ -29,22 +30,24 @@ _NONE_RIGHT, _NEAR_CHANCE = 5, 20
 _CHANCE = 0.05  # probability of being that good by guessing
 
 _NORMALISED = (
-    "if they are normalised, undo it (images * std + mean) and put the normalisation inside the model: "
-    "from advfrontier.sources import Normalised; model = Normalised(model, mean, std)"
+    "if they are normalised, undo it (images * std + mean) and put the normalisation inside the "
+    "model: from advfrontier.sources import Normalised; model = Normalised(model, mean, std)"
 )
 
 TRAINING = Flag(
     Kind.TRAINING,
-    "the model, or a part of it, was in train mode: evaluated in eval mode, and set back afterwards",
+    "the model, or a part of it, was in train mode: evaluated in eval mode, and set back "
+    "afterwards",
 )
 PROBABILITIES = Flag(
     Kind.PROBABILITIES,
-    "the model returns probabilities, not logits: gradients vanish where it is sure; remove the softmax",
+    "the model returns probabilities, not logits: gradients vanish where it is sure; remove the "
+    "softmax",
 )
 RANDOM = Flag(
     Kind.RANDOM,
-    "the model is random: two passes over the same images differ, and so will distances; let every query be the mean "
-    "of some passes: --eot 20 (eot=20)",
+    "the model is random: two passes over the same images differ, and so will distances; let "
+    "every query be the mean of some passes: --eot 20 (eot=20)",
 )
 BATCH_DEPENDENT = Flag(
     Kind.BATCH, "the model's answer for an image depends on the other images of the batch"
@@ -60,7 +63,8 @@ def check_images(images: Tensor, source: str = "") -> Tensor:
         )
     if images.ndim < 2 or not images.numel():
         raise FrontierError(
-            f"{which} have shape {tuple(images.shape)}: expected at least one, as (samples, channels, height, width)"
+            f"{which} have shape {tuple(images.shape)}: expected at least one, as (samples, "
+            "channels, height, width)"
         )
     low, high = float(images.min()), float(images.max())
     if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):
@@ -75,12 +79,14 @@ def check_data(images: Tensor, labels: Tensor) -> Tensor:
     """Return the images as `check_images` does; refuse labels that do not belong to them."""
     if not isinstance(images, Tensor) or not isinstance(labels, Tensor):
         raise FrontierError(
-            f"images and labels must be tensors: found {type(images).__name__}, {type(labels).__name__}"
+            f"images and labels must be tensors: found {type(images).__name__}, "
+            f"{type(labels).__name__}"
         )
     images = check_images(images)
     if labels.shape != images.shape[:1]:
         raise FrontierError(
-            f"{len(images)} images but labels of shape {tuple(labels.shape)}: expected one label per image"
+            f"{len(images)} images but labels of shape {tuple(labels.shape)}: expected one label "
+            "per image"
         )
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise FrontierError(f"labels are {labels.dtype}: expected class numbers as integers")
@@ -128,7 +134,10 @@ def check_model(
 
 
 def _averaged(eot: int) -> Flag:
-    text = f"the model is random: every query is the mean of {eot} passes, and a point counts if {judged(eot)}"
+    text = (
+        f"the model is random: every query is the mean of {eot} passes, and a point counts if "
+        f"{judged(eot)}"
+    )
     return Flag(Kind.EOT, text)
 
 
@@ -138,7 +147,8 @@ def check_finite(logits: Tensor, first: int | None = None) -> None:
     if len(bad):
         where = "" if first is None else f" (sample {first + int(bad[0])} is the first)"
         raise FrontierError(
-            f"the model returned logits that are not finite on clean images{where}: expected finite ones"
+            f"the model returned logits that are not finite on clean images{where}: expected "
+            "finite ones"
         )
 
 
@@ -147,7 +157,8 @@ def check_labels(labels: Tensor, classes: int) -> None:
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise FrontierError(
-            f"labels range from {low} to {high}, but the model has {classes} classes: 0 to {classes - 1}"
+            f"labels range from {low} to {high}, but the model has {classes} classes: 0 to "
+            f"{classes - 1}"
         )
 
 
@@ -185,13 +196,14 @@ def _check_precision(logits: Tensor, labels: Tensor, dtype: torch.dtype) -> list
     gap = float(margin(logits, labels).abs().median())
     if dtype.itemsize < torch.float32.itemsize:
         text = (
-            f"the model returns {dtype} logits, rounded to {rounding:.1g} where the margin is {gap:.2g}: distances may "
-            "be too large; let it compute in float32"
+            f"the model returns {dtype} logits, rounded to {rounding:.1g} where the margin is "
+            f"{gap:.2g}: distances may be too large; let it compute in float32"
         )
     elif rounding > _COARSE * gap:
         text = (
-            f"the logits are rounded to {rounding:.1g} where the margin is {gap:.2g}, as they share a large offset: "
-            "distances may be too large; subtract it, or let the model compute in float64"
+            f"the logits are rounded to {rounding:.1g} where the margin is {gap:.2g}, as they "
+            "share a large offset: distances may be too large; subtract it, or let the model "
+            "compute in float64"
         )
     else:
         return []

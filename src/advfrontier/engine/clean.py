@@ -1,6 +1,7 @@
 """Setup: one clean forward and backward pass per sample, shared by all runs.
 
-It tells which samples are classified correctly, the likeliest wrong classes, and roughly how far the boundary is.
+It tells which samples are classified correctly, the likeliest wrong classes, and roughly how far
+the boundary is.
 """
 
 from __future__ import annotations
@@ -94,8 +95,9 @@ def clean_pass(
 ) -> CleanPass:
     """Evaluate every clean sample once: 2 queries each, charged to setup; with EOT votes too.
 
-    Without `gradients` (the model has none, and only black-box runs follow) it is 1 query, and the boundary is unknown:
-    taken for as far as the box goes. `first` is what messages call the first sample.
+    Without `gradients` (the model has none, and only black-box runs follow) it is 1 query, and the
+    boundary is unknown: taken for as far as the box goes. `first` is what messages call the first
+    sample.
     """
     oracle.purpose = "setup"
     parts = []

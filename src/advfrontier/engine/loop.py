@@ -412,8 +412,9 @@ def _checked_state(state: Any, solver: Solver, rows: int) -> Any:
     loss = solver.loss(0)
     if "point" not in parts or wrong or loss not in {None, *LOSSES}:
         raise FrontierError(
-            f"the solver {type(solver).__name__} keeps {', '.join(wrong) or type(state).__name__}, "
-            f"with the loss {loss!r}: expected a dataclass of tensors with one row per sample, among "
-            f"them `point`, and a loss that is None or one of {', '.join(LOSSES)}"
+            f"the solver {type(solver).__name__} keeps "
+            f"{', '.join(wrong) or type(state).__name__}, with the loss {loss!r}: expected a "
+            "dataclass of tensors with one row per sample, among them `point`, and a loss that is "
+            f"None or one of {', '.join(LOSSES)}"
         )
     return state

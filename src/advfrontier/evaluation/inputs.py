@@ -195,7 +195,8 @@ def as_terms(
         )
         option, name = TYPED.get(term, (term, "machine"))
         raise FrontierError(
-            f"{option} (in Python {name}=) is {found!r}: expected {expected}; give such a value, or leave it out"
+            f"{option} (in Python {name}=) is {found!r}: expected {expected}; give such a value, "
+            "or leave it out"
         ) from error
 
 

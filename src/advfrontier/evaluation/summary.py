@@ -230,10 +230,10 @@ def summarise(
 ) -> NormSummary:
     """Summarise an evaluation; `radii` are labelled ε at which robust accuracy is read.
 
-    It is ranked among the models of the reference pool, or among those it is shown together with. Areas end where the
-    defence frontier of these models ends, this one included, and without any at the model's own largest distance.
-    Where the evaluation does not fit the others (another tier, other samples), `no_standing` says why and all else is
-    there.
+    It is ranked among the models of the reference pool, or among those it is shown together with.
+    Areas end where the defence frontier of these models ends, this one included, and without any at
+    the model's own largest distance. Where the evaluation does not fit the others (another tier,
+    other samples), `no_standing` says why and all else is there.
     """
     d = as_distances(evaluation.distances)
     if reference is not None:
@@ -276,7 +276,8 @@ def summarise_all(
 ) -> list[NormSummary]:
     """Summarise evaluations at the given radii, or at those usually quoted.
 
-    Several models in one norm are ranked among each other; one alone is ranked among the embedded models, if it fits.
+    Several models in one norm are ranked among each other; one alone is ranked among the embedded
+    models, if it fits.
     """
     by_norm: dict[str, list[Evaluation]] = {}
     for evaluation in evaluations:
@@ -294,7 +295,7 @@ def summarise_all(
 
 
 def total_counts(summaries: Iterable[NormSummary]) -> dict[str, int]:
-    """Passes through the model by purpose, over all of the summaries."""
+    """Count passes through the model by purpose, over all of the summaries."""
     total = Counter[str]()
     for summary in summaries:
         total.update(summary.counts)

@@ -1,6 +1,7 @@
 """Tracing: how the best distance of every run falls with the queries it spends, on one model.
 
-The frontier of the traced runs is what an evaluation of the same model is measured against: its AOI.
+The frontier of the traced runs is what an evaluation of the same model is measured against: its
+AOI.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ class Traces(Shown, Trajectories):
 
     def __repr__(self) -> str:
         runs = f"{len(self.runs)} run{'' if len(self.runs) == 1 else 's'}"
-        return f"<Traces of {runs} in {self.norm}, {len(self.samples)} samples, {self.queries[-1]} queries each>"
+        return (
+            f"<Traces of {runs} in {self.norm}, {len(self.samples)} samples, {self.queries[-1]} "
+            "queries each>"
+        )
 
     def join(self, other: Trajectories) -> Self:
         """Add another's runs, with its flags and its cost."""
@@ -98,17 +102,17 @@ def trace(
 ) -> Traces:
     """Run attacks on a model and record the best distance of each, per sample, every 10 queries.
 
-    Samples that are misclassified anyway have distance 0 and cost nothing; those that a run never breaks have inf. What
-    a record holds of other runs stays in it: more runs, more samples after the same first ones, or more queries add to
-    it.
+    Samples that are misclassified anyway have distance 0 and cost nothing; those that a run never
+    breaks have inf. What a record holds of other runs stays in it: more runs, more samples after
+    the same first ones, or more queries add to it.
 
     Args:
         model: Model from images in [0, 1] to logits, a source such as `zoo:F3`, or an nn.Module.
         images: Images (n, channels, height, width) in [0, 1], a dataset, a loader or `Samples`.
         labels: True classes (n,), where `images` has none.
         norm: Name of the norm.
-        runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default), `extended` or `black-box`; or a
-            function that tells the names for a number of classes.
+        runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default), `extended`
+            or `black-box`; or a function that tells the names for a number of classes.
         queries: Where each run stops: the first `queries` of its full schedule of 1000. External
             runs alone may be given more.
         batch_size: Samples per batch, which are one unit of work.
@@ -202,7 +206,8 @@ def load_traces(place: str | PathLike[str], *, runs: Sequence[str] | None = None
 def finished_runs(record: Record) -> dict[str, int]:
     """Return the runs that exist on every shard, with the queries of their shortest unit.
 
-    Where no sample is classified correctly there are no units, and all runs that were asked for are finished.
+    Where no sample is classified correctly there are no units, and all runs that were asked for are
+    finished.
     """
     done = record.units()
     reached = {}
@@ -247,7 +252,8 @@ def evaluation_aoi(
 ) -> tuple[list[Table], dict[str, Any]]:
     """Return the AOI of an evaluation against the trace of its model among these records.
 
-    Returns two tables, the AOI with that of every tier, and what its runs added; and both as JSON can hold them.
+    Returns two tables, the AOI with that of every tier, and what its runs added; and both as JSON
+    can hold them.
     """
     record = _same_model(evaluation, records)
     used, traced = evaluation.record.header.solvers, record.header.solvers
@@ -330,7 +336,8 @@ def _same_model(evaluation: Evaluation, records: Sequence[Record]) -> Record:
     if not same:
         names = ", ".join(record.header.model.name for record in in_norm)
         raise FrontierError(
-            f"no trace of {evaluation.model} ({own[:8]}): found {names}; the frontier must be of the same model"
+            f"no trace of {evaluation.model} ({own[:8]}): found {names}; the frontier must be of "
+            "the same model"
         )
     if len(same) > 1:
         places = ", ".join(record.place for record in same)

@@ -1,9 +1,11 @@
 """Verify a record of someone else: test its claims with a model and data of one's own.
 
-A distance is a claim that a point proves: it lies in the box, so far from the image, and the model takes it for another
-class. What no point can prove is that nothing nearer was found; for that some units are done again.
+A distance is a claim that a point proves: it lies in the box, so far from the image, and the model
+takes it for another class. What no point can prove is that nothing nearer was found; for that some
+units are done again.
 
-What holds can be put on a list, which is kept apart from the records: who sends a record must not vouch for it.
+What holds can be put on a list, which is kept apart from the records: who sends a record must not
+vouch for it.
 """
 
 from __future__ import annotations
@@ -82,7 +84,10 @@ class Verification:
 
     def __str__(self) -> str:
         wrong = f"{len(self.false)} false, " if self.false else ""
-        held = f"{self.proved} of {self.points} points proved: inside the box, at their distance, misclassified"
+        held = (
+            f"{self.proved} of {self.points} points proved: inside the box, at their distance, "
+            "misclassified"
+        )
         counts = {"the same bit for bit": self.same, f"within {TOLERANCE:.0%}": self.close}
         ways = [
             f"{count} of {self.units} units came out {how}"
@@ -108,19 +113,21 @@ def verify(
 ) -> Verification:
     """Try what an evaluation claims with a model and data of one's own. The record is only read.
 
-    The samples, the model and the clean pass must be the record's; every stored point must lie inside the box, at the
-    distance claimed, and be misclassified here; and some units, drawn at random, must come out again: bit for bit where
-    code, libraries, device and the clean pass are the same to the last bit, else with distances that differ by no more
-    than 5 % in the median.
+    The samples, the model and the clean pass must be the record's; every stored point must lie
+    inside the box, at the distance claimed, and be misclassified here; and some units, drawn at
+    random, must come out again: bit for bit where code, libraries, device and the clean pass are
+    the same to the last bit, else with distances that differ by no more than 5 % in the median.
 
     Args:
         evaluation: A finished one, or its folder.
         model: The model that the record should be of; as `evaluate` takes it.
-        images: The data that it should be of, or more that begin with them; as `evaluate` takes them.
+        images: The data that it should be of, or more that begin with them; as `evaluate` takes
+            them.
         labels: One class per image.
         rerun: The share of the units to do again, `5%`, or their number; 0 for none.
         seed: Of the draw; by default one that nobody could know beforehand.
-        solvers: Those that the record was made with, where they are neither the attacks' own nor the published ones.
+        solvers: Those that the record was made with, where they are neither the attacks' own nor
+            the published ones.
         progress: Show a progress bar; by default on terminals and in notebooks.
         criterion: The targets, if the record has any.
     """
@@ -151,8 +158,9 @@ def verify(
         )
     if len(samples) < count:
         raise FrontierError(
-            f"{claimed.place} is a record of {count} samples, and {samples.name} has {len(samples)}: expected the data "
-            "it was made with; name them with --data, --samples and --sample-seed as in the command that made it"
+            f"{claimed.place} is a record of {count} samples, and {samples.name} has "
+            f"{len(samples)}: expected the data it was made with; name them with --data, "
+            "--samples and --sample-seed as in the command that made it"
         )
     goals = None if samples.goals is None else samples.goals[:count]
     samples = replace(samples, labels=samples.labels[:count], goals=goals)
@@ -195,7 +203,8 @@ def parse_rerun(rerun: str | int) -> Callable[[int], int]:
         or not (share or number.is_integer())
     ):
         raise FrontierError(
-            f"cannot do {rerun!r} of the units again: expected a share, as in 5%, or a number, as in 3"
+            f"cannot do {rerun!r} of the units again: expected a share, as in 5%, or a number, as "
+            "in 3"
         )
     return lambda units: min(units, int(np.ceil(units * number / 100)) if share else int(number))
 
@@ -317,7 +326,8 @@ class _Verifying:
         if radii is None:
             return
         self.notes.append(
-            "certified radii are only compared with the distances: `advfrontier certify` proves them"
+            "certified radii are only compared with the distances: `advfrontier certify` proves "
+            "them"
         )
         for row in np.flatnonzero(~(radii <= distances * (1 + AGREEMENT))).tolist():
             self.rows[row] = (
@@ -377,7 +387,7 @@ class _Verifying:
         return points, proved
 
     def _stored(self, unit: UnitName, queries: int) -> StoredUnit | None:
-        """Return a unit of the record as its readers see it; one that they would refuse is false."""
+        """Return a unit of the record as its readers see it; a refused one is false."""
         record, wanted = self.claimed.record, self.claimed.ensemble.total
         stored = None
         if queries == wanted:
@@ -426,7 +436,7 @@ class _Verifying:
             tick(1)
         if close:
             self.notes.append(
-                "code, libraries, device or rounding are not those of the record: a unit holds if its distances differ "
-                f"by no more than {TOLERANCE:.0%} in the median"
+                "code, libraries, device or rounding are not those of the record: a unit holds if "
+                f"its distances differ by no more than {TOLERANCE:.0%} in the median"
             )
         return len(units), same, close
