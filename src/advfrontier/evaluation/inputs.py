@@ -181,8 +181,8 @@ def as_terms(
     }
     if eot > 1 and criterion is not None:
         raise FrontierError(
-            f"the criterion {criterion.name} together with eot={eot}: expected one of them, because "
-            "fresh passes are counted for misclassification alone"
+            f"the criterion {criterion.name} together with eot={eot}: expected one of them, "
+            "because fresh passes are counted for misclassification alone"
         )
     try:
         return Terms.model_validate(values)
