@@ -94,7 +94,7 @@ def _narrow(interval: _Interval, rung: int, best: float) -> None:
     """Take in an attack at a radius.
 
     Args:
-        interval: That of the sample.
+        interval: The sample's interval.
         rung: The radius.
         best: Distance of the nearest point so far over the first radius; inf if there is none.
     """

@@ -77,7 +77,7 @@ class Watched(nn.Module):
         self._bad_gradients = self._zero_gradients.clone()
         self.eval()
 
-    # Called by whoever runs an attack
+    # For the caller that runs an attack
 
     def attack(self, attack: Attack, members: Tensor | None = None) -> bool:
         """Run an attack to its end or to the end of its queries.
@@ -115,7 +115,7 @@ class Watched(nn.Module):
             self._evaluate(points, self.members, 1)
 
     def whole(self, queries: int) -> Whole:
-        """Return what was found, for a run of so many queries.
+        """Return what was found, for a run of `queries` queries.
 
         Args:
             queries: Those of its step, at least as many as it was allowed.

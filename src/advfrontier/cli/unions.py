@@ -53,7 +53,8 @@ def union_command(
     if not shares or "=" in at:
         raise FrontierError(f"{at!r} are no shares: expected numbers such as 0.5,1,2")
     found = unions(records, radii=radii)
-    facts = [each.to_dict([t for _, t in shares]) for each in found]
+    sizes = [size for _, size in shares]
+    facts = [union.to_dict(sizes) for union in found]
     tables = report.union_tables(found, shares)
     ranking = rank_unions(found, dict(shares))
     if len(found) == 2:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from advfrontier.engine.oracle import Oracle
     from advfrontier.threat.criteria import Aim
 
-_FEWEST, _MOST = 16, 32  # samples of an evaluation that are diagnosed, if it has so many
+_FEWEST, _MOST = 16, 32  # samples of an evaluation that are diagnosed, at most all
 _LEAST = 2  # samples that no accident explains
 _CLEAR_BEATEN = 0.2  # share of the samples on which searches without gradients must be nearer
 _CLEAR_NOISE = 0.1  # share of the samples that noise must break

@@ -49,7 +49,7 @@ class WholeAttack(Protocol):
         *,
         tick: Callable[[int], object] | None = None,
     ) -> Whole:
-        """Attack every sample of a shard with at most so many queries each.
+        """Attack every sample of a shard with at most `queries` queries each.
 
         Args:
             oracle: The model, which counts.

@@ -174,7 +174,7 @@ class Outcome:
         )
 
     def _at(self, queries: int) -> NDArray[np.float64]:
-        """Return the best distances after so many queries."""
+        """Return the best distances after `queries` queries."""
         if queries:
             best: NDArray[np.float64] = self.trajectory[queries // CHECKPOINT - 1]
             return best

@@ -305,9 +305,9 @@ class _Verifying:
         at_points = " and at the points found" if queries else ""
         if self.fresh.header.gradients in {"own", "doubted"}:
             self.diagnosis = f"gradients diagnosed again at the images{at_points}"
-        told = {flag.kind for flag in self.claimed.record.header.flags}
+        stored = {flag.kind for flag in self.claimed.record.header.flags}
         for flag in flags:
-            if flag.kind not in told:
+            if flag.kind not in stored:
                 self.false.append(f"the record does not tell this: {flag}")
 
     def _check_noise(self) -> None:

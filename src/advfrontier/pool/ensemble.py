@@ -437,7 +437,7 @@ class Ensemble(TomlTable, Shown):
         After every stretch of its own steps, a search without gradients spends as many queries:
         first a base run, 200 queries at a time, then refinements of 1000 queries that start at the
         best point. Steps keep their order, so a budget is still a prefix of every larger one.
-        Lists of runs are left alone, because whoever named these wants no others. So are
+        Lists of runs are left alone, because the user asked for these only. So are
         ensembles that spend half of their queries on searches already.
         """
         base = self._search()
