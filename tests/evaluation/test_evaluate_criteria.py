@@ -7,11 +7,14 @@ import pytest
 import torch
 from scipy.optimize import linprog, minimize
 from support.models import linear, samples
+from support.nets import needs_nets, net
+from support.oracles import halfspace_minimum
 from torch import nn
 
 from advfrontier import Evaluation, attack, certify, evaluate, rank, union, verify
 from advfrontier.errors import FrontierError
 from advfrontier.threat.criteria import Rejecting, Targeted, TopK
+from advfrontier.threat.rejection import ConfidenceThreshold
 
 SHAPE = (1, 4, 4)
 CLASSES = 5
@@ -213,3 +216,51 @@ def test_attacks_of_other_libraries_take_no_criterion():
     runs = ["foolbox:L2PGD"]
     with pytest.raises(FrontierError, match="top-2: expected runs of advfrontier alone"):
         evaluate(model, images, labels, norm="L2", ensemble=runs, criterion=TopK(2))
+
+
+@pytest.mark.parametrize("norm", ["L0", "L2"])
+@pytest.mark.parametrize("accept", [0.6, 0.9])
+def test_accepted_mistakes_of_a_confidence_threshold_are_on_a_plane(norm, accept):
+    """Of two classes, the other one is accepted where its log-odds reach those of the threshold."""
+    layer = linear(16, 2, seed=4)
+    with torch.no_grad():
+        layer.weight *= 6
+    model = nn.Sequential(nn.Flatten(), layer)
+    images, labels = samples(model, 6, SHAPE, seed=4)
+    detector = ConfidenceThreshold(model, accept)
+    weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
+    exact = []
+    for x, y in zip(images.flatten(1).double().numpy(), labels.tolist(), strict=True):
+        shift = bias[y] - bias[1 - y] + np.log(accept / (1 - accept))
+        exact.append(halfspace_minimum(weight[y] - weight[1 - y], shift, x, norm))
+    found = evaluate(detector, images, labels, norm=norm, ensemble=1000, criterion=Rejecting())
+    reachable = np.isfinite(exact)
+    assert reachable.any()
+    assert (np.isinf(found.distances) == ~reachable).all()
+    ratios = found.distances[reachable] / np.array(exact)[reachable]
+    assert (ratios >= 1 - 1e-5).all()
+    assert (ratios <= (1 if norm == "L0" else 1.01)).all(), ratios
+
+
+@pytest.mark.slow
+@needs_nets
+@pytest.mark.parametrize("name", ["mnist_cnn_a_adv", "cifar_cnn_a_adv"])
+def test_targets_are_nearer_than_those_of_foolbox_at_equal_queries(name):
+    """Towards the fourth likeliest class, 2000 queries each."""
+    foolbox = pytest.importorskip("foolbox")
+    model, images, labels = net(name, 20)
+    with torch.no_grad():
+        logits = model(images)
+    kept = logits.argmax(1) == labels
+    images, labels, logits = images[kept], labels[kept], logits[kept]
+    goals = logits.scatter(1, labels[:, None], -torch.inf).argsort(1, descending=True)[:, 3]
+    found = evaluate(model, images, labels, norm="L2", ensemble=2000, criterion=Targeted(goals))
+    assert np.isfinite(found.distances).all()
+    wrapped = foolbox.PyTorchModel(model, bounds=(0, 1))
+    for solver in (foolbox.attacks.DDNAttack, foolbox.attacks.L2FMNAttack):
+        aim = foolbox.criteria.TargetedMisclassification(goals)
+        points = solver(steps=1000)(wrapped, images, aim, epsilons=None)[1]
+        reached = model(points).argmax(1) == goals
+        theirs = (points - images).flatten(1).double().norm(dim=1)[reached].numpy()
+        ours = found.distances[reached.numpy()]
+        assert ours.mean() <= theirs.mean(), (solver.__name__, ours.mean(), theirs.mean())

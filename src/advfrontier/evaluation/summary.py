@@ -350,8 +350,8 @@ def _query_curve(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> Qu
 
 
 def _further(evaluation: Evaluation, d: NDArray[np.float64]) -> Further | None:
-    """Return what further queries are expected to change; None where nothing was broken."""
-    if not ((d > 0) & np.isfinite(d)).any():
+    """Return what further queries are expected to change; None where that is not known."""
+    if evaluation.criterion is not None or not ((d > 0) & np.isfinite(d)).any():
         return None
     return expected_change(evaluation.ensemble, evaluation.clean_logits.shape[1])
 
