@@ -40,7 +40,12 @@ _HARMLESS = frozenset({Kind.TRAINING, Kind.VERSIONS, Kind.UNBROKEN, Kind.INTERRU
 
 @dataclass(frozen=True)
 class Flag:
-    """One warning, as a sentence."""
+    """One warning, as a sentence.
+
+    Args:
+        kind: Subject of the flag.
+        text: The sentence.
+    """
 
     kind: Kind
     text: str
@@ -55,5 +60,9 @@ class Flag:
 
 
 def doubts(flags: Iterable[Flag]) -> tuple[Flag, ...]:
-    """Return the flags of distances that may be too large; such models rank in brackets."""
+    """Return the flags of distances that may be too large; such models rank in brackets.
+
+    Args:
+        flags: The flags.
+    """
     return tuple(flag for flag in flags if flag.doubtful)

@@ -37,7 +37,12 @@ _TIERS = ", ".join(map(tier_label, TIERS))
 
 
 def find_evaluations(paths: Iterable[str], *, needed: bool = True) -> list[Evaluation]:
-    """Open every evaluation at or below these folders; raise where one is needed and missing."""
+    """Open every evaluation at or below these folders; raise where one is needed and missing.
+
+    Args:
+        paths: Folders.
+        needed: Whether a folder without evaluations is an error.
+    """
     evaluations = []
     for path in paths:
         for record in find_records(path, kind="evaluation", needed=needed):
@@ -46,7 +51,11 @@ def find_evaluations(paths: Iterable[str], *, needed: bool = True) -> list[Evalu
 
 
 def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluation]]:
-    """Return model → norm → evaluation; raise if a model has two records in one norm."""
+    """Return model → norm → evaluation; raise if a model has two records in one norm.
+
+    Args:
+        evaluations: The evaluations.
+    """
     table: dict[str, dict[str, Evaluation]] = {}
     for evaluation in evaluations:
         norms = table.setdefault(evaluation.model, {})
@@ -61,7 +70,11 @@ def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluatio
 
 
 def of_one_model(folder: str) -> dict[str, Evaluation]:
-    """Return norm → evaluation of the one model with records at or below a folder."""
+    """Return norm → evaluation of the one model with records at or below a folder.
+
+    Args:
+        folder: The folder.
+    """
     table = by_model(find_evaluations([folder]))
     if len(table) > 1:
         models = []
@@ -97,7 +110,13 @@ def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) ->
 def evaluated(
     evaluation: Evaluation, *, queries: int | None = None, name: str | None = None
 ) -> Evaluated:
-    """Return one evaluation at its queries, or at fewer, which are a prefix."""
+    """Return one evaluation at its queries, or at fewer, which are a prefix.
+
+    Args:
+        evaluation: The evaluation.
+        queries: Queries to read; by default all.
+        name: Name instead of the model's own.
+    """
     found = reached(evaluation)
     tier = found if queries is None else queries
     if found < tier:
@@ -128,7 +147,11 @@ def _can_reach(evaluation: Evaluation, tier: int) -> bool:
 
 
 def check_alike(evaluations: Sequence[Evaluation]) -> None:
-    """Raise if models were attacked in different ways: one would look more robust."""
+    """Raise if models were attacked in different ways: one would look more robust.
+
+    Args:
+        evaluations: The evaluations.
+    """
     first, *others = evaluations
     common = min(map(reached, evaluations))
     for other in others:
@@ -158,7 +181,13 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
 
 
 def check_same_labels(evaluation: Evaluation, known: Mapping[str, int], whose: str) -> None:
-    """Refuse other classes of samples that others were evaluated on too: sample → class."""
+    """Refuse other classes of samples that others were evaluated on too: sample → class.
+
+    Args:
+        evaluation: The evaluation.
+        known: Sample id to its class.
+        whose: Owner of the known classes, for messages.
+    """
     own = zip(evaluation.samples, evaluation.labels.tolist(), strict=True)
     if different := [(sample, label) for sample, label in own if known.get(sample, label) != label]:
         sample, label = different[0]
@@ -194,14 +223,23 @@ def _is_doubted(evaluation: Evaluation) -> bool:
 
 
 def reached(evaluation: Evaluation) -> int:
-    """Return the tier of an evaluation: the budget its ensemble was made for."""
+    """Return the tier of an evaluation: the budget its ensemble was made for.
+
+    Args:
+        evaluation: The evaluation.
+    """
     return evaluation.ensemble.tiers[-1] if evaluation.ensemble.tiers else 0
 
 
 def as_pool(
     evaluations: Sequence[Evaluation], reference: ReferencePool | None = None
 ) -> ReferencePool:
-    """Return models at the queries they have in common, joined with a reference pool if given."""
+    """Return models at the queries they have in common, joined with a reference pool if given.
+
+    Args:
+        evaluations: The evaluations.
+        reference: Reference pool to join.
+    """
     check_alike(evaluations)
     queries = reference.queries if reference else min(map(reached, evaluations))
     return ReferencePool.of(
@@ -243,7 +281,13 @@ def rank(
 
 
 def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> ReferencePool:
-    """Return the models of a shipped pool in one norm at one of the tiers."""
+    """Return the models of a shipped pool in one norm at one of the tiers.
+
+    Args:
+        norm: Name of the norm.
+        queries: Queries per sample of the tier.
+        name: Name of the data set.
+    """
     if name not in REFERENCES:
         raise FrontierError(f"no reference pool {name!r}: expected one of {', '.join(REFERENCES)}")
     if norm_name(norm) not in NORMS:
@@ -270,7 +314,13 @@ def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> Ref
 def common_pool(
     evaluations: Sequence[Evaluation], norm: str, *, name: str = REFERENCES[0]
 ) -> ReferencePool:
-    """Return a shipped pool at the largest tier that all of these evaluations reached."""
+    """Return a shipped pool at the largest tier that all of these evaluations reached.
+
+    Args:
+        evaluations: The evaluations.
+        norm: Name of the norm.
+        name: Name of the data set.
+    """
     tiers = list(TIERS)
     for evaluation in evaluations:
         tiers = [tier for tier in tiers if tier in evaluation.ensemble.tiers]
@@ -304,7 +354,12 @@ def common_pool(
 
 
 def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str, ReferencePool]:
-    """Return a shipped pool per norm of the evaluations, each at the largest tier they share."""
+    """Return a shipped pool per norm of the evaluations, each at the largest tier they share.
+
+    Args:
+        evaluations: The evaluations.
+        name: Name of the data set.
+    """
     norms = {evaluation.norm for evaluation in evaluations} or NORMS
     pools = {}
     for norm in norms:
@@ -314,7 +369,11 @@ def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str
 
 
 def unlike(evaluation: Evaluation) -> list[str]:
-    """Return a note where a model was attacked otherwise than the reference models."""
+    """Return a note where a model was attacked otherwise than the reference models.
+
+    Args:
+        evaluation: The evaluation.
+    """
     classes = evaluation.record.clean.classes
     default = find_ensemble(tier_label(TIERS[-1]), evaluation.norm, classes)
     if default.holds(evaluation.ensemble):
@@ -328,7 +387,11 @@ def unlike(evaluation: Evaluation) -> list[str]:
 
 
 def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | None]:
-    """Return the embedded pool at the evaluation's tier, or the reason why there is none."""
+    """Return the embedded pool at the evaluation's tier, or the reason why there is none.
+
+    Args:
+        evaluation: The evaluation.
+    """
     if evaluation.norm not in NORMS or evaluation.criterion is not None:
         return None, None
     try:

@@ -150,7 +150,15 @@ def extend(
     machine: Machine | str | torch.device | None,
     solvers: Solvers,
 ) -> Evaluation:
-    """Go on to a larger ensemble that holds this one; see `Evaluation.extend`."""
+    """Go on to a larger ensemble that holds this one; see `Evaluation.extend`.
+
+    Args:
+        evaluation: The evaluation.
+        ensemble: The larger ensemble, as in `evaluate`.
+        model: The model, where the record names none that can be loaded.
+        machine: Device and processes.
+        solvers: Solvers instead of the attacks' own.
+    """
     record, header = evaluation.record, evaluation.record.header
     classes = record.clean.classes
     asked = find_larger(ensemble, header.ensemble, classes)
@@ -215,6 +223,12 @@ def recognised(
     Without any it is the one that the evaluation was just made with, or the one that the record
     names, if that runs no code. `command` is what the user asked for, and can ask for again with
     the model beside it.
+
+    Args:
+        evaluation: The evaluation.
+        model: The model, or None to load the record's.
+        command: Command that needs it, for messages.
+        solvers: Solvers instead of the attacks' own.
     """
     record, header = evaluation.record, evaluation.record.header
     name, source = header.model.name, header.model.source
@@ -297,7 +311,14 @@ def _reach(
 def noise_flag(
     evaluation: Evaluation, model: Model, terms: Terms, images: Callable[[Tensor], Tensor]
 ) -> tuple[Flag | None, int]:
-    """Return a flag if random noise beats the distances, and the passes of the test."""
+    """Return a flag if random noise beats the distances, and the passes of the test.
+
+    Args:
+        evaluation: The evaluation.
+        model: The model.
+        terms: Terms of the record.
+        images: Returns the images of given rows.
+    """
     rows = _spread_out(np.flatnonzero(evaluation.distances > 0), _TRIED)
     if not len(rows):
         return None, 0
@@ -363,6 +384,10 @@ def solvers_for(ensemble: Ensemble, given: Solvers | None) -> dict[str, Solver |
     The attacks of external runs are imported.
 
     An ensemble that names none is a list of steps, whatever the solvers of its runs are.
+
+    Args:
+        ensemble: The ensemble.
+        given: Solvers that the user gave, if any.
     """
     attacks = [attack for attack in ensemble.attacks if not is_external(attack)]
     learned = {attack: ensemble.solvers[attack] for attack in attacks if attack in ensemble.solvers}

@@ -32,7 +32,12 @@ _SHORTFALL = 0.1  # of accuracy, or of the area: what a gate must be able to not
 
 @dataclass(frozen=True)
 class Ruling:
-    """Ruling on a demand, with its reason in one sentence."""
+    """Ruling on a demand, with its reason in one sentence.
+
+    Args:
+        holds: Whether the demand is met.
+        text: The reason, in one sentence.
+    """
 
     holds: bool
     text: str
@@ -43,7 +48,14 @@ class Ruling:
 
 @dataclass(frozen=True)
 class Demand:
-    """Robust accuracy at a radius that a model is to have at least."""
+    """Robust accuracy at a radius that a model is to have at least.
+
+    Args:
+        norm: Name of the norm.
+        radius: Radius as written.
+        epsilon: Radius as a number, in units of the norm.
+        least: Least robust accuracy, in (0, 1].
+    """
 
     norm: str
     radius: str  # as it was written
@@ -90,7 +102,11 @@ class Demand:
 
 
 def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
-    """Read demands such as `Linf@8/255>=0.40`, several with commas."""
+    """Read demands such as `Linf@8/255>=0.40`, several with commas.
+
+    Args:
+        texts: Texts with one or several demands.
+    """
     found = []
     for text in ",".join(texts).split(","):
         if not text.strip():
@@ -116,7 +132,12 @@ def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
 
 
 def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
-    """Rule whether a model may replace another: fail if its area is significantly smaller."""
+    """Rule whether a model may replace another: fail if its area is significantly smaller.
+
+    Args:
+        new: Evaluation of the new model.
+        reference: Evaluation of the model it would replace.
+    """
     both = (new, reference)
     check_alike(both)
     tier = min(reached(each) for each in both)

@@ -35,7 +35,12 @@ _QUANTILES = (0.25, 0.5, 0.75)
 
 
 def parse_radii(text: str, norm: str | None = None) -> tuple[Radius, ...]:
-    """Read sizes such as `8/255` or `L2=0.5,1,Linf=8/255`, per norm or for all."""
+    """Read sizes such as `8/255` or `L2=0.5,1,Linf=8/255`, per norm or for all.
+
+    Args:
+        text: Text, as the user typed it.
+        norm: Norm to read the sizes of; by default of all.
+    """
     radii, named = [], None
     for part in filter(None, map(str.strip, str(text).split(","))):
         before, equals, size = part.rpartition("=")
@@ -53,7 +58,11 @@ def parse_radii(text: str, norm: str | None = None) -> tuple[Radius, ...]:
 
 
 def as_radius(radius: float | str) -> float:
-    """Return one radius as a number, read from a text such as `8/255` if it is one."""
+    """Return one radius as a number, read from a text such as `8/255` if it is one.
+
+    Args:
+        radius: A number, or a text such as `8/255`.
+    """
     if not isinstance(radius, str):
         return radius
     found = parse_radii(radius)
@@ -63,7 +72,12 @@ def as_radius(radius: float | str) -> float:
 
 
 def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
-    """Return the radii usually quoted for data of this name, or none."""
+    """Return the radii usually quoted for data of this name, or none.
+
+    Args:
+        data: Name of the data.
+        norm: Name of the norm.
+    """
     name = data.lower().replace("-", "").replace("_", "")
     if "fashionmnist" in name:
         from advfrontier.zoo import REFERENCE_RADII  # noqa: PLC0415  # the zoo imports torch models
@@ -74,7 +88,12 @@ def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
 
 
 def chosen_radii(evaluation: Evaluation, text: str | None = None) -> tuple[Radius, ...]:
-    """Return the given radii, else stored ones, else customary ones, else quartiles."""
+    """Return the given radii, else stored ones, else customary ones, else quartiles.
+
+    Args:
+        evaluation: The evaluation.
+        text: Radii as the user typed them, if any.
+    """
     return (
         parse_radii(text or "", evaluation.norm)
         or tuple((_written(size), size) for size in evaluation.radii)
@@ -85,7 +104,12 @@ def chosen_radii(evaluation: Evaluation, text: str | None = None) -> tuple[Radiu
 
 
 def remember_radii(evaluation: Evaluation, text: str | None) -> None:
-    """Let the record keep the radii that were asked for in its norm."""
+    """Let the record keep the radii that were asked for in its norm.
+
+    Args:
+        evaluation: The evaluation.
+        text: Radii as the user typed them, if any.
+    """
     if sizes := tuple(size for _, size in parse_radii(text or "", evaluation.norm)):
         evaluation.record.change(HeaderChange(radii=sizes), optional=True)
 

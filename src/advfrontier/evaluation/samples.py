@@ -23,7 +23,11 @@ _SIDE = 112  # pixels: images are reduced to fit, so that a report stays a few m
 
 
 def sample_table(evaluation: Evaluation) -> Table:
-    """Return one row per sample, in the order of the data."""
+    """Return one row per sample, in the order of the data.
+
+    Args:
+        evaluation: The evaluation.
+    """
     columns: dict[str, Sequence[Any]] = {
         "row": range(len(evaluation.samples)),
         "sample": evaluation.samples,
@@ -39,7 +43,12 @@ def sample_table(evaluation: Evaluation) -> Table:
 
 
 def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
-    """Return one row per class: distances of its samples, and the classes that they become."""
+    """Return one row per class: distances of its samples, and the classes that they become.
+
+    Args:
+        evaluation: The evaluation.
+        radii: Radii with their labels.
+    """
     labels, d, seen = (
         evaluation.labels.numpy(),
         evaluation.distances,
@@ -79,14 +88,35 @@ def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
 
 
 def class_name(evaluation: Evaluation, number: int | None) -> str | None:
-    """Return the name of a class, where the data source has names."""
+    """Return the name of a class, where the data source has names.
+
+    Args:
+        evaluation: The evaluation.
+        number: Number of the class, or None.
+    """
     names = evaluation.class_names or ()
     return names[number] if number is not None and number < len(names) else None
 
 
 @dataclass(frozen=True, eq=False)
 class GalleryItem:
-    """One sample as pictures, uint8 (height, width, channels): image, nearest point, change."""
+    """One sample as pictures, uint8 (height, width, channels): image, nearest point, change.
+
+    Args:
+        sample: Id of the sample.
+        row: Its row in the data.
+        label: True class.
+        label_name: Name of that class, if known.
+        prediction: Class of the adversarial example; of the image where there is none.
+        prediction_name: Name of that class, if known.
+        distance: Distance, in units of the norm.
+        run: Run that found the point.
+        magnification: Factor of the difference, drawn around mid-grey; 0 where there is none.
+        reduced: Pixels a side that are drawn as one.
+        original: The image, uint8 (height, width, channels).
+        adversarial: The nearest point, of the same shape.
+        difference: The magnified change, of the same shape.
+    """
 
     sample: str
     row: int
@@ -104,7 +134,13 @@ class GalleryItem:
 
 
 def pictures(evaluation: Evaluation, d: NDArray[np.float64], count: int) -> tuple[GalleryItem, ...]:
-    """Correctly classified samples at even steps through the data: the same ones in every norm."""
+    """Correctly classified samples at even steps through the data: the same ones in every norm.
+
+    Args:
+        evaluation: The evaluation.
+        d: Distance per sample, (n,).
+        count: Most samples to draw.
+    """
     correct = np.flatnonzero(d > 0)
     if not count or not correct.size:
         return ()
@@ -156,5 +192,9 @@ def _reduced(images: Tensor) -> int:
 
 
 def as_bytes(image: Tensor) -> NDArray[np.uint8]:
-    """Turn an image (channels, height, width) in [0, 1] into (height, width, channels)."""
+    """Turn an image (channels, height, width) in [0, 1] into (height, width, channels).
+
+    Args:
+        image: Image (channels, height, width) in [0, 1].
+    """
     return (image * 255).round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).numpy()

@@ -199,7 +199,12 @@ def read_traces(
 
 
 def load_traces(place: str | PathLike[str], *, runs: Sequence[str] | None = None) -> Traces:
-    """Read a traced record from its folder, or from the folder of the only norm there."""
+    """Read a traced record from its folder, or from the folder of the only norm there.
+
+    Args:
+        place: Folder of the record.
+        runs: Names of runs to read; by default all.
+    """
     return read_traces(Record.open(place, "trace"), runs=runs)
 
 
@@ -208,6 +213,9 @@ def finished_runs(record: Record) -> dict[str, int]:
 
     Where no sample is classified correctly there are no units, and all runs that were asked for are
     finished.
+
+    Args:
+        record: The record.
     """
     done = record.units()
     reached = {}
@@ -237,7 +245,12 @@ def _members(
 
 
 def check_queries(queries: int, most: int | None = None) -> int:
-    """Return the queries as an int; raise if no run can stop there."""
+    """Return the queries as an int; raise if no run can stop there.
+
+    Args:
+        queries: Queries per sample.
+        most: Most queries of a run.
+    """
     queries = whole_number(queries, "queries")
     if queries % CHECKPOINT or queries < CHECKPOINT or (most is not None and queries > most):
         limit = "" if most is None else f" up to {most}"
@@ -254,6 +267,10 @@ def evaluation_aoi(
 
     Returns two tables, the AOI with that of every tier, and what its runs added; and both as JSON
     can hold them.
+
+    Args:
+        evaluation: The evaluation.
+        records: Traced records.
     """
     record = _same_model(evaluation, records)
     used, traced = evaluation.record.header.solvers, record.header.solvers

@@ -79,6 +79,9 @@ def as_machine(machine: Machine | str | torch.device | None) -> Machine:
     """Return a machine: as given, of a device alone, or this process where the model is.
 
     The device `cuda` stands for all GPUs of this machine: several get one worker process each.
+
+    Args:
+        machine: A machine, a device, or None for this process.
     """
     if isinstance(machine, Machine):
         return machine
@@ -92,7 +95,13 @@ def as_machine(machine: Machine | str | torch.device | None) -> Machine:
 
 @dataclass(frozen=True)
 class Outcome(Generic[T, R]):
-    """Task with its result, or with an error as text."""
+    """Task with its result, or with an error as text.
+
+    Args:
+        task: The task.
+        result: Its result; None after an error.
+        error: The error as text; None without one.
+    """
 
     task: T
     result: R | None
@@ -100,7 +109,12 @@ class Outcome(Generic[T, R]):
 
 
 def attempt(work: Callable[[T], R], task: T) -> Outcome[T, R]:
-    """Do one task; an exception is its outcome, and the others continue."""
+    """Do one task; an exception is its outcome, and the others continue.
+
+    Args:
+        work: The function that does a task.
+        task: The task.
+    """
     try:
         return Outcome(task, work(task), None)
     except (Exception, SystemExit) as error:  # noqa: BLE001
@@ -112,6 +126,10 @@ def attempt_packed(load: Callable[[], Callable[[Any], Any]], task: bytes) -> byt
 
     Plain pickle, because torch would hand tensors between processes through files that die with the
     worker.
+
+    Args:
+        load: Returns the function that does a task.
+        task: The task, pickled.
     """
     outcome: Outcome[Any, Any] = attempt(lambda data: load()(pickle.loads(data)), task)  # noqa: S301
     try:
@@ -121,7 +139,14 @@ def attempt_packed(load: Callable[[], Callable[[Any], Any]], task: bytes) -> byt
 
 
 def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str = "") -> bytes:
-    """Pickle the work for processes elsewhere."""
+    """Pickle the work for processes elsewhere.
+
+    Args:
+        work: The function that does a task.
+        dumps: Pickles an object.
+        place: Where the work goes, for messages.
+        hint: Advice at the end of messages.
+    """
     try:
         return dumps(work)
     except Exception as error:
@@ -132,7 +157,11 @@ def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str
 
 
 def in_words(error: BaseException) -> str:
-    """Return an error on one line; of a mistake in a program also where it was raised."""
+    """Return an error on one line; of a mistake in a program also where it was raised.
+
+    Args:
+        error: The error.
+    """
     if isinstance(error, FrontierError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
@@ -153,6 +182,12 @@ def execute(
     the device `cuda`, the GPUs. A task that raises is an outcome with its error; one whose worker
     dies is done again up to `retries` times. `work` and tasks are pickled; `work` should load its
     model on its first call in a process and keep it.
+
+    Args:
+        work: The function that does a task.
+        tasks: The tasks.
+        machine: Device and processes.
+        retries: How often a task is repeated after its process died.
     """
     if retries < 0:
         raise FrontierError(f"retries is {retries}: expected at least 0")
@@ -180,7 +215,11 @@ def _here(work: Callable[[T], R], tasks: Sequence[T], machine: Machine) -> Itera
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Compute with `count` threads, or as many as are set; the number changes rounding."""
+    """Compute with `count` threads, or as many as are set; the number changes rounding.
+
+    Args:
+        count: Number of threads; None leaves it as it is.
+    """
     import torch  # noqa: PLC0415
 
     before = torch.get_num_threads()

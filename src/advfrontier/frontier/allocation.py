@@ -51,6 +51,13 @@ def allocate(
     pass. Judge an ensemble on models it was not made from: on these it is optimistic. Trajectories
     may come from a generator, one at a time. `plain` is the paper's Algorithm 1 as printed: no move
     raises more than one run, and no swaps follow.
+
+    Args:
+        trajectories: Trajectories of one model each, with the same runs and norm.
+        budgets: Queries per sample, rising: numbers, or text such as `4k`.
+        levels: Queries at which a run may stop; by default tenths of the traced queries.
+        name: First part of the ensembles' names.
+        plain: Whether a move raises one run only, instead of what the rules C require too.
     """
     models = [trajectories] if isinstance(trajectories, Trajectories) else trajectories
     problem = build_problem(models, levels=levels)
@@ -103,6 +110,11 @@ def staged(
     """Return the moves made in each tier, in order.
 
     An external run cannot be resumed, so later tiers leave it at the queries of its first.
+
+    Args:
+        problem: The allocation problem.
+        budgets: Queries per sample, rising: numbers, or text such as `4k`.
+        plain: Whether a move raises one run only, instead of what the rules C require too.
     """
     if not budgets or list(budgets) != sorted(set(budgets)) or budgets[0] < problem.costs[1]:
         least = int(problem.costs[1])
@@ -128,7 +140,13 @@ def staged(
 
 
 def ordered(problem: Problem, start: Levels, end: Levels) -> list[Raises]:
-    """Order moves from one allocation to a larger one, best gain per query first, each feasible."""
+    """Order moves from one allocation to a larger one, best gain per query first, each feasible.
+
+    Args:
+        problem: The allocation problem.
+        start: Allocation to start from: the level of every run, (runs,).
+        end: Allocation to end at, nowhere below `start`.
+    """
     moves = greedy(problem, start, problem.cost(end), ceiling=end)
     levels = applied(start, moves)
     for run in range(len(end)):
@@ -147,7 +165,15 @@ def greedy(
     ceiling: Levels | None = None,
     plain: bool = False,
 ) -> list[Raises]:
-    """Return the moves from `start` as far as `budget` allows, no run above `ceiling`."""
+    """Return the moves from `start` as far as `budget` allows, no run above `ceiling`.
+
+    Args:
+        problem: The allocation problem.
+        start: Allocation to start from: the level of every run, (runs,).
+        budget: Queries per sample.
+        ceiling: Highest level of every run, (runs,); by default the last.
+        plain: Whether a move raises one run only, instead of what the rules C require too.
+    """
     levels, reached, left = start.copy(), problem.reached(start), budget - problem.cost(start)
     alone = problem.gains(reached)  # of each (run, level) by itself, when last computed
     moves: list[Raises] = []
@@ -179,7 +205,13 @@ def greedy(
 
 
 class Option(NamedTuple):
-    """Move that may gain."""
+    """Move that may gain.
+
+    Args:
+        raises: The move, as (run, level) pairs.
+        cost: Queries that it adds.
+        most: Upper bound of its gain.
+    """
 
     raises: Raises
     cost: int
@@ -203,7 +235,12 @@ def _options(
 
 
 def applied(levels: Levels, moves: Iterable[Raises]) -> Levels:
-    """Return the allocation after these moves."""
+    """Return the allocation after these moves.
+
+    Args:
+        levels: The level of every run, (runs,).
+        moves: The moves, in order.
+    """
     after = levels.copy()
     for raises in moves:
         for run, level in raises:
@@ -212,7 +249,13 @@ def applied(levels: Levels, moves: Iterable[Raises]) -> Levels:
 
 
 def gain(problem: Problem, reached: NDArray[np.float64], raises: Raises) -> float:
-    """Return the value that a move adds to what is reached already."""
+    """Return the value that a move adds to what is reached already.
+
+    Args:
+        problem: The allocation problem.
+        reached: Value that is reached on each sample, (n,).
+        raises: The move, as (run, level) pairs.
+    """
     after = reached
     for run, level in raises:
         after = np.maximum(after, problem.values[run, level - 1])
@@ -220,7 +263,14 @@ def gain(problem: Problem, reached: NDArray[np.float64], raises: Raises) -> floa
 
 
 class Lowered(NamedTuple):
-    """Allocation with one run lowered."""
+    """Allocation with one run lowered.
+
+    Args:
+        levels: The level of every run, (runs,).
+        reached: Value that is reached on each sample, (n,).
+        loss: Value that is lost.
+        freed: Queries that are freed.
+    """
 
     levels: Levels
     reached: NDArray[np.float64]
@@ -238,6 +288,13 @@ def improve(
     ℓ, and those whose Δ cannot beat the best change found are skipped. (Of a closure move only the
     sum of its raises' gains is known beforehand, which is no less than its Δ: it may be tried too
     early, but is never skipped wrongly.)
+
+    Args:
+        problem: The allocation problem.
+        start: Allocation to start from: the level of every run, (runs,).
+        budget: Queries per sample.
+        floor: Lowest level of every run, (runs,).
+        ceiling: Highest level of every run, (runs,); by default the last.
     """
     best = start
     for _ in range(ROUNDS):

@@ -39,6 +39,11 @@ def certify(
     """Return the least bound per budget, descending from what its own allocation reaches.
 
     Prices tried for one budget bound the others too.
+
+    Args:
+        problem: The allocation problem.
+        allocations: Budget to the allocation that was found for it.
+        steps: Steps of the descent per budget.
     """
     budgets = tuple(allocations)
     least = dict.fromkeys(budgets, 1.0)
@@ -70,7 +75,14 @@ def certify(
 def bound_at(
     problem: Problem, prices: NDArray[np.float64], budgets: tuple[int, ...], *, choose_for: int
 ) -> tuple[dict[int, float], list[tuple[int, int]]]:
-    """Return bounds of several budgets at these prices, and the pairs that attain one of them."""
+    """Return bounds of several budgets at these prices, and the pairs that attain one of them.
+
+    Args:
+        problem: The allocation problem.
+        prices: Price of each sample, (n,), at least 0.
+        budgets: Queries per sample of several budgets.
+        choose_for: Budget whose choices are returned.
+    """
     gains = np.maximum(problem.gains(prices), 0.0)
     unit = math.gcd(*(int(cost) for cost in problem.costs[1:]))
     costs = problem.costs // unit
@@ -89,7 +101,13 @@ def bound_at(
 def knapsack(
     gains: NDArray[np.float64], costs: NDArray[np.int64], capacity: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Solve the multiple-choice knapsack: best values for each capacity from 0, and choices."""
+    """Solve the multiple-choice knapsack: best values for each capacity from 0, and choices.
+
+    Args:
+        gains: Value of each level of each run, from level 1 on, (runs, levels).
+        costs: Cost of each level in units, with 0 for level 0, (levels + 1,).
+        capacity: Units that may be spent.
+    """
     room = np.arange(capacity + 1)
     # Place 0 of the padded table stands for "does not fit", place k + 1 for capacity k.
     where = np.maximum(room[None, :] + 1 - costs[:, None], 0)
@@ -108,6 +126,11 @@ def exact_optimum(problem: Problem, budget: int, *, seconds: float = 60.0) -> Le
 
     x[a, j] = 1 if run a has at least level j; z[i, a, j] = 1 if sample i is served by level j of
     run a, which needs x[a, j].
+
+    Args:
+        problem: The allocation problem.
+        budget: Queries per sample.
+        seconds: Time limit of the solver.
     """
     runs, levels, samples = problem.values.shape
     if problem.values.size > LARGEST:

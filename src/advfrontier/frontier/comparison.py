@@ -40,7 +40,20 @@ _BOTH = ("distances of the first", "of the second")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of two models, and the queries that would decide it."""
+    """Comparison of two models, and the queries that would decide it.
+
+    Args:
+        names: Names of both models.
+        E: Common end of the areas, in units of the norm.
+        aurec: Area under each curve.
+        difference: Area of the first less the second, with its interval.
+        lower: Name of the model whose curve lies below, if one does.
+        rejected: Name of the rejected model, if one is.
+        crossings: Each ε at which the order of the curves changes.
+        run_next: Model to the queries to extend it to.
+        verdict: The result in one sentence.
+        flags: Warnings, as sentences.
+    """
 
     names: tuple[str, str]
     E: float
@@ -60,27 +73,38 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class RankStability:
-    """Ranks of the models at every ε, and how far each model moves."""
+    """Ranks of the models at every ε, and how far each model moves.
+
+    Args:
+        models: Names of the models.
+        epsilons: Radii, (radii,).
+        accuracies: Robust accuracies, (models, radii).
+        ranks: Ranks from 1 (most robust), (models, radii); equal accuracies share the better one.
+        moved: Model to the places between its best and worst rank, as far as ties leave no doubt.
+    """
 
     models: tuple[str, ...]
     epsilons: NDArray[np.float64]
-    accuracies: NDArray[np.float64]  # (model, ε)
-    ranks: NDArray[
-        np.int64
-    ]  # (model, ε), 1 = most robust; models with equal accuracy share the better rank
-    moved: dict[
-        str, int
-    ]  # positions between a model's best and worst rank, as far as ties leave no doubt
+    accuracies: NDArray[np.float64]
+    ranks: NDArray[np.int64]
+    moved: dict[str, int]
 
 
 @dataclass(frozen=True)
 class Reversal:
-    """Pair whose order at the reference ε is reversed beyond it."""
+    """Pair whose order at the reference ε is reversed beyond it.
 
-    leader: str  # ahead at the reference ε
+    Args:
+        leader: Model that is ahead at the reference radius.
+        overtaken_by: Model that is ahead beyond.
+        epsilon: Radius from which on it is ahead.
+        lead: Its largest lead, a share of the samples.
+    """
+
+    leader: str
     overtaken_by: str
-    epsilon: float  # the first ε where the other is strictly ahead
-    lead: float  # the most robust accuracy by which it is ahead anywhere beyond
+    epsilon: float
+    lead: float
 
 
 @dataclass(frozen=True)
@@ -115,7 +139,13 @@ class _Order:
 
 
 def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> Comparison:
-    """Compare two models on the same samples, areas up to one common E."""
+    """Compare two models on the same samples, areas up to one common E.
+
+    Args:
+        first: One model.
+        second: Another one, on the same samples.
+        E: Common end of the areas; by default the largest finite distance.
+    """
     if first.norm != second.norm:
         raise FrontierError(
             f"{first.model} was evaluated in {first.norm}, {second.model} in {second.norm}: "
@@ -150,13 +180,23 @@ def compare(first: Evaluated, second: Evaluated, *, E: float | None = None) -> C
 
 
 def lies_below(first: ArrayLike, second: ArrayLike) -> bool:
-    """Return whether the first curve is nowhere above the second and somewhere below."""
+    """Return whether the first curve is nowhere above the second and somewhere below.
+
+    Args:
+        first: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never broken.
+        second: Distances of another model, (n,).
+    """
     a, b = np.sort(as_pair(first, second, what=_BOTH))
     return bool((a <= b).all() and (a < b).any())
 
 
 def crossings(first: ArrayLike, second: ArrayLike) -> tuple[float, ...]:
-    """Every ε at which the curve that was strictly lower before becomes the strictly higher one."""
+    """Every ε at which the curve that was strictly lower before becomes the strictly higher one.
+
+    Args:
+        first: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never broken.
+        second: Distances of another model, (n,).
+    """
     a, b = np.sort(as_pair(first, second, what=_BOTH))
     steps = np.unique(np.concatenate((a, b)))
     steps = steps[np.isfinite(steps)]
@@ -251,6 +291,10 @@ def rank_stability(
     not depend on how such ties are broken: from the last place a model may hold at one ε to the
     first it may hold at another. Far out a rank is decided by single samples: the paper reads ranks
     at ten radii, which `baseline_radii` gives for the defence frontier.
+
+    Args:
+        distances: Model to its distance per sample, (n,).
+        epsilons: Radii, (radii,); by default each at which a curve drops.
     """
     names, table = as_table(distances)
     grid = np.unique(
@@ -265,7 +309,12 @@ def rank_stability(
 
 
 def rank_accuracies(accuracies: Mapping[str, ArrayLike], *, epsilons: ArrayLike) -> RankStability:
-    """Rank models by robust accuracies at rising radii, as AutoAttack gives them."""
+    """Rank models by robust accuracies at rising radii, as AutoAttack gives them.
+
+    Args:
+        accuracies: Model to its robust accuracy at every radius, (radii,).
+        epsilons: Rising radii, (radii,).
+    """
     grid = check_epsilon(epsilons)
     rows = [np.asarray(row, dtype=np.float64) for row in accuracies.values()]
     if (
@@ -289,6 +338,10 @@ def reversals(distances: Mapping[str, ArrayLike], *, reference: float) -> tuple[
     """Return the pairs whose curves cross beyond the reference ε, largest reversal first.
 
     A lead of one or two samples is chance: look for one that the curve's band does not cover.
+
+    Args:
+        distances: Model to its distance per sample, (n,).
+        reference: Reference radius, in units of the norm.
     """
     names, table = as_table(distances)
     steps = np.unique(np.append(table[np.isfinite(table)], check_epsilon(reference)))

@@ -34,7 +34,15 @@ BATCH = 4_000_000  # drawn samples held at a time
 
 @dataclass(frozen=True)
 class Interval:
-    """Estimate and the interval around it."""
+    """Estimate and the interval around it.
+
+    Args:
+        estimate: The figure; NaN where it is not known.
+        low: Lower end.
+        high: Upper end.
+        flags: Warnings, as sentences.
+        level: Confidence level.
+    """
 
     estimate: float
     low: float
@@ -54,7 +62,13 @@ class Interval:
 
 
 def robust_accuracy_interval(distances: ArrayLike, epsilon: float) -> Interval:
-    """Return Wilson's interval for robust accuracy at one ε; for many use `curve_margin`."""
+    """Return Wilson's interval for robust accuracy at one ε; for many use `curve_margin`.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        epsilon: Perturbation size, in units of the norm.
+    """
     d = as_distances(distances)
     return wilson(int((d > check_epsilon(epsilon)).sum()), d.size)
 
@@ -65,6 +79,10 @@ def wilson(count: int, n: int) -> Interval:
     With n = 100 its exact coverage is 92–98 % at every p in [0.01, 0.99] at which that is possible.
     Just above 0.01 it is not, for any interval: one that holds p at the counts 0–3 covers more than
     98 %, at 0–2 less than 92 %.
+
+    Args:
+        count: Number of successes.
+        n: Number of trials.
     """
     if not (n > 0 and 0 <= count <= n):
         raise FrontierError(f"{count} of {n} is no proportion: expected 0 ≤ count ≤ n and n > 0")
@@ -73,12 +91,22 @@ def wilson(count: int, n: int) -> Interval:
 
 
 def curve_margin(n: int) -> float:
-    """Return half the width of the band that holds the whole true curve, all ε at once."""
+    """Return half the width of the band that holds the whole true curve, all ε at once.
+
+    Args:
+        n: Number of samples.
+    """
     return math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * n))
 
 
 def aurec_interval(distances: ArrayLike, *, E: float) -> Interval:
-    """Interval for AUREC up to an E fixed beforehand; unknown where there is no AUREC."""
+    """Interval for AUREC up to an E fixed beforehand; unknown where there is no AUREC.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        E: End of the area, in units of the norm.
+    """
     area = aurec(distances, E=E)
     if math.isnan(area.value):
         return Interval.unknown(*area.flags)
@@ -87,7 +115,13 @@ def aurec_interval(distances: ArrayLike, *, E: float) -> Interval:
 
 
 def aurec_difference_interval(first: ArrayLike, second: ArrayLike, *, E: float) -> Interval:
-    """Return the interval for AUREC of the first less the second, both on the same samples."""
+    """Return the interval for AUREC of the first less the second, both on the same samples.
+
+    Args:
+        first: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never broken.
+        second: Distances of another model on the same samples, (n,).
+        E: End of the area, in units of the norm.
+    """
     a, b = as_pair(first, second, what=("distances of the first", "of the second"))
     if missing := [area for area in (aurec(a, E=E), aurec(b, E=E)) if math.isnan(area.value)]:
         return Interval.unknown(*missing[0].flags)
@@ -101,6 +135,12 @@ def aoi_interval(distances: ArrayLike, frontier: ArrayLike, *, E: float) -> Inte
     E must be given: with E the largest distance among these samples, another draw has another E and
     the AOI estimates nothing in particular, so no interval for it would be honest. Given that very
     E, the interval answers a smaller question: how the AOI up to that E would vary.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        frontier: Distance per sample of the frontier, (n,).
+        E: End of the area, in units of the norm.
     """
     d, best = as_pair(distances, frontier)
     correct = best > 0
@@ -125,6 +165,13 @@ def ratio_intervals(
     the interval reaches them. Where none does, 1 − tail^(1/n) of all samples may still differ (n =
     100: 3.6 %), and the interval is what that share, of ordinary weight and as different as
     possible, would change.
+
+    Args:
+        u: Numerators per sample, (rows, n) or (parts, rows, n).
+        w: Denominators per sample, of the same shape.
+        limits: Least and largest possible value per row.
+        resamples: Number of bootstrap resamples.
+        seed: Random seed.
     """
     u, w = (part.reshape(-1, *part.shape[-2:]) for part in (u, w))
     rows, n = u.shape[1:]
@@ -149,7 +196,13 @@ def ratio_intervals(
 
 
 def resampled(n: int, resamples: int, seed: int = 0) -> Iterator[NDArray[np.float64]]:
-    """Yield batches of resamples: rows say how often each sample was drawn, over n."""
+    """Yield batches of resamples: rows say how often each sample was drawn, over n.
+
+    Args:
+        n: Number of samples.
+        resamples: Number of bootstrap resamples.
+        seed: Random seed.
+    """
     if resamples < 1:
         raise FrontierError(
             f"{resamples} resamples: expected at least 1, for an interval 1000 or more"

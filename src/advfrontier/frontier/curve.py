@@ -20,7 +20,12 @@ from advfrontier.frontier.measure import Measure, as_distances, check_epsilon, u
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Curve ρ as a step function: `accuracies[k]` from `epsilons[k]` to below `epsilons[k + 1]`."""
+    """Curve ρ as a step function: `accuracies[k]` from `epsilons[k]` to below `epsilons[k + 1]`.
+
+    Args:
+        epsilons: Radii at which ρ drops, rising from 0, (steps,).
+        accuracies: ρ from each radius on, in [0, 1], (steps,).
+    """
 
     epsilons: NDArray[np.float64]  # increasing, from 0
     accuracies: NDArray[np.float64]  # strictly decreasing
@@ -56,7 +61,13 @@ class Curve:
 
 
 def robust_accuracy(distances: ArrayLike, epsilon: float) -> float:
-    """Return ρ(ε): the share of samples for which no perturbation of size ≤ ε was found."""
+    """Return ρ(ε): the share of samples for which no perturbation of size ≤ ε was found.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        epsilon: Perturbation size, in units of the norm.
+    """
     if np.ndim(epsilon):
         raise FrontierError(
             f"{np.size(epsilon)} radii at once: expected one; type Curve.of(distances).at(radii)"
@@ -65,7 +76,12 @@ def robust_accuracy(distances: ArrayLike, epsilon: float) -> float:
 
 
 def epsilon_min(distances: ArrayLike) -> Measure:
-    """Return ε_min, where the curve reaches zero: the largest distance over broken samples."""
+    """Return ε_min, where the curve reaches zero: the largest distance over broken samples.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+    """
     d = as_distances(distances)
     finite = d[np.isfinite(d)]
     value = float(finite.max()) if finite.size else 0.0
@@ -82,6 +98,11 @@ def aurec(distances: ArrayLike, *, E: float | None = None) -> Measure:
 
     Areas are comparable only up to one common E: give it whenever two are set side by side. Where
     no run broke any sample, or E is 0, there is no area: the value is NaN.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        E: End of the area; by default ε_min of the distances.
     """
     d = as_distances(distances)
     flags = unbroken_flag(d)
@@ -96,7 +117,13 @@ def aurec(distances: ArrayLike, *, E: float | None = None) -> Measure:
 
 
 def distance_quantile(distances: ArrayLike, share: float) -> float:
-    """Return the smallest ε that breaks this share of samples (0.5: the median), or inf."""
+    """Return the smallest ε that breaks this share of samples (0.5: the median), or inf.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        share: Share of all samples, in [0, 1].
+    """
     if not 0 < share <= 1:
         raise FrontierError(
             f"a share of {share} is not a quantile: expected 0 < share ≤ 1, such as 0.5 for the "
@@ -108,13 +135,22 @@ def distance_quantile(distances: ArrayLike, share: float) -> float:
 
 
 def never_broken(distances: NDArray[np.float64]) -> bool:
-    """Return whether samples were attacked and none was broken: then areas are unknown."""
+    """Return whether samples were attacked and none was broken: then areas are unknown.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+    """
     attacked = distances[distances > 0]
     return bool(attacked.size) and bool(np.isinf(attacked).all())
 
 
 def check_limit(E: float) -> float:
-    """Refuse an end of integration that is not a finite size."""
+    """Refuse an end of integration that is not a finite size.
+
+    Args:
+        E: End of the area, in units of the norm.
+    """
     if not (np.isfinite(E) and E >= 0):
         raise FrontierError(
             f"E = {E} cannot end an area: expected a finite size ≥ 0, such as "

@@ -38,7 +38,12 @@ from advfrontier.threat.names import norm_name
 def defence_frontier(
     distances: Mapping[str, ArrayLike], *, flagged: Collection[str] = ()
 ) -> NDArray[np.float64]:
-    """Return d_def, the largest distance of the pool's unflagged models per sample."""
+    """Return d_def, the largest distance of the pool's unflagged models per sample.
+
+    Args:
+        distances: Model to its distance per sample, (n,).
+        flagged: Names of models that are left out.
+    """
     names, table = as_table(distances)
     trusted = [name not in flagged for name in names]
     if not any(trusted):
@@ -54,6 +59,11 @@ def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
 
     NaN where there is none: no run broke any sample of the model, or nobody in the pool classifies
     any correctly.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        frontier: Distance per sample of the defence frontier, (n,).
     """
     d, best = as_pair(distances, frontier)
     limit = epsilon_min(best).value
@@ -80,7 +90,16 @@ def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
 
 @dataclass(frozen=True, eq=False)
 class ReferencePool:
-    """Models evaluated on the same samples, norm and tier, to rank a newcomer against."""
+    """Models evaluated on the same samples, norm and tier, to rank a newcomer against.
+
+    Args:
+        norm: Name of the norm.
+        dataset: Name of the data set.
+        queries: Queries per sample.
+        samples: Ids of the samples, (n,).
+        distances: Model to its distance per sample, (n,).
+        flags: Model to its flags.
+    """
 
     norm: str
     dataset: str

@@ -18,7 +18,12 @@ Distances = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Measure:
-    """Figure and its flags: sentences that a reader must know before trusting it."""
+    """Figure and its flags: sentences that a reader must know before trusting it.
+
+    Args:
+        value: The figure; NaN where it is not known.
+        flags: Warnings, as sentences.
+    """
 
     value: float
     flags: tuple[str, ...] = ()
@@ -26,7 +31,19 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """Model in one norm, for comparing and ranking: its distances, samples and queries."""
+    """Model in one norm, for comparing and ranking: its distances, samples and queries.
+
+    Args:
+        model: Name of the model.
+        norm: Name of the norm.
+        samples: Ids of the samples, (n,).
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        queries: Queries of the tier at which it was evaluated.
+        flags: Flags of its record.
+        data: Name of the data.
+        tiers: Tiers that its record can be extended to.
+    """
 
     model: str
     norm: str
@@ -50,7 +67,13 @@ class Evaluated:
 
 
 def as_distances(distances: ArrayLike, *, what: str = "distances") -> Distances:
-    """Return per-sample distances as float64: 0 = misclassified unperturbed, inf = never broken."""
+    """Return per-sample distances as float64: 0 = misclassified unperturbed, inf = never broken.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        what: Name of the distances, for messages.
+    """
     array = np.asarray(distances, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
         raise FrontierError(
@@ -66,7 +89,11 @@ def as_distances(distances: ArrayLike, *, what: str = "distances") -> Distances:
 
 
 def as_table(distances: Mapping[str, ArrayLike]) -> tuple[tuple[str, ...], Distances]:
-    """Return the names of models, or of runs, and their distances as one array (name, sample)."""
+    """Return the names of models, or of runs, and their distances as one array (name, sample).
+
+    Args:
+        distances: Name to its distance per sample, (n,).
+    """
     if not distances:
         raise FrontierError('no distances given: expected {"name": distances, …} with at least one')
     rows = [as_distances(row, what=f"distances of {name}") for name, row in distances.items()]
@@ -84,7 +111,13 @@ def as_pair(
     *,
     what: tuple[str, str] = ("distances", "frontier distances"),
 ) -> tuple[Distances, Distances]:
-    """Return two rows of distances on the same samples: an attack or a model, and its frontier."""
+    """Return two rows of distances on the same samples: an attack or a model, and its frontier.
+
+    Args:
+        first: Distances, (n,).
+        second: Distances on the same samples, (n,).
+        what: Names of both, for messages.
+    """
     a, b = as_distances(first, what=what[0]), as_distances(second, what=what[1])
     if a.size != b.size:
         raise FrontierError(
@@ -95,7 +128,11 @@ def as_pair(
 
 
 def check_epsilon(epsilon: ArrayLike) -> Distances:
-    """Return one perturbation size or many as an array, each of them ≥ 0."""
+    """Return one perturbation size or many as an array, each of them ≥ 0.
+
+    Args:
+        epsilon: One size or many.
+    """
     ε = np.asarray(epsilon, dtype=np.float64)
     if not (ε >= 0).all():
         raise FrontierError(
@@ -107,7 +144,14 @@ def check_epsilon(epsilon: ArrayLike) -> Distances:
 def check_same_samples(
     first: Sequence[str], second: Sequence[str], *, names: tuple[str, str], in_order: bool = True
 ) -> None:
-    """Refuse two records whose samples differ or, unless order does not matter, are reordered."""
+    """Refuse two records whose samples differ or, unless order does not matter, are reordered.
+
+    Args:
+        first: Ids of samples.
+        second: Ids of samples.
+        names: Names of both records, for messages.
+        in_order: Whether the order must be the same, too.
+    """
     (a, b), extra, missing = names, len(set(first) - set(second)), len(set(second) - set(first))
     if extra or missing:
         raise FrontierError(
@@ -129,7 +173,14 @@ def check_same_settings(
     names: tuple[str, str],
     attacks: Collection[str] | None = None,
 ) -> None:
-    """Refuse two records whose solvers have other parameters, of these attacks or of all."""
+    """Refuse two records whose solvers have other parameters, of these attacks or of all.
+
+    Args:
+        first: Attack to its settings.
+        second: Attack to its settings.
+        names: Names of both records, for messages.
+        attacks: Attacks to compare; by default all.
+    """
     for attack in sorted({*first, *second} if attacks is None else attacks):
         had = [each.get(attack, "its own settings") for each in (first, second)]
         if had[0] != had[1]:
@@ -141,6 +192,11 @@ def check_same_settings(
 
 
 def unbroken_flag(distances: Distances) -> tuple[str, ...]:
-    """Flag samples no run ever broke: whatever caps them decides what they count for."""
+    """Flag samples no run ever broke: whatever caps them decides what they count for.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+    """
     unbroken = int(np.isinf(distances).sum())
     return (f"{unbroken} of {distances.size} samples were never broken",) if unbroken else ()

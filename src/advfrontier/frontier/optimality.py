@@ -40,13 +40,24 @@ _WORST = 10.0  # times the frontier
 
 
 def attack_frontier(distances: Sequence[ArrayLike] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return d*: the least distance any attack found, per sample. One row per attack."""
+    """Return d*: the least distance any attack found, per sample. One row per attack.
+
+    Args:
+        distances: One row per attack, (attacks, n).
+    """
     _, table = as_table({f"attack {i}": row for i, row in enumerate(distances)})
     return np.asarray(table.min(axis=0), dtype=np.float64)
 
 
 def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) -> Measure:
-    """Return the AOI of one attack on one model, against the frontier of its pool."""
+    """Return the AOI of one attack on one model, against the frontier of its pool.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        frontier: Distance per sample of the frontier, (n,).
+        E: End of the area; by default ε_min of the frontier.
+    """
     d, best = as_pair(distances, frontier)
     limit = epsilon_min(best).value if E is None else check_limit(E)
     correct = best > 0
@@ -70,6 +81,11 @@ def excess(distances: ArrayLike, frontier: ArrayLike) -> float:
 
     What is further than ten times the frontier, or was not found, counts as ten times. 0 where no
     sample counts.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        frontier: Distance per sample of the frontier, (n,).
     """
     d, best = as_pair(distances, frontier)
     counted = (best > 0) & (best < np.inf)
@@ -79,7 +95,12 @@ def excess(distances: ArrayLike, frontier: ArrayLike) -> float:
 
 
 def degenerate(frontier: NDArray[np.float64], limit: float) -> str:
-    """Return the reason why attacks cannot be distinguished below E."""
+    """Return the reason why attacks cannot be distinguished below E.
+
+    Args:
+        frontier: Distance per sample of the frontier, (n,).
+        limit: End of the area, in units of the norm.
+    """
     if not (frontier > 0).any():
         return "no sample is classified correctly, so every attack is on the frontier: AOI set to 1"
     return (
@@ -89,7 +110,11 @@ def degenerate(frontier: NDArray[np.float64], limit: float) -> str:
 
 
 def global_aoi(values: Mapping[str, Measure]) -> Measure:
-    """Return the global AOI: the mean over models, each of equal weight whatever its samples."""
+    """Return the global AOI: the mean over models, each of equal weight whatever its samples.
+
+    Args:
+        values: Model to its AOI.
+    """
     if not values:
         raise FrontierError('no model given: expected {"model": aoi(…), …} with at least one')
     figures, flags = [], []
@@ -101,7 +126,13 @@ def global_aoi(values: Mapping[str, Measure]) -> Measure:
 
 
 def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
-    """Return the AOI up to the 95th percentile of d*: an E that one outlier cannot set."""
+    """Return the AOI up to the 95th percentile of d*: an E that one outlier cannot set.
+
+    Args:
+        distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+            broken.
+        frontier: Distance per sample of the frontier, (n,).
+    """
     best = as_distances(frontier, what="frontier distances")
     broken = best[(best > 0) & np.isfinite(best)]
     return aoi(distances, best, E=distance_quantile(broken, 0.95) if broken.size else 0.0)
@@ -109,19 +140,30 @@ def winsorised_aoi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
 
 @dataclass(frozen=True)
 class Contribution:
-    """Contribution of one run, over the samples that are classified correctly and were broken."""
+    """Contribution of one run, over the samples that are classified correctly and were broken.
+
+    Args:
+        run: Name of the run.
+        wins: Samples on which it found the least distance, alone or with others.
+        alone: Samples on which no other run comes as close.
+        loss: Fall of the frontier's AOI, 1 by definition, without the run.
+    """
 
     run: str
-    # Samples on which it is on the frontier; equal distances count for each run that has them.
     wins: int
-    alone: int  # samples on which no other run comes as close
-    loss: float  # how much the frontier's AOI, 1 by definition, falls without it
+    alone: int
+    loss: float
 
 
 def contributions(
     distances: Mapping[str, ArrayLike], *, E: float | None = None
 ) -> tuple[Contribution, ...]:
-    """Return leave-one-out losses and winner counts of every run, in the order given."""
+    """Return leave-one-out losses and winner counts of every run, in the order given.
+
+    Args:
+        distances: Run to its distance per sample, (n,).
+        E: End of the area; by default ε_min of the frontier.
+    """
     names, table = as_table(distances)
     frontier = table.min(axis=0)
     limit = epsilon_min(frontier).value if E is None else check_limit(E)
@@ -145,7 +187,14 @@ def contributions(
 
 @dataclass(frozen=True)
 class BaselineAOI:
-    """AOI by straight lines, as in the paper, and the bracket that the known points prove."""
+    """AOI by straight lines, as in the paper, and the bracket that the known points prove.
+
+    Args:
+        value: AOI read off straight lines.
+        low: Least AOI that the points allow.
+        high: Largest AOI that the points allow.
+        flags: Warnings, as sentences.
+    """
 
     value: float
     low: float
@@ -158,6 +207,10 @@ def baseline_radii(frontier: ArrayLike, *, reference: float | None = None) -> ND
 
     Each lies half-way between the distances of two samples. At a distance itself, an attack that
     finds the sample's point a hair farther away than the frontier would count as not breaking it.
+
+    Args:
+        frontier: Distance per sample of the frontier, (n,).
+        reference: Reference radius to add, in units of the norm.
     """
     best = as_distances(frontier, what="frontier distances")
     broken = best[(best > 0) & np.isfinite(best)]
@@ -179,6 +232,11 @@ def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike
 
     The curve starts at (0, clean accuracy). Unless a radius beyond is known, the straight lines end
     with the frontier at (ε_min, 0); the bracket assumes nothing beyond the last known radius.
+
+    Args:
+        epsilons: Rising radii, (radii,).
+        accuracies: Robust accuracy at every radius, (radii,).
+        frontier: Distance per sample of the frontier, (n,).
     """
     best = as_distances(frontier, what="frontier distances")
     limit = epsilon_min(best).value
@@ -220,14 +278,26 @@ def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike
 
 
 def known_up_to(epsilons: ArrayLike, accuracies: ArrayLike) -> float:
-    """Return how far the points determine the curve: to the last radius, or inf if it reached 0."""
+    """Return how far the points determine the curve: to the last radius, or inf if it reached 0.
+
+    Args:
+        epsilons: Rising radii, (radii,).
+        accuracies: Robust accuracy at every radius, (radii,).
+    """
     return float("inf") if np.min(accuracies) == 0 else float(np.max(epsilons))
 
 
 def straight_accuracies(
     epsilons: ArrayLike, accuracies: ArrayLike, at: ArrayLike, *, clean: float
 ) -> NDArray[np.float64]:
-    """Return robust accuracies at other radii, on the straight lines that `baseline_aoi` draws."""
+    """Return robust accuracies at other radii, on the straight lines that `baseline_aoi` draws.
+
+    Args:
+        epsilons: Rising radii, (radii,).
+        accuracies: Robust accuracy at every radius, (radii,).
+        at: Radii to read, (m,).
+        clean: Accuracy on unperturbed samples, in [0, 1].
+    """
     wanted = check_epsilon(at)
     reach = known_up_to(epsilons, accuracies)
     if (wanted > reach).any():

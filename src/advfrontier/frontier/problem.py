@@ -32,13 +32,24 @@ Needs = tuple[tuple[Raises, ...], ...]  # [run][level]: (run, least level) befor
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Runs, levels, what each pair is worth on each sample, and which pairs a pair requires."""
+    """Runs, levels, what each pair is worth on each sample, and which pairs a pair requires.
+
+    Args:
+        norm: Name of the norm.
+        runs: Names of the runs.
+        costs: Queries per level, with 0 for level 0, (levels + 1,).
+        values: Value of each level from 1 on, (runs, levels, samples).
+        constant: Part of the global AOI from models on which every attack is on the frontier.
+        needs: needs[run][level]: required (run, level) pairs.
+        flags: Warnings, as sentences.
+        solvers: Attack to its settings.
+    """
 
     norm: str
     runs: tuple[str, ...]
-    costs: NDArray[np.int64]  # queries per level, with 0 for level 0
-    values: NDArray[np.float64]  # (run, level from 1 on, sample)
-    constant: float  # what models on which every attack is on the frontier add to the global AOI
+    costs: NDArray[np.int64]
+    values: NDArray[np.float64]
+    constant: float
     needs: Needs
     flags: tuple[str, ...] = ()
     solvers: Mapping[str, str] = field(default_factory=dict)  # as the trajectories have them
@@ -87,7 +98,11 @@ class Problem:
 
 
 def levels_of(queries: int) -> tuple[int, ...]:
-    """Return tenths of the traced queries: for whole runs 100, 200, … 1000, the paper's S."""
+    """Return tenths of the traced queries: for whole runs 100, 200, … 1000, the paper's S.
+
+    Args:
+        queries: Queries that each run was traced for.
+    """
     tenths = (round(k * queries / 10 / CHECKPOINT) * CHECKPOINT for k in range(1, 11))
     return tuple(sorted({level for level in tenths if level})) or (queries,)
 
@@ -98,6 +113,10 @@ def build_problem(
     """Put the trajectories of several models, one at a time, into one allocation problem.
 
     Without `levels` a run may be given tenths of what the first model's trajectories go to.
+
+    Args:
+        trajectories: Trajectories of one model each.
+        levels: Queries at which a run may stop; by default tenths of the traced queries.
     """
     if levels is not None and (not levels or levels[0] < 1 or list(levels) != sorted(set(levels))):
         raise FrontierError(

@@ -64,7 +64,18 @@ class RankRow:
 
 @dataclass(frozen=True, eq=False)
 class RankTable:
-    """Models of one norm, best first and those in doubt last, with their curves."""
+    """Models of one norm, best first and those in doubt last, with their curves.
+
+    Args:
+        norm: Name of the norm.
+        data: Name of the data.
+        queries: Queries of the common tier.
+        samples: Number of samples.
+        E: End of the defence frontier, up to which areas are taken.
+        rows: Rows, best model first.
+        curves: Model to its curve.
+        frontier: Curve of the defence frontier.
+    """
 
     norm: str
     data: str
@@ -92,7 +103,13 @@ class RankTable:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Rank tables: one per norm, and one over the norms that all models share."""
+    """Rank tables: one per norm, and one over the norms that all models share.
+
+    Args:
+        norms: One table per norm.
+        shared: Norms that every model was evaluated in.
+        overall: Rows over these norms.
+    """
 
     norms: tuple[RankTable, ...]
     shared: tuple[str, ...]  # the norms that every model was evaluated in
@@ -213,7 +230,11 @@ def rank_table(
 
 
 def mean_rows(tables: Sequence[RankTable]) -> tuple[RankRow, ...]:
-    """Return the models over several norms, by mean DOI; a model that lacks a norm has none."""
+    """Return the models over several norms, by mean DOI; a model that lacks a norm has none.
+
+    Args:
+        tables: One table per norm.
+    """
     by_model: dict[str, dict[str, RankRow]] = {}
     for table in tables:
         for row in table.rows:
@@ -241,6 +262,10 @@ def doi_intervals(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str
 
     They hold for this pool of models. While every sample was broken, E cuts nothing off and needs
     no choosing.
+
+    Args:
+        pools: One pool per norm, of the same models.
+        resamples: Number of bootstrap resamples.
     """
     names, own, best, trusted = _columns(pools)
     limits = [(0.0, 1.0 if trust else math.inf) for trust in trusted]
@@ -267,6 +292,10 @@ def rank_ranges(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, 
 
     Not a confidence: ranks jump, and where two models are truly equal no number of samples tells
     which is first. Read it as how easily other samples would have given another order.
+
+    Args:
+        pools: One pool per norm, of the same models.
+        resamples: Number of bootstrap resamples.
     """
     names, own, best, trusted = _columns(pools)
     counts = np.zeros((len(names), len(names)))
@@ -284,7 +313,11 @@ def rank_ranges(*pools: ReferencePool, resamples: int = RESAMPLES) -> dict[str, 
 
 
 def rank_range(shares: NDArray[np.float64]) -> tuple[int, int]:
-    """Return the ranks of the middle 95 % of the resamples, from a model's share of each rank."""
+    """Return the ranks of the middle 95 % of the resamples, from a model's share of each rank.
+
+    Args:
+        shares: Share of the resamples per rank, (ranks,).
+    """
     cumulated = np.cumsum(shares)
     tail, rounding = (1 - LEVEL) / 2, 1e-9
     first = int(np.searchsorted(cumulated, tail + rounding)) + 1

@@ -16,7 +16,16 @@ from advfrontier.threat.names import norm_name
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
-    """Distances of one model by (run, checkpoint, sample), all runs on the same samples."""
+    """Distances of one model by (run, checkpoint, sample), all runs on the same samples.
+
+    Args:
+        runs: Names of the runs.
+        queries: Checkpoints, (checkpoints,).
+        distances: Best distances so far, (runs, checkpoints, samples).
+        samples: Ids of the samples, (n,).
+        norm: Name of the norm.
+        solvers: Attack to its settings.
+    """
 
     runs: tuple[str, ...]
     queries: NDArray[np.int64]  # the checkpoints, increasing: 10, 20, … 1000

@@ -46,7 +46,11 @@ REFERENCE_RADII: dict[str, tuple[float, ...]] = {
 
 
 def find_card(name: str) -> Card:
-    """Return the card of a model, or raise; `f3` is F3."""
+    """Return the card of a model, or raise; `f3` is F3.
+
+    Args:
+        name: Name of a model, F1 to F17.
+    """
     key = name.strip().upper()
     if key not in MODELS:
         first, *_, last = MODELS
@@ -55,7 +59,11 @@ def find_card(name: str) -> Card:
 
 
 def load(name: str) -> nn.Module:
-    """Load a model of the zoo, frozen: images (n, 1, 28, 28) in [0, 1] to logits (n, 10)."""
+    """Load a model of the zoo, frozen: images (n, 1, 28, 28) in [0, 1] to logits (n, 10).
+
+    Args:
+        name: Name of a model, F1 to F17.
+    """
     card = find_card(name)
     model, digest = read_model(card)
     if digest != card.sha256:
@@ -67,7 +75,11 @@ def load(name: str) -> nn.Module:
 
 
 def read_model(card: Card) -> tuple[nn.Module, str]:
-    """Load the model of the stored weights, and return it with the hash of their file."""
+    """Load the model of the stored weights, and return it with the hash of their file.
+
+    Args:
+        card: Card of the model.
+    """
     content = files("advfrontier.zoo").joinpath("weights", card.weights).read_bytes()
     model = build(card.architecture)
     model.load_state_dict(load_tensors(content))
@@ -87,6 +99,12 @@ def train(
     one. `data_dir` holds the four files of Fashion-MNIST; by default it is where the Debian package
     puts them. A training that was interrupted resumes from its checkpoint, which lies beside the
     weights until they are complete.
+
+    Args:
+        name: Name of a model, F1 to F17.
+        data_dir: Folder of the four files of Fashion-MNIST; by default the Debian package's.
+        out: File or folder of the weights; by default the current folder.
+        progress: Whether progress is shown.
     """
     card = find_card(name)
     path = Path() if out is None else Path(out)
