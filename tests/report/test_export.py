@@ -187,7 +187,7 @@ def test_export_all_says_what_each_file_is(tmp_path):
     said = (tmp_path / "sentence.txt").read_text()
     assert said.startswith("net was evaluated with advfrontier ")
     assert "in ℓ₂ and ℓ∞ on 24 samples" in said
-    assert "@article{advfrontier," in said
+    assert "@misc{advfrontier," in said
 
 
 def test_exports_never_replace_foreign_files(tmp_path):

@@ -130,6 +130,10 @@ COMMANDS = {
         "Verify a record from someone else: check every point, and repeat some units.",
     ),
     "report": ("results", "Write the HTML report of one model's records, beside other models."),
+    "paper": (
+        "results",
+        "Write a table, figures, a sentence, BibTeX and CSV files for a paper.",
+    ),
     "compare": (
         "results",
         "Compare two models on whole curves: reject one, or print what to run next.",

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 from advfrontier.cli.options import (
@@ -116,6 +117,8 @@ def extend_command(
 ) -> None:
     """Extend a finished evaluation to a larger budget. No query is repeated.
 
+    Exports that are beside the record are written again.
+
     A number of queries extends the ensemble that the record began with. An ensemble that is named
     must begin with the one evaluated so far. Device, threads and batches stay the same.
 
@@ -127,6 +130,7 @@ def extend_command(
     from advfrontier.engine import find_device
     from advfrontier.evaluation.compare import find_evaluations
     from advfrontier.execution import Machine as WorkMachine
+    from advfrontier.report.export import earlier_formats, parse_formats
 
     ensemble = budget.chosen()
     if ensemble is None:
@@ -148,6 +152,10 @@ def extend_command(
         )
         given = trusted_attacks(attack, evaluation.norm) or None
         extended.append(evaluation.extend(ensemble, model=model, machine=machine, solvers=given))
+    earlier = earlier_formats(record)  # they would be of the smaller budget
+    if earlier:
+        formats = dict.fromkeys((*parse_formats(output.export), *earlier))
+        output = replace(output, export=",".join(formats))
     show_evaluations(extended, record, output)
 
 

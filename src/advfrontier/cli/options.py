@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -187,6 +187,8 @@ class Source:
     "Number of samples: the first N, or N random ones with --sample-seed (default: all)."
     sample_seed: int | None = None
     "Random seed of the choice of samples (default: the first ones are taken)."
+    data_name: str | None = None
+    "Display name of the data (default: its source)."
     download: bool = False
     "Download a model or data that are not on this machine; otherwise nothing is downloaded."
 
@@ -207,9 +209,10 @@ class Source:
         if self.download:
             for model in models:
                 load_model(model, download=True)
-        return load_data(
+        samples = load_data(
             self.name, samples=self.samples, seed=self.sample_seed, download=self.download
         )
+        return samples if self.data_name is None else replace(samples, name=self.data_name)
 
     @property
     def notice(self) -> str:

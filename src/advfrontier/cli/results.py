@@ -150,8 +150,8 @@ def report_command(
     Several models are ranked among each other, with areas up to one common ε.
 
     Args:
-        records: Folders of evaluations. The report and the exports are of the first; the others are
-            compared with it.
+        records: Folders of evaluations. The report is of the first; the others are compared with
+            it. Exports are written for all, into the first folder.
         out: HTML file (default: report.html in the first folder).
         figures: Output folder of the figures as PDF and PNG (default: none).
     """
@@ -170,7 +170,7 @@ def report_command(
     own = find_evaluations(records[:1])
     others = find_evaluations(records[1:])
     summaries = summarise_all([*own, *others], radii=radii)
-    show_summaries(summaries, own, records[0], output)
+    show_summaries(summaries, [*own, *others], records[0], output)
     try:
         page = report.write_report(out or below(records[0], "report.html"), summaries)
     except ReadOnlyError as error:
@@ -179,6 +179,57 @@ def report_command(
     if figures is not None:
         for path in report.write_figures(figures, summaries):
             say(f"figure: {path}", as_json=json)
+
+
+def paper_command(
+    *records: str,
+    out: Annotated[str, OUT] = "paper",
+    radii: Radii = None,
+    columns: str | None = None,
+    width: float = 397.0,
+    font: str = "serif",
+    data_name: str | None = None,
+    baselines: str = "baselines",
+    json: Json = False,
+) -> None:
+    """Write a table, figures, a sentence, BibTeX and CSV files for a paper.
+
+    Args:
+        records: Folders of evaluations, of one model or several.
+        out: Output folder; paper.tex in it shows everything.
+        columns: Columns of the table: clean, robust, autoattack, median, aurec, doi (default:
+            clean,robust,autoattack).
+        width: Width of the table in points.
+        font: Letters of the figures: serif or sans.
+        data_name: Name of the data in captions (default: as it was typed).
+        baselines: Folder of AutoAttack's records, searched beside the folders of the evaluations.
+    """
+    from advfrontier.cli.output import say, show
+    from advfrontier.evaluation.baseline import stored_baselines
+    from advfrontier.evaluation.compare import find_evaluations
+    from advfrontier.evaluation.summary import summarise_all
+    from advfrontier.report.paper import parse_columns, write_paper
+
+    if not records:
+        raise FrontierError(
+            "nothing to write: expected the folder of an evaluation, such as runs/mine"
+        )
+    Output(radii).check()
+    kinds = parse_columns(columns)
+    evaluations = find_evaluations(records)
+    written = write_paper(
+        out,
+        summarise_all(evaluations, radii=radii, gallery=0),
+        baselines=stored_baselines(evaluations, [baselines, *records]),
+        columns=kinds,
+        width=width,
+        font=font,
+        data_name=data_name,
+    )
+    if json:
+        show(facts=written, as_json=True)
+    for path in written:
+        say(f"paper: {path}", as_json=json)
 
 
 def compare_command(

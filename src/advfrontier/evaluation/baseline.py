@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from advfrontier.attacks.autoattack import NORMS, KnownPoints, check_norm
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.inputs import as_model, as_terms
 from advfrontier.evaluation.radii import parse_radii, reference_radii
 from advfrontier.execution import Machine
@@ -26,7 +27,7 @@ from advfrontier.frontier.optimality import baseline_aoi, baseline_radii
 from advfrontier.jobs import Model, drive, prepare
 from advfrontier.jobs.autoattack import AutoAttackJob, read_points
 from advfrontier.jsonable import jsonable
-from advfrontier.record import Record
+from advfrontier.record import Record, find_records
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import norm_symbol
 
@@ -38,6 +39,7 @@ __all__ = [
     "load_baseline",
     "radii_to_run",
     "run_autoattack",
+    "stored_baselines",
     "why_no_autoattack",
 ]
 
@@ -81,6 +83,30 @@ def run_autoattack(
 def load_baseline(folder: str | PathLike[str]) -> KnownPoints:
     """Read a finished record of AutoAttack; raises if it is not finished."""
     return read_points(Record.open(folder, "baseline"))
+
+
+def stored_baselines(
+    evaluations: Sequence[Evaluation], folders: Sequence[str]
+) -> dict[tuple[str, str], KnownPoints]:
+    """Return AutoAttack's points on the models and samples of evaluations, by model and norm.
+
+    Args:
+        evaluations: The evaluations.
+        folders: Folders to search for records of AutoAttack; those without any are passed over.
+    """
+    records: dict[str, Record] = {}
+    for folder in folders:
+        for record in find_records(folder, kind="baseline", needed=False):
+            records[record.place] = record
+    found = {}
+    for evaluation in evaluations:
+        header = evaluation.record.header
+        own = (header.model.digest, header.terms.norm, header.data.digest)
+        for record in records.values():
+            other = record.header
+            if (other.model.digest, other.terms.norm, other.data.digest) == own:
+                found[evaluation.model, evaluation.norm] = read_points(record)
+    return found
 
 
 def radii_to_run(

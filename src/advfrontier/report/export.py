@@ -21,11 +21,18 @@ from advfrontier.evaluation.samples import as_bytes, class_table, sample_table
 from advfrontier.evaluation.summary import NormSummary, summarise
 from advfrontier.flags import doubts
 from advfrontier.jsonable import jsonable
-from advfrontier.record.folder import Folder, below, open_folder, write_files
+from advfrontier.record.folder import (
+    Folder,
+    below,
+    folder_name,
+    open_folder,
+    write_files,
+)
 from advfrontier.report.render import as_csv, as_latex, clean
 from advfrontier.report.summary import summary_tables
 from advfrontier.report.words import CITATION, quoted, sentence
 from advfrontier.table import Column
+from advfrontier.threat.names import NORMS
 
 _AT_ONCE = 100  # samples whose images are read together
 _PICTURE = re.compile(r"\d{6}-class\d+-as\d+\.png")
@@ -80,6 +87,35 @@ def parse_formats(text: str | None) -> tuple[str, ...]:
     return kinds
 
 
+def earlier_formats(folder: str) -> tuple[str, ...]:
+    """Return the formats that an earlier command exported into a folder and that can be written.
+
+    Args:
+        folder: A path or an address.
+    """
+    names = open_folder(folder).names(depth=1)
+    found = []
+    for name, kind in _KINDS.items():
+        if name == "png":
+            here = any(_PICTURE.fullmatch(each.rpartition("/")[2]) for each in names)
+        elif kind.single:
+            here = kind.file in names
+        else:
+            here = any(_is_export(each, kind.file) for each in names)
+        missing = (name == "parquet" and find_spec("pyarrow") is None) or (
+            name == "png" and find_spec("PIL") is None
+        )
+        if here and not missing:
+            found.append(name)
+    return tuple(found)
+
+
+def _is_export(file: str, ending: str) -> bool:
+    """Tell whether a file beside a record is named as an export of one norm."""
+    name = file.rpartition("/")[2]
+    return name.endswith(ending) and name.removesuffix(ending) in NORMS
+
+
 def export_all(
     evaluations: Sequence[Evaluation],
     summaries: Sequence[NormSummary],
@@ -124,10 +160,13 @@ def _write_single(name: str, summaries: Sequence[NormSummary], folder: Path) -> 
 def _write_each(
     name: str, evaluations: Sequence[Evaluation], root: str, radii: str | None, folder: Path
 ) -> Iterator[Path]:
+    norms = [each.norm for each in evaluations if not each.place.startswith(root)]
     for evaluation in evaluations:
         inside = evaluation.norm
         if evaluation.place.startswith(root):
             inside = evaluation.place.removeprefix(root)
+        elif norms.count(inside) > 1:  # several models that lie elsewhere
+            inside = folder_name(evaluation.place)
         path = folder / f"{inside}{_KINDS[name].file}"
         yield from export(evaluation, name, path, radii=chosen_radii(evaluation, radii))
 

@@ -12,6 +12,7 @@ from io import BytesIO
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from advfrontier.attacks.autoattack import KnownPoints
 from advfrontier.errors import FrontierError, printable
 from advfrontier.evaluation.summary import NormSummary
 from advfrontier.frontier.curve import Curve
@@ -43,6 +44,9 @@ COLOURS = (
 )
 DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2)))
 COLUMN, PAGE = 3.25, 5.5  # inches: 234 pt, a column of a paper; 397 pt, a page with one column
+WIDTHS = (COLUMN, PAGE, 6.75)  # inches; the last one spans two columns
+_SANS = ("Helvetica", "Arial", "Nimbus Sans", "Liberation Sans", "TeX Gyre Heros", "DejaVu Sans")
+FONTS = ("serif", "sans")
 _GREY, _INK, _MUTED = "#b4bbc2", "#1b1f24", "#57606a"
 _FAR = 1e9  # where a curve ends, beyond every axis
 _HEIGHT, _LOW_HEIGHT = 2.3, 1.75  # inches of a figure with one panel; of one with several
@@ -99,8 +103,95 @@ def write_figures(
     return written
 
 
+def write_paper_figures(
+    folder: str | PathLike[str],
+    summaries: Sequence[NormSummary],
+    baselines: Mapping[tuple[str, str], KnownPoints],
+    *,
+    font: str = "serif",
+    formats: Sequence[str] = ("pdf",),
+) -> list[str]:
+    """Write `curve-NORM-3.25in` per norm, and `curves-5.5in` and `curves-6.75in` with all norms.
+
+    Every figure is exactly as wide as its name says.
+
+    Args:
+        folder: Where the files go: a path or an address.
+        summaries: Evaluations of one model or several.
+        baselines: AutoAttack's points, by model and norm, which are drawn as crosses.
+        font: `serif`, as in Times, or `sans`, as in Helvetica.
+        formats: Kinds of files.
+
+    Returns:
+        The paths or addresses of the files.
+    """
+    groups: dict[str, list[NormSummary]] = {}
+    for summary in in_order(summaries):
+        groups.setdefault(summary.norm, []).append(summary)
+    lines = lines_of(models_of(summaries))
+    layouts: list[tuple[str, float, list[list[NormSummary]]]] = []
+    for norm, group in groups.items():
+        layouts.append((f"curve-{norm}", WIDTHS[0], [group]))
+    for width in WIDTHS[1:]:
+        layouts.append(("curves", width, list(groups.values())))
+    written = []
+    with styled(font):
+        for name, width, panels in layouts:
+            height = _HEIGHT if len(panels) < 3 else _LOW_HEIGHT
+            figure = _panels(len(panels), width=width, height=height)
+            for axes, group in zip(figure.axes, panels, strict=True):
+                draw_curves(axes, group, lines)
+                for summary in group:
+                    points = baselines.get((summary.model, summary.norm))
+                    if points is not None:
+                        draw_points(axes, points, lines[summary.model])
+                if len(panels) > 1:
+                    axes.label_outer()
+            path = below(folder, f"{name}-{width:g}in")
+            written += _save(figure, path, formats, columns=2 if width == COLUMN else 4)
+    return written
+
+
+def draw_points(axes: Axes, points: KnownPoints, line: Line) -> None:
+    """Draw AutoAttack's robust accuracy as crosses in the model's colour.
+
+    Args:
+        axes: Where to.
+        points: Its radii and accuracies.
+        line: Colour of the model.
+    """
+    cross: dict[str, Any] = {
+        "linestyle": "none",
+        "marker": "x",
+        "markersize": 4,
+        "markeredgewidth": 1.1,
+    }
+    axes.plot(
+        points.radii, points.accuracies, color=line["color"], label="AutoAttack", zorder=4, **cross
+    )
+
+
+def draw_intervals(axes: Axes, summaries: Sequence[NormSummary], lines: Mapping[str, Line]) -> None:
+    """Draw the 95 % intervals of several models as bars beside each other, at the radii marked.
+
+    Args:
+        axes: Where to; their limits are set.
+        summaries: Models in one norm.
+        lines: Model to colour and dashes.
+    """
+    apart = 0.008 * axes.get_xlim()[1]
+    for place, summary in enumerate(summaries):
+        shift = apart * (place - (len(summaries) - 1) / 2)
+        for at in summary.robust:
+            bar = {"color": lines[summary.model]["color"], "linewidth": 0.9, "alpha": 0.9}
+            axes.vlines(at.epsilon + shift, at.accuracy.low, at.accuracy.high, zorder=3, **bar)
+
+
 def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Mapping[str, Line]) -> None:
-    """Draw robust accuracy against ε. The band is drawn for one model only: several run together.
+    """Draw robust accuracy against ε.
+
+    One model has its 95 % band. Of several models the bands would run together, so that their
+    intervals are bars at the radii marked.
 
     Args:
         axes: Where to.
@@ -129,6 +220,8 @@ def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Mapping[str
             draw_steps(axes, summary.certified.curve, label=f"{name}, certified", **dotted)
     marks = [(at.epsilon, at.label) for at in first.robust]
     curve_axes(axes, first.norm, [summary.curve for summary in summaries], marks)
+    if len(summaries) > 1:
+        draw_intervals(axes, summaries, lines)
     draw_marks(axes, marks)
 
 
@@ -263,11 +356,21 @@ def need_matplotlib() -> None:
         )
 
 
-def styled() -> Any:
-    """Return a context in which figures are drawn and saved."""
-    from matplotlib import style  # noqa: PLC0415 - an optional extra
+def styled(font: str = "serif") -> Any:
+    """Return a context in which figures are drawn and saved.
 
-    return style.context("advfrontier.report.figures")
+    Args:
+        font: `serif` or `sans`.
+    """
+    from matplotlib import style  # noqa: PLC0415 - an optional extra
+    from matplotlib.font_manager import fontManager  # noqa: PLC0415
+
+    if font == "serif":
+        return style.context("advfrontier.report.figures")
+    installed = {entry.name for entry in fontManager.ttflist}
+    sans = next(name for name in _SANS if name in installed)
+    other = {"font.family": sans, "mathtext.fontset": "stixsans", "font.size": 7.5}
+    return style.context(["advfrontier.report.figures", other])
 
 
 def norm_formula(norm: str) -> str:

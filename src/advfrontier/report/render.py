@@ -335,6 +335,29 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def latex_text(text: str) -> str:
+    """Return a text with its special characters as LaTeX has them.
+
+    Args:
+        text: Any text. Characters that a font of LaTeX may lack become question marks.
+    """
+    letters = []
+    for letter in printable(text):
+        if letter in _LATEX:
+            letters.append(_LATEX[letter])
+        elif letter in "“”…" or ord(letter) < 0x250:
+            letters.append(letter)
+        else:
+            letters.append("?")
+    return _joined_symbols("".join(letters))
+
+
+def _joined_symbols(text: str) -> str:
+    """Return LaTeX in which the symbol of a norm is one formula instead of two."""
+    drawn = re.sub(r"\$\\ell\$\$_(\d)\$", r"$\\ell_{\1}$", text)
+    return drawn.replace(r"$\ell$$\infty$", r"$\ell_{\infty}$")
+
+
 def as_latex(table: Table) -> str:
     """Return a `tabular` with the rules of booktabs; notes are comments below it."""
     sides = "".join("l" if column.left else "r" for column in table.columns)
@@ -354,6 +377,4 @@ def as_latex(table: Table) -> str:
     ]
     for note in table.notes:
         parts.append(f"% {printable(note)}")
-    # The symbol of a norm is one formula: $\ell$$_2$ and $\ell$$\infty$ become $\ell_{…}$.
-    drawn = re.sub(r"\$\\ell\$\$_(\d)\$", r"$\\ell_{\1}$", "\n".join(parts))
-    return drawn.replace(r"$\ell$$\infty$", r"$\ell_{\infty}$")
+    return _joined_symbols("\n".join(parts))

@@ -10,10 +10,12 @@ from advfrontier.pool import tier_label
 from advfrontier.report.numbers import distance, norm_text, percent, whole
 
 PAPER = "Adversarial Frontiers: Minimum-Norm Attack Ensembles for Robustness Evaluation"
-CITATION = f"""@article{{advfrontier,
+CITATION = f"""@misc{{advfrontier,
   title = {{{{{PAPER}}}}},
   author = {{Scionis, Luca and Melis, Luca and Pintor, Maura and Brau, Fabio and Demontis, Ambra and
-            Fumera, Giorgio and Roli, Fabio and Biggio, Battista}}
+            Fumera, Giorgio and Roli, Fabio and Biggio, Battista}},
+  year = {{2026}},
+  url = {{https://adversarial-frontier.github.io}}
 }}"""
 
 
