@@ -70,9 +70,9 @@ def judged(name, wrapper, norm, queries):
     return found.distances.mean() / bound.mean(), doubts(found.flags)
 
 
-def assert_never_overrated_in_silence(name, norm, queries):
+def assert_never_overrated_in_silence(name, norm, queries, wrappers=tuple(MISLEADING)):
     silent = {}
-    for wrapper in MISLEADING:
+    for wrapper in wrappers:
         ratio, flags = judged(name, wrapper, norm, queries)
         state = ", ".join(flag.kind for flag in flags)
         sys.stdout.write(f"{name} {norm} {queries} {wrapper}: {ratio:.3f} {state}\n")
@@ -85,12 +85,12 @@ def test_there_are_enough_wrappers():
     assert len(MISLEADING) >= 25
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_misleading_models_are_never_overrated_in_silence(norm):
-    assert_never_overrated_in_silence("small", norm, 400)
+@pytest.mark.parametrize(("norm", "first"), [("L2", 0), ("Linf", 1)])
+def test_misleading_models_are_never_overrated_in_silence(norm, first):
+    assert_never_overrated_in_silence("small", norm, 400, tuple(MISLEADING)[first::2])
 
 
-REAL = ("F3", "F13", "cifar_cnn_a_adv", "cifar_resnet20_plain", "mnist_small_fgsm")
+REAL = ("small", "F3", "F13", "cifar_cnn_a_adv", "cifar_resnet20_plain", "mnist_small_fgsm")
 
 
 @pytest.mark.slow

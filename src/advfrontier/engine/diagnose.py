@@ -238,10 +238,8 @@ def mismatch(
             observed, predicted = rise + fall, foreseen_rise + foreseen_fall
             visible = torch.maximum(observed.abs(), predicted.abs()) > _VISIBLE * rounding
             bend = ((rise - foreseen_rise) - (fall - foreseen_fall)).abs()
-            error = ((observed - predicted).abs() - width.forgiven * bend - 2 * rounding).clamp(
-                min=0
-            )
-            apart += torch.where(visible, error**2, 0)
+            error = (observed - predicted).abs() - width.forgiven * bend - 2 * rounding
+            apart += torch.where(visible, error.clamp(min=0) ** 2, 0)
             whole += torch.where(visible, observed**2 + predicted**2, 0)
         parts.append(apart / whole)
     return torch.stack(parts).cpu()
