@@ -25,7 +25,7 @@ def test_evaluate_returns_distances_points_and_counts(problem, evaluation):
     assert set(evaluation.winners) <= {*SMALL.runs, None}
     assert evaluation.queries.tolist() == [0 if row == 4 else SMALL.total for row in range(11)]
     assert evaluation.counts == {
-        "checks": 11 * 8 + 6,
+        "checks": 11 * (2 + 36) + 6 + 10 * 14,  # also at every point found
         "setup": 22,
         "attack": 10 * SMALL.total,
         "verification": 10 + 4 * 10,  # every kept point once, and noise on every sample

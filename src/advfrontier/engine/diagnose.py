@@ -131,7 +131,7 @@ class Slope:
     @property
     def reach(self) -> Tensor:
         """Return the first-order distance in ℓ2 to the boundary, (n,)."""
-        # At a tie the gap is zero; a share of the logits' spread stands for it.
+        # At a tie the gap is zero, and a share of the logits' spread is taken instead.
         gap = torch.maximum(_gap(self.logits, self.pair).abs(), 0.05 * spread(self.logits))
         return gap / self.length.nan_to_num(0, 0, 0).clamp(min=TINY)
 
