@@ -5,6 +5,7 @@ from advfrontier.flags import Flag, Kind, doubts
 
 def test_flags_on_how_a_result_was_made_put_nothing_in_doubt():
     harmless = [Kind.TRAINING, Kind.VERSIONS, Kind.UNBROKEN, Kind.INTERRUPTED, Kind.EOT]
+    harmless.append(Kind.RESOLUTION)
     assert [kind for kind in Kind if not Flag(kind, "").doubtful] == harmless
 
 

@@ -32,10 +32,20 @@ class Kind(StrEnum):
     FLIPPED = "flipped"  # kept points were classified correctly in another batch
     REJECTED = "rejected"  # points of a foreign attack that do not count as misclassified
     PRECISION = "precision"  # the logits are too coarse for their margin
+    RESOLUTION = "resolution"  # distances so small that rounding makes them read too large
 
 
 # These say how a result was made; all others say that its distances may be too large.
-_HARMLESS = frozenset({Kind.TRAINING, Kind.VERSIONS, Kind.UNBROKEN, Kind.INTERRUPTED, Kind.EOT})
+_HARMLESS = frozenset(
+    {
+        Kind.TRAINING,
+        Kind.VERSIONS,
+        Kind.UNBROKEN,
+        Kind.INTERRUPTED,
+        Kind.EOT,
+        Kind.RESOLUTION,
+    }
+)
 
 
 @dataclass(frozen=True)

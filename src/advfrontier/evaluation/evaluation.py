@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from advfrontier.engine.data import Samples
+from advfrontier.engine.resolution import possible_excess, resolution_flag
 from advfrontier.engine.whole import WholeAttack
 from advfrontier.errors import FrontierError, printable, whole_number
 from advfrontier.evaluation.inputs import Solvers, joined_solvers
@@ -294,6 +295,17 @@ class Evaluation(ShownEvaluation):
             *self._interrupted,
         ]
         flags += self._outcome.beaten(self.ensemble, self.norm)
+        excess = possible_excess(
+            self.clean_logits,
+            self.labels,
+            self.distances,
+            norm=self.norm,
+            shape=header.data.shape,
+        )
+        attacked = int((self.distances > 0).sum())
+        coarse = resolution_flag(excess, attacked, self.clean_logits.dtype)
+        if coarse is not None:
+            flags.append(coarse)
         if unbroken := int(np.isinf(self.distances).sum()):
             flags.append(Flag(Kind.UNBROKEN, f"{unbroken} samples were never broken by any run"))
         return tuple(flags)
