@@ -29,7 +29,7 @@ def add_line(file, place, line):
     if f"{place} = (" in text:
         before, opening, after = text.partition(f"{place} = (\n")
         entries, closing, rest = after.partition("\n)\n")
-        changed = f"{before}{opening}{entries}\n    {line}{closing}{rest}"
+        changed = f"{before}{opening}{entries}\n    {line},{closing}{rest}"
     else:
         before, call, after = text.rpartition(f"\n{place}(")
         end_of_call, newline, rest = after.partition("\n")

@@ -55,9 +55,7 @@ register_norm(NormFacts("Linf", "ℓ∞", f"{_NORMS}:Linf", ("inf", "linf", "∞
 
 NORMS = tuple(_CATALOGUE)  # the norms that `all` means, and that pages compare
 
-register_norm(
-    NormFacts("L0pixel", "ℓ0 pixels", "advfrontier.threat.pixels:L0Pixel", ("ℓ0pixel", "pixel"))
-)
+register_norm(NormFacts("L0pixel", "ℓ0 pixels", "advfrontier.threat.pixels:L0Pixel", ("pixel",)))
 
 
 _UNIONS: dict[str, NormFacts] = {}
