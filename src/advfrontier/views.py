@@ -80,6 +80,31 @@ class ShownEvaluation(Shown):
         return str(_call("report", [self, *others], path, radii=radii))
 
 
+class ShownTraces(Shown):
+    """Methods that plot and report traces."""
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the mean distance of every run against queries by matplotlib and return the axes.
+
+        Args:
+            ax: Where to draw; by default a new figure.
+        """
+        axes: Axes = _call("plot_traces", self, ax=ax)
+        return axes
+
+    def to_dataframe(self) -> DataFrame:
+        """Return a pandas DataFrame with columns run, queries, sample and distance."""
+        return _call("traces_dataframe", self)
+
+    def report(self, path: str | PathLike[str]) -> str:
+        """Write an HTML page with the table and the curves and return its path or address.
+
+        Args:
+            path: The file, such as `traces.html`, or an address.
+        """
+        return str(_call("traces_report", self, path))
+
+
 def _call(name: str, *content: Any, **options: Any) -> Any:
     """Call a function of `report.views`."""
     return getattr(import_module("advfrontier.report.views"), name)(*content, **options)

@@ -144,6 +144,10 @@ COMMANDS = {
         "pool",
         "Run every attack of a pool and record how its distances fall with the queries it spends.",
     ),
+    "attack-card": (
+        "pool",
+        "Show what an attack of yours adds to a pool: AOI, nearest samples, allocation, a figure.",
+    ),
     "allocate": ("pool", "Split query budgets over attacks using traces."),
     "baseline": ("pool", "Run AutoAttack at several radii, every pass counted, as a baseline."),
     "aoi": (
@@ -155,7 +159,8 @@ COMMANDS = {
     "pool": ("embedded", "List the runs of a pool."),
 }
 for _name, (_file, _help) in COMMANDS.items():
-    app.command(f"advfrontier.cli.{_file}:{_name}_command", name=_name, help=_help)
+    _function = f"{_name.replace('-', '_')}_command"
+    app.command(f"advfrontier.cli.{_file}:{_function}", name=_name, help=_help)
 
 
 def _check_text(words: Sequence[str]) -> None:

@@ -82,6 +82,59 @@ def trace_command(
     show(table, facts=facts, as_json=json)
 
 
+def attack_card_command(
+    attack: str,
+    /,
+    *,
+    model: Model = "zoo:F3",
+    data: Data = _DATA,
+    norm: Norm = "Linf",
+    runs: str = "extended",
+    queries: int = 1000,
+    out: Annotated[str, OUT] = "cards",
+    machine: Machine = _MACHINE,
+    json: Json = False,
+) -> None:
+    """Show what an attack adds to a pool, on one model.
+
+    The attack is traced beside the pool. Interrupted? Run the same command again to resume.
+
+    Args:
+        attack: Run of the attack, such as mine.py:attack?steps=100.
+        runs: Runs to compare with, with commas, or a pool, whose base runs are traced.
+        queries: Queries per run, at most 1000.
+        out: Output folder, with a folder per attack: card-NORM.json, card-NORM.pdf and the trace.
+    """
+    import json as encoding
+
+    from advfrontier.cli.output import say, show
+    from advfrontier.evaluation.card import attack_card
+    from advfrontier.record import below, folder_name, write_file
+    from advfrontier.report.views import draw_card
+
+    samples = data.load(model)
+    for each in norms(norm):
+        folder = below(out, folder_name(attack))
+        card = attack_card(
+            attack,
+            model,
+            samples,
+            norm=each,
+            runs=[run.strip() for run in runs.split(",")],
+            queries=queries,
+            out=below(folder, folder_name(model), each),
+            batch_size=DEFAULT_BATCH if data.batch_size is None else data.batch_size,
+            machine=machine.machine(),
+        )
+        facts = card.to_dict()
+        show(*card.tables(), facts=facts, as_json=json)
+        text = encoding.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+        path = write_file(below(folder, f"card-{each}.json"), text.encode(), mark=b'"attack"')
+        say(f"card: {path}", as_json=json)
+        figure = draw_card(card, below(folder, f"card-{each}.pdf"))
+        say(f"figure: {figure}", as_json=json)
+
+
 def allocate_command(
     *traces: str,
     budget: str = "4k,8k,12k",

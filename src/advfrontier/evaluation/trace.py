@@ -6,11 +6,14 @@ AOI.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 from os import PathLike
 from typing import Any, Self
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -34,6 +37,7 @@ from advfrontier.evaluation.outcome import read_units
 from advfrontier.execution import Machine, as_machine
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Trajectories, aoi, contributions, epsilon_min, winsorised_aoi
+from advfrontier.frontier.confidence import Interval, aoi_interval
 from advfrontier.frontier.measure import check_same_samples, check_same_settings
 from advfrontier.jobs import Model, UnitJob, drive, needs_gradients
 from advfrontier.jsonable import jsonable
@@ -49,17 +53,19 @@ from advfrontier.pool import (
 )
 from advfrontier.pool.ensemble import MAX_EXTERNAL
 from advfrontier.pool.runs import is_external
-from advfrontier.record import Record
+from advfrontier.record import Record, open_folder, write_file
 from advfrontier.record.identity import settings, several_versions
 from advfrontier.record.units import doubtful, unit_flags
 from advfrontier.solvers import PUBLISHED, check_published
 from advfrontier.table import Column, Table
 from advfrontier.threat.names import norm_name
-from advfrontier.views import Shown
+from advfrontier.views import ShownTraces
+
+_FORMAT = 1  # of the files that `Traces.save` writes
 
 
 @dataclass(frozen=True, eq=False)
-class Traces(Shown, Trajectories):
+class Traces(ShownTraces, Trajectories):
     """Trajectories with what is known about how they were made."""
 
     flags: tuple[Flag, ...] = ()  # what may make these distances too large, or too good
@@ -73,6 +79,72 @@ class Traces(Shown, Trajectories):
             f"<Traces of {runs} in {self.norm}, {len(self.samples)} samples, {self.queries[-1]} "
             "queries each>"
         )
+
+    def aoi(self) -> dict[str, Interval]:
+        """Return run to its AOI against the frontier of all runs, with a 95 % interval."""
+        frontier = self.frontier()
+        limit = epsilon_min(frontier).value
+        scores = {}
+        for run, distances in zip(self.runs, self.distances, strict=True):
+            scores[run] = aoi_interval(distances[-1], frontier, E=limit)
+        return scores
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the traces into one file.
+
+        Args:
+            path: The file, such as `traces.npz`, or an address.
+        """
+        facts = {
+            "format": _FORMAT,
+            "norm": self.norm,
+            "runs": self.runs,
+            "samples": self.samples,
+            "solvers": dict(self.solvers),
+            "flags": [[str(flag.kind), flag.text] for flag in self.flags],
+            "counts": dict(self.counts),
+        }
+        content = BytesIO()
+        text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
+        np.savez_compressed(content, facts=text, queries=self.queries, distances=self.distances)
+        write_file(path, content.getvalue(), mark=b"facts.npy")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Traces:
+        """Read what `save` wrote, or the record of a trace from its folder.
+
+        Args:
+            path: The file or the folder.
+        """
+        if not str(path).endswith(".npz"):
+            return load_traces(path)
+        folder, _, name = str(path).replace("\\", "/").rpartition("/")
+        content = open_folder(folder or ".").read(name)
+        if content is None:
+            raise FrontierError(f"no file {path}: expected one that Traces.save wrote")
+        try:
+            with np.load(BytesIO(content), allow_pickle=False) as file:
+                facts = json.loads(file["facts"].tobytes())
+                flags = tuple(Flag(Kind(kind), text) for kind, text in facts["flags"])
+                version = facts["format"]
+                traces = cls(
+                    norm=facts["norm"],
+                    runs=tuple(facts["runs"]),
+                    queries=file["queries"],
+                    distances=file["distances"],
+                    samples=tuple(facts["samples"]),
+                    solvers=facts["solvers"],
+                    flags=flags,
+                    counts=facts["counts"],
+                )
+        except (ValueError, KeyError, TypeError, OSError, BadZipFile) as error:
+            raise FrontierError(
+                f"{path} does not hold traces ({type(error).__name__}: {error}): expected a file "
+                "that Traces.save wrote"
+            ) from error
+        if version != _FORMAT:
+            raise FrontierError(f"{path} is of format {version}: expected {_FORMAT}")
+        return traces
 
     def join(self, other: Trajectories) -> Self:
         """Add another's runs, with its flags and its cost."""

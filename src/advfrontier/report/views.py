@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import singledispatch
+from io import BytesIO
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from advfrontier.errors import FrontierError, printable
+from advfrontier.evaluation.card import AttackCard
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import chosen_radii
 from advfrontier.evaluation.samples import sample_table
@@ -18,13 +20,16 @@ from advfrontier.evaluation.summary import NormSummary, summarise_all
 from advfrontier.evaluation.trace import Traces
 from advfrontier.frontier.confidence import curve_margin
 from advfrontier.pool import Ensemble, Fork, Raise, Refine
+from advfrontier.record import write_file
 from advfrontier.report.figures import (
+    COLUMN,
     curve_axes,
     draw_band,
     draw_marks,
     draw_steps,
     line_of,
     need_matplotlib,
+    norm_formula,
     styled,
 )
 from advfrontier.report.html import as_html, chart_html, write_report
@@ -164,6 +169,108 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
 
 def dataframe(evaluation: Evaluation) -> Any:
     """Return a pandas DataFrame with one row per sample."""
+    pd = _pandas()
+    table = sample_table(evaluation)
+    return pd.DataFrame(table.records(), columns=[column.label for column in table.columns])
+
+
+def plot_traces(traces: Traces, *, ax: Axes | None = None) -> Axes:
+    """Draw the mean distance of every run against queries and return the axes.
+
+    Samples that some run never broke are left out, so that the means are of the same samples.
+
+    Args:
+        traces: The traces.
+        ax: Where to; by default a new figure of pyplot.
+    """
+    need_matplotlib()
+    if ax is None:
+        from matplotlib import pyplot as plt  # noqa: PLC0415 - an optional extra
+
+        with styled():
+            _, ax = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
+    broken = np.isfinite(traces.distances[:, -1]).all(axis=0) & ~traces.misclassified
+    for place, run in enumerate(traces.runs):
+        means = traces.distances[place][:, broken].mean(axis=1)
+        ax.plot(traces.queries, means, label=printable(run), **line_of(place))
+    frontier = traces.frontier()[broken].mean() if broken.any() else np.nan
+    ax.axhline(frontier, color="#1b1f24", linewidth=0.8, linestyle="--", label="frontier")
+    ax.set_xlabel("queries per sample")
+    ax.set_ylabel(f"mean distance in {norm_formula(traces.norm)}", parse_math=True)
+    ax.legend(fontsize=7, frameon=False)
+    return ax
+
+
+def draw_card(card: AttackCard, path: str | PathLike[str]) -> str:
+    """Write the figure of an attack's card: its distance beyond the frontier against queries.
+
+    Args:
+        card: The card.
+        path: The file, which ends in .pdf or .png, or an address.
+    """
+    need_matplotlib()
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
+
+    with styled():
+        figure = Figure(figsize=(COLUMN, 2.5), layout="constrained")
+        axes = figure.subplots()
+        relative = card.relative()
+        label: str | None = "runs of the pool"
+        for run in card.others:
+            shown = 100 * relative[run]
+            axes.plot(card.traces.queries, shown, color="#b4bbc2", linewidth=0.7, label=label)
+            label = None
+        own = 100 * relative[card.attack]
+        axes.plot(card.traces.queries, own, label=printable(card.attack), **line_of(0))
+        axes.set_xlabel("queries per sample")
+        symbol = norm_formula(card.traces.norm)
+        axes.set_ylabel(f"{symbol} beyond the frontier (%)", parse_math=True)
+        last = max(100 * float(values[-1]) for values in relative.values())
+        axes.set_ylim(0, max(1.0, 3 * last))
+        axes.legend(loc="upper right")
+        content = BytesIO()
+        kind = str(path).rpartition(".")[2]
+        metadata = {"pdf": {"Creator": "advfrontier", "CreationDate": None}}
+        other: dict[str, str | None] = {"Software": "advfrontier"}
+        figure.savefig(content, format=kind, dpi=300, metadata=metadata.get(kind, other))
+    return write_file(path, content.getvalue(), mark=b"advfrontier")
+
+
+def traces_dataframe(traces: Traces) -> Any:
+    """Return a pandas DataFrame with columns run, queries, sample and distance."""
+    pd = _pandas()
+    index = pd.MultiIndex.from_product(
+        [traces.runs, traces.queries.tolist(), traces.samples], names=["run", "queries", "sample"]
+    )
+    return pd.DataFrame({"distance": traces.distances.reshape(-1)}, index=index).reset_index()
+
+
+def traces_report(traces: Traces, path: str | PathLike[str]) -> str:
+    """Write a page with the table of traces and their curves; return its path or address.
+
+    Args:
+        traces: The traces.
+        path: The file, or an address.
+    """
+    need_matplotlib()
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
+
+    with styled():
+        figure = Figure(figsize=(6, 4), layout="constrained")
+        plot_traces(traces, ax=figure.subplots())
+        drawn = BytesIO()
+        figure.savefig(drawn, format="svg", metadata={"Creator": "advfrontier", "Date": None})
+    svg = drawn.getvalue().decode()
+    parts = [as_html(table) for table in tables(traces)]
+    parts.append(Markup(svg[svg.index("<svg") :]))  # noqa: S704  # drawn here, from numbers
+    title = repr(traces).strip("<>")
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+    style = "<style>body{font:15px sans-serif;max-width:60rem;margin:2rem auto}</style>"
+    page = f"{head}<meta name=generator content=advfrontier>{style}{Markup('').join(parts)}</html>"
+    return write_file(path, page.encode(), mark=b"advfrontier")
+
+
+def _pandas() -> Any:
     try:
         import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional extra
     except ImportError as error:
@@ -171,8 +278,7 @@ def dataframe(evaluation: Evaluation) -> Any:
             "to_dataframe needs pandas, which is not installed: type pip install "
             "'advfrontier[pandas]'"
         ) from error
-    table = sample_table(evaluation)
-    return pd.DataFrame(table.records(), columns=[column.label for column in table.columns])
+    return pd
 
 
 def report(
