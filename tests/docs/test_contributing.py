@@ -24,15 +24,21 @@ def blocks_of(recipe):
 
 
 def add_line(file, place, line):
-    """Add a line of code at the end of a tuple, or after the last call of a function."""
+    """Add a line: an import in its order, an entry of a tuple or dict, or after the last call."""
     text = file.read_text(encoding="utf-8")
-    if f"{place} = (" in text:
+    if place == "import":
+        earlier = [found for found in re.findall(r"^from .+$", text, re.MULTILINE) if found < line]
+        changed = text.replace(f"{earlier[-1]}\n", f"{earlier[-1]}\n{line}\n", 1)
+    elif found := re.search(rf"^{place}: dict.* = {{$", text, re.MULTILINE):
+        changed = f"{text[: found.end()]}\n    {line}{text[found.end() :]}"
+    elif f"{place} = (" in text:
         before, opening, after = text.partition(f"{place} = (\n")
         entries, closing, rest = after.partition("\n)\n")
-        changed = f"{before}{opening}{entries}\n    {line},{closing}{rest}"
+        changed = f"{before}{opening}{entries}\n    {line}{closing}{rest}"
     else:
         before, call, after = text.rpartition(f"\n{place}(")
-        end_of_call, newline, rest = after.partition("\n")
+        end = "\n)\n" if after.startswith("\n") else "\n"
+        end_of_call, newline, rest = after.partition(end)
         changed = f"{before}{call}{end_of_call}{newline}{line}\n{rest}"
     assert changed != text
     file.write_text(changed, encoding="utf-8")
@@ -88,6 +94,11 @@ def run(folder, *command):
             "a norm",
             ["src/advfrontier/threat/colours.py", "tests/threat/test_colours.py"],
             ["src/advfrontier/threat/names.py"],
+        ),
+        (
+            "a source",
+            ["src/advfrontier/sources/tensors.py", "tests/sources/test_tensors.py"],
+            2 * ["src/advfrontier/sources/__init__.py"],
         ),
     ],
 )
