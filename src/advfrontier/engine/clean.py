@@ -124,8 +124,7 @@ def clean_pass(
         wrong = z.scatter(1, y[:, None], -torch.inf)
         if aim is not None:  # success is what the criterion says
             correct = aim.gap(z) >= 0
-            if aim.goals is not None:  # which are the first of the targets
-                wrong = wrong.scatter(1, aim.goals[:, None], torch.inf)
+            wrong = aim.criterion.ordered(wrong, aim.goals)
         targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices
         parts.append(tuple(t.cpu() for t in (z, correct, targets, boundary)))
     ids = sample_ids(images.float().cpu().numpy()) if ids is None else ids

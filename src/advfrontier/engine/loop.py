@@ -88,7 +88,7 @@ class Shard:
             norm=norm,
             shape=tuple(images.shape[1:]),
             seed=seed,
-            aim=None if criterion is None else Aim(criterion, labels, targets[:, 0]),
+            aim=None if criterion is None else criterion.aim(labels, targets[:, 0]),
         )
 
     def __len__(self) -> int:
@@ -134,9 +134,12 @@ class Search:
         """Set up a run of `horizon` queries; none are spent."""
         restart = run.variant == "restart"
         seed = shard.seed + (run.index if restart else 0)
-        if shard.aim is not None and run.variant == "target":
-            # The criterion steers every run: towards other classes there is nothing to find.
-            restart, seed = True, shard.seed + _TARGET_SEEDS + run.index
+        aim = shard.aim
+        if aim is not None and run.variant == "target":
+            if aim.goals is None:  # this class must be one of those that win
+                aim = replace(aim, goals=shard.targets[:, run.index - 1])
+            else:  # there is one class to reach, and nothing to find elsewhere
+                restart, seed = True, shard.seed + _TARGET_SEEDS + run.index
         starts = shard.inputs
         if restart:
             draws = Draws(seed, shard.keys)
@@ -144,7 +147,8 @@ class Search:
         targets = None
         if run.variant == "target" and shard.aim is None:
             targets = shard.targets[:, run.index - 1]
-        return cls._of(shard, solver, targets, starts, seed=seed, horizon=horizon)
+        aimed = shard if aim is shard.aim else replace(shard, aim=aim)
+        return cls._of(aimed, solver, targets, starts, seed=seed, horizon=horizon)
 
     @classmethod
     def refine(

@@ -43,6 +43,26 @@ class Criterion(ABC):
     def check(self, labels: Tensor, goals: Tensor | None, classes: int) -> None:
         """Raise if the rule makes no sense for these labels, goals and number of classes."""
 
+    def aim(self, labels: Tensor, first: Tensor) -> Aim:
+        """Return the aim of samples that are attacked.
+
+        Args:
+            labels: (n,), the true classes.
+            first: (n,), the first of the classes that `ordered` put in order.
+        """
+        del first
+        return Aim(self, labels)
+
+    def ordered(self, wrong: Tensor, goals: Tensor | None) -> Tensor:
+        """Return scores of the wrong classes: runs towards a class take the largest first.
+
+        Args:
+            wrong: (n, classes), the logits; -inf for the label.
+            goals: (n,), the classes to reach; None for rules without any.
+        """
+        del goals
+        return wrong
+
     @abstractmethod
     def view(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
         """Return (n, m): what has to lose in column 0, what may win in the others.
@@ -50,7 +70,7 @@ class Criterion(ABC):
         Args:
             logits: (n, classes).
             labels: (n,), the true classes.
-            goals: (n,), the classes to reach; None for rules without any.
+            goals: (n,), a class that must be among those that win; None to leave that open.
         """
 
     @abstractmethod
@@ -148,6 +168,15 @@ class Targeted(Criterion):
                 "these samples out"
             )
 
+    def aim(self, labels: Tensor, first: Tensor) -> Aim:
+        """Return the aim at the targets, which `ordered` has put first."""
+        return Aim(self, labels, first)
+
+    def ordered(self, wrong: Tensor, goals: Tensor | None) -> Tensor:
+        """Return the scores with the target first."""
+        assert goals is not None  # noqa: S101  # `check` has seen them
+        return wrong.scatter(1, goals[:, None], torch.inf)
+
     def view(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
         """Return the best other logit and the target's."""
         del labels
@@ -196,18 +225,30 @@ class TopK(Criterion):
             )
 
     def view(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
-        """Return the label's logit, and the others without their k − 1 largest."""
-        del goals
+        """Return the label's logit, and the others without their k − 1 largest.
+
+        With goals, the label's and the least of the k that have to be above it.
+        """
+        own = logits.gather(1, labels[:, None])
+        if goals is not None:
+            return torch.cat([own, self._above(logits, labels, goals).amin(1, keepdim=True)], dim=1)
         others = logits.scatter(1, labels[:, None], -torch.inf)
         ranked = others.sort(dim=1, descending=True, stable=True).values
-        return torch.cat([logits.gather(1, labels[:, None]), ranked[:, self.k - 1 : -1]], dim=1)
+        return torch.cat([own, ranked[:, self.k - 1 : -1]], dim=1)
+
+    def _above(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
+        """Return the k logits that are nearest to being above the label's: (n, k)."""
+        others = logits.scatter(1, labels[:, None], -torch.inf)
+        if goals is None:
+            return others.topk(self.k, dim=1).values
+        chosen = logits.gather(1, goals[:, None])
+        rest = others.scatter(1, goals[:, None], -torch.inf)
+        return torch.cat([chosen, rest.topk(self.k - 1, dim=1).values], dim=1)
 
     def smooth(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
         """Return the smooth maximum of how far the label is above each of the k largest others."""
-        del goals
-        others = logits.scatter(1, labels[:, None], -torch.inf)
-        largest = others.topk(self.k, dim=1).values
-        return logits.gather(1, labels[:, None]).squeeze(1) + largest.neg().logsumexp(1)
+        above = self._above(logits, labels, goals)
+        return logits.gather(1, labels[:, None]).squeeze(1) + above.neg().logsumexp(1)
 
 
 @dataclass(frozen=True)
@@ -250,11 +291,19 @@ class Rejecting(Criterion):
                 "other classes"
             )
 
+    def ordered(self, wrong: Tensor, goals: Tensor | None) -> Tensor:
+        """Return the scores with the rejecting class last."""
+        del goals
+        scores = wrong.clone()
+        scores[:, self.reject % wrong.shape[1]] = -torch.inf
+        return scores
+
     def view(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
         """Return the larger of the label's logit and the rejecting one, and all others."""
-        del goals
         place = self.reject % logits.shape[1]
         own = torch.maximum(logits.gather(1, labels[:, None]).squeeze(1), logits[:, place])
+        if goals is not None:
+            return torch.stack([own, logits.gather(1, goals[:, None]).squeeze(1)], dim=1)
         lost = torch.full_like(labels, place)
         others = logits.scatter(1, torch.stack([labels, lost], dim=1), -torch.inf)
         ranked = others.sort(dim=1, descending=True, stable=True).values
@@ -262,8 +311,9 @@ class Rejecting(Criterion):
 
     def smooth(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
         """Return the log-odds of the label and the rejecting class together."""
-        del goals
         lost = torch.stack([labels, torch.full_like(labels, self.reject % logits.shape[1])], dim=1)
+        if goals is not None:
+            return logits.gather(1, lost).logsumexp(1) - logits.gather(1, goals[:, None]).squeeze(1)
         others = logits.scatter(1, lost, -torch.inf).logsumexp(1)
         return logits.gather(1, lost).logsumexp(1) - others
 
@@ -275,7 +325,7 @@ class Aim:
     Args:
         criterion: The rule.
         labels: (n,), the true classes.
-        goals: (n,), the classes to reach; None for rules without any.
+        goals: (n,), the classes to reach, or that must be among those that win; None for neither.
     """
 
     criterion: Criterion
