@@ -295,7 +295,8 @@ class Rejecting(Criterion):
         """Return the scores with the rejecting class last."""
         del goals
         scores = wrong.clone()
-        scores[:, self.reject % wrong.shape[1]] = -torch.inf
+        lowest = torch.finfo(wrong.dtype).min  # the label's is -inf
+        scores[:, self.reject % wrong.shape[1]] = lowest
         return scores
 
     def view(self, logits: Tensor, labels: Tensor, goals: Tensor | None) -> Tensor:
