@@ -17,6 +17,7 @@ from advfrontier import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.record import HeaderChange, Record
 from advfrontier.record import folder as folder_module
+from advfrontier.record import record as record_module
 
 WRITERS, CHANGES = 4, 100
 KINDS = list(Kind)
@@ -230,6 +231,18 @@ def test_a_record_begun_by_another_process_is_left_to_it(tmp_path, store):
     place = place_of(store, tmp_path)
     first = Record.begin(place, header_of(clean_of(6)))
     assert Record.begin(place, header_of(clean_of(4))) is None
+    assert Record.find(place).header == first.header
+
+
+def test_two_that_begin_a_record_in_a_store_at_the_same_moment(tmp_path, monkeypatch):
+    """Both see an empty folder before either writes: the second leaves it to the first."""
+    place = place_of("memory", tmp_path)
+    first = Record.begin(place, header_of(clean_of(6)))
+    first.change(HeaderChange(add_counts={"checks": 3}))
+    with monkeypatch.context() as patch:
+        patch.setattr(record_module, "check_empty", lambda _: None)
+        patch.setattr(folder_module.Folder, "read", lambda *_: None)
+        assert Record.begin(place, header_of(clean_of(4))) is None
     assert Record.find(place).header == first.header
 
 

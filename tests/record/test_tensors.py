@@ -129,7 +129,7 @@ def test_a_name_with_a_dot_stands_for_all_that_begin_so():
     [
         ({"shape": (2, 2)}, r"its a has the shape \(2, 3\): expected \(2, 2\)"),
         ({"shape": (None, 4)}, r"expected \(any, 4\)"),
-        ({"shape": (6,)}, r"expected \(6\)"),
+        ({"shape": (6,)}, r"expected \(6,\)"),
         ({"low": 1}, "its a ranges from 0 to 5: expected 1 to 5"),
         ({"low": None, "high": 4}, "its a ranges from 0 to 5: expected anything to 4"),
         ({"high": 4}, "its a ranges from 0 to 5: expected 0 to 4"),

@@ -65,6 +65,20 @@ class Folder:
             self._system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
             self._system.pipe_file(path, content)
 
+    def create(self, name: str, content: bytes) -> bool:
+        """Put a whole file there unless there is one already; return whether it was put there.
+
+        Of two writers at the same moment one wins, in stores that can tell (S3, GCS and others).
+        """
+        path = f"{self._root}/{name}"
+        with self._explained("written", name):
+            self._system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+            try:
+                self._system.pipe_file(path, content, mode="create")
+            except FileExistsError:
+                return False
+        return True
+
     def names(
         self, under: str = "", depth: int | None = None, *, skip_unreadable: bool = False
     ) -> list[str]:
@@ -147,6 +161,13 @@ class LocalFolder(Folder):
         """Write a file atomically."""
         with self._explained("written", name):
             _write_aside(self._own(name), content)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file unless there is one. Exact under `lock`, which excludes other writers."""
+        if self.read(name) is not None:
+            return False
+        self.write(name, content)
+        return True
 
     def names(
         self, under: str = "", depth: int | None = None, *, skip_unreadable: bool = False

@@ -106,11 +106,12 @@ class Record:
             if folder.read(FILE) is not None:
                 return None
             raise
+        content = header.to_bytes()
         with folder.lock():
-            if folder.read(FILE) is not None:
+            if not folder.create(FILE, content):
                 return None
-            record = cls(folder, header)
-            record._write(header)
+        record = cls(folder, header)
+        record._content = content
         return record
 
     # The header

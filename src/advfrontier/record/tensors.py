@@ -142,7 +142,8 @@ def require(
     for size, wanted in zip(tensor.shape, shape, strict=False):
         fits = fits and wanted in {None, size}
     if not fits:
-        wanted_text = ", ".join("any" if size is None else str(size) for size in shape)
+        sizes = ["any" if size is None else str(size) for size in shape]
+        wanted_text = f"{sizes[0]}," if len(sizes) == 1 else ", ".join(sizes)
         raise Damaged(f"its {name} has the shape {tuple(tensor.shape)}: expected ({wanted_text})")
     if not tensor.numel() or tensor.dtype == torch.bool:
         return tensor
