@@ -289,10 +289,12 @@ def test_not_beaten(spent, reached, lowered):
     assert beaten(stretches(*steps), norm="Linf") is None
 
 
-def test_beaten_by_one_feature_in_l0_is_no_clear_difference():
+def test_beaten_in_l0_takes_half_of_the_distance_and_two_features():
     one = ("attack", 300, [2.0, 3, 4, 9]), ("search", 100, [1.0, 2, 3, 9])
-    two = ("attack", 300, [3.0, 4, 5, 9]), ("search", 100, [1.0, 2, 3, 9])
+    few = ("attack", 300, [9.0, 9, 9, 9]), ("search", 100, [5.0, 5, 5, 9])
+    two = ("attack", 300, [4.0, 5, 7, 9]), ("search", 100, [1.0, 2, 3, 9])
     assert beaten(stretches(*one), norm="L0") is None
+    assert beaten(stretches(*few), norm="L0") is None  # by less than half
     assert beaten(stretches(*two), norm="L0").kind == Kind.BEATEN
 
 

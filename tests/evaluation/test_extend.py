@@ -126,7 +126,7 @@ def test_extend_equals_at_once_and_repeats_no_query(problem, longer, tmp_path):
     assert spent["attack"] == 10 * LARGER.total
     assert (
         watch.total - first
-        == 10 * (LARGER.total - SMALL.total) + spent["verification"] - 50 + recognised
+        == 10 * (LARGER.total - SMALL.total) + spent["verification"] - 50 + recognised + 10 * 14
     )
     same(short, longer)
     same(Evaluation.load(tmp_path / "a" / "L2"), longer)

@@ -365,9 +365,9 @@ def points_flags(
         return (), 0
     chosen = torch.from_numpy(rows)
     with threads(terms.threads), model.oracle(terms) as oracle:
-        flags = diagnose_points(
-            oracle, images(chosen), evaluation.labels[rows], evaluation.points(chosen)
-        )
+        clean = images(chosen)
+        points = evaluation.points_over(clean.clone(), chosen)
+        flags = diagnose_points(oracle, clean, evaluation.labels[rows], points)
     return tuple(flags), oracle.counts.checks
 
 

@@ -197,7 +197,16 @@ class Evaluation(ShownEvaluation):
 
     def points(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """Return the nearest misclassified points of these samples, or of all; else the image."""
-        return self._filled(self.images(rows).to(self._dtype), "best_point", rows)
+        return self.points_over(self.images(rows), rows)
+
+    def points_over(self, images: Tensor, rows: Sequence[int] | Tensor | None = None) -> Tensor:
+        """Return the nearest misclassified points; the given image where there is none.
+
+        Args:
+            images: The images of the rows.
+            rows: Some samples; None for all.
+        """
+        return self._filled(images.to(self._dtype), "best_point", rows)
 
     @cached_property
     def adversarials(self) -> Tensor:
