@@ -202,5 +202,31 @@ def test_version_for_random_models_averages_over_20_passes(capsys, monkeypatch, 
 
 
 def test_versions_that_there_are_not():
-    with pytest.raises(FrontierError, match=r"version 'fast' .*'standard' .*'plus' .*'rand'"):
+    with pytest.raises(FrontierError, match=r"version 'fast': .*'standard' .*'plus' .*'rand'"):
         AutoAttack(conv_net(), version="fast")
+
+
+def test_attacks_to_run_may_be_set_later(monkeypatch):
+    monkeypatch.setitem(autoattack_api.VERSIONS, "standard", "160")
+    model = conv_net()
+    images, labels = samples(model, 4, (1, 8, 8))
+    adversary = AutoAttack(model, eps=0.05, version="custom", verbose=False)
+    with pytest.raises(FrontierError, match="version='custom' without attacks_to_run: expected"):
+        adversary.run_standard_evaluation(images, labels)
+    adversary.attacks_to_run = ["apgd-ce", "square"]
+    adversary.run_standard_evaluation(images, labels)
+    assert set(adversary.evaluation.queries_by_run) == {"apgd_min-ce", "square_min"}
+    assert adversary.evaluation.ensemble.total == 160
+    adversary.attacks_to_run = ["apgd"]
+    with pytest.raises(FrontierError, match="names 'apgd': expected some of apgd-ce"):
+        adversary.run_standard_evaluation(images, labels)
+    given = AutoAttack(model, eps=0.05, attacks_to_run=["fab-t"], version="custom", verbose=False)
+    assert given.attacks_to_run == ["fab-t"]
+
+
+def test_cheap_spends_a_quarter_of_the_queries():
+    adversary = AutoAttack(conv_net(), eps=0.05, verbose=False)
+    adversary.cheap()
+    images, labels = samples(conv_net(), 2, (1, 8, 8))
+    adversary.run_standard_evaluation(images, labels)
+    assert adversary.evaluation.ensemble.total == 1000

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from advfrontier.engine.attack import attack
+    from advfrontier.attacks.tensors import attack
     from advfrontier.errors import FrontierError
     from advfrontier.evaluation.certify import certify
     from advfrontier.evaluation.compare import compare, rank
@@ -49,7 +49,7 @@ _HOMES = {
     "Traces": "advfrontier.evaluation.trace",
     "Verification": "advfrontier.evaluation.verify",
     "allocate": "advfrontier.frontier.allocation",
-    "attack": "advfrontier.engine.attack",
+    "attack": "advfrontier.attacks.tensors",
     "certify": "advfrontier.evaluation.certify",
     "compare": "advfrontier.evaluation.compare",
     "evaluate": "advfrontier.evaluation.evaluate",

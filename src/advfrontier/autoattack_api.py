@@ -28,13 +28,23 @@ from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.radii import as_radius
 from advfrontier.execution import Machine
 from advfrontier.flags import Kind, doubts
-from advfrontier.pool import Ensemble, find_ensemble
+from advfrontier.pool import MAX_QUERIES, TARGETS, Ensemble, find_ensemble, tier_queries
 from advfrontier.record import below
 from advfrontier.record.folder import check_empty
 from advfrontier.threat.names import norm_name
 
 # AutoAttack's versions, and the tiers that stand in for them.
 VERSIONS = {"standard": "4k", "plus": "12k", "rand": "1k"}
+# AutoAttack's attacks, and the runs that stand in for them.
+_TARGETS = range(1, TARGETS + 1)
+ATTACKS = {
+    "apgd-ce": ("apgd_min-ce",),
+    "apgd-dlr": ("apgd_min-dlr",),
+    "apgd-t": tuple(f"apgd_min-dlr:target{k}" for k in _TARGETS),
+    "fab": ("fab_min",),
+    "fab-t": tuple(f"fab_min:target{k}" for k in _TARGETS),
+    "square": ("square_min",),
+}
 _FAILED = {
     Kind.ZERO_GRADIENTS,
     Kind.BAD_GRADIENTS,
@@ -61,11 +71,11 @@ class AutoAttack:
         device: str | torch.device | None = None,
         log_path: str | None = None,
     ) -> None:
-        if version not in VERSIONS or attacks_to_run:
+        if version not in {*VERSIONS, "custom"}:
             raise FrontierError(
-                f"version {version!r} with attacks_to_run={attacks_to_run}: expected 'standard' "
-                "(4k queries), 'plus' (12k) or 'rand' (1k, each the mean of 20 passes) and no "
-                "list of attacks; for other ensembles call advfrontier.evaluate"
+                f"version {version!r}: expected 'standard' (4k queries), 'plus' (12k), 'rand' (1k, "
+                "each the mean of 20 passes) or 'custom' with attacks_to_run; for other ensembles "
+                "call advfrontier.evaluate"
             )
         if is_tf_model:
             raise FrontierError("is_tf_model is True: expected a model in PyTorch")
@@ -79,10 +89,40 @@ class AutoAttack:
         )
         self.seed = 42 if seed is None else seed
         self.version, self.verbose, self.log_path = version, verbose, log_path
+        # With version="custom", as in AutoAttack; may be set later too.
+        self.attacks_to_run = list(attacks_to_run or ())
+        self._cheap = False
         self.eot = 20 if version == "rand" else 1  # passes per query, as AutoAttack has them
         self._log("")  # a log that cannot be written should not cost an evaluation
         self.evaluation: Evaluation | None = None  # of the last call
         self.black_box: Evaluation | None = None  # of the last call, where gradients failed a check
+
+    def cheap(self) -> None:
+        """Spend a quarter of the queries: 1k instead of 4k, as AutoAttack's short version."""
+        self._cheap = True
+
+    @property
+    def _tier(self) -> str:
+        return "1k" if self._cheap else VERSIONS.get(self.version, VERSIONS["standard"])
+
+    def _ensemble(self) -> str:
+        """Return the ensemble of the version, or the runs of `attacks_to_run`."""
+        if not self.attacks_to_run:
+            if self.version == "custom":
+                raise FrontierError(
+                    "version='custom' without attacks_to_run: expected some of "
+                    f"{', '.join(ATTACKS)}, as in attacks_to_run=['apgd-ce', 'square']"
+                )
+            return self._tier
+        runs: list[str] = []
+        for name in self.attacks_to_run:
+            if name not in ATTACKS:
+                raise FrontierError(
+                    f"attacks_to_run names {name!r}: expected some of {', '.join(ATTACKS)}"
+                )
+            runs += ATTACKS[name]
+        budget = min(tier_queries(self._tier), MAX_QUERIES * len(runs))
+        return f"{','.join(dict.fromkeys(runs))}@{budget}"
 
     def run_standard_evaluation(
         self,
@@ -95,7 +135,7 @@ class AutoAttack:
         """Attack all samples; `state_path` is a new or empty folder to go on from after a crash."""
         if state_path is not None:
             check_empty(state_path, but_for=("standard", "black-box"))
-        _, points, labels = self._run(VERSIONS[self.version], x_orig, y_orig, bs, state_path)
+        _, points, labels = self._run(self._ensemble(), x_orig, y_orig, bs, state_path)
         points = points.to(x_orig)
         return (points, labels.to(y_orig.device)) if return_labels else points
 
@@ -174,7 +214,7 @@ class AutoAttack:
         """
         check_data(x_orig, y_orig)
         classes = self._classes(x_orig)
-        ensemble = find_ensemble(f"paper-{VERSIONS[self.version]}", self.norm, classes)
+        ensemble = find_ensemble(f"paper-{self._tier}", self.norm, classes)
         found = {}
         for run, queries in ensemble.queries.items():
             alone = Ensemble.of(run, self.norm, {run: queries})

@@ -8,8 +8,8 @@ import torch
 from support.models import Answering, conv_net, samples, tanh_mlp
 from torch import nn
 
-from advfrontier import FrontierError, evaluate, trace
-from advfrontier.engine import Oracle, attack, find_device, own_device, own_dtype
+from advfrontier import FrontierError, attack, evaluate, trace
+from advfrontier.engine import Oracle, find_device, own_device, own_dtype
 from advfrontier.engine.oracle import half_precision, logits_of
 from advfrontier.flags import Kind
 

@@ -10,7 +10,7 @@ from searches import Bench, annealed, answer_of, full, search_of, shift, small, 
 from support.device import count_device_work
 from support.models import samples, tanh_mlp
 
-from advfrontier.engine import attack
+from advfrontier import attack
 from advfrontier.solvers import FMN
 from advfrontier.threat.names import NORMS, NormFacts, register_norm
 

@@ -10,7 +10,7 @@ from support.device import count_device_work
 from support.models import samples, tanh_mlp
 from test_pdgd import STEPS, N, adam_step, settled
 
-from advfrontier.engine import attack
+from advfrontier import attack
 from advfrontier.solvers import PDPGD
 from advfrontier.threat.names import NORMS, NormFacts, register_norm
 

@@ -1,6 +1,5 @@
 """Evaluates what solvers ask for, counts every query, keeps the best points, stops and resumes."""
 
-from advfrontier.engine.attack import Attacked, attack
 from advfrontier.engine.checks import accuracy_flag, check_data, check_model
 from advfrontier.engine.clean import CleanPass, clean_pass
 from advfrontier.engine.diagnose import Stretch, beaten, diagnose_points, noise_check
@@ -13,7 +12,6 @@ from advfrontier.engine.unit import Unit, advance, classify
 
 __all__ = [
     "LAST_LOOK",
-    "Attacked",
     "CleanPass",
     "Counts",
     "Oracle",
@@ -24,7 +22,6 @@ __all__ = [
     "accuracy_flag",
     "advance",
     "advance_search",
-    "attack",
     "beaten",
     "check_data",
     "check_model",

@@ -310,8 +310,8 @@ def _check_answer(logits: Tensor, rows: int) -> None:
         )
     if logits.ndim != 2 or len(logits) != rows or logits.shape[1] < 2:
         raise FrontierError(
-            f"the model returned {tuple(logits.shape)} for {rows} images: expected logits of "
-            f"shape ({rows}, classes ≥ 2)"
+            f"the model returned {tuple(logits.shape)} for {rows} images: expected logits of shape "
+            f"({rows}, classes ≥ 2){_shape_advice(logits, rows)}"
         )
     if not logits.is_floating_point():
         raise FrontierError(
@@ -333,3 +333,16 @@ def keep_freed_memory() -> None:
     ):
         mallopt(_TRIM_THRESHOLD, _KEPT)
         mallopt(_MMAP_THRESHOLD, _LARGEST)
+
+
+def _shape_advice(logits: Tensor, rows: int) -> str:
+    """Return what to hand over in place of a model with one number per image."""
+    if logits.shape not in {(rows,), (rows, 1)}:
+        return ""
+    if not logits.is_floating_point():
+        return "; it seems to return classes: remove .argmax(1), attacks need the logits"
+    answer = "model(images)" if logits.ndim == 2 else "model(images)[:, None]"
+    return (
+        "; if that is one logit, whose sign decides between classes 0 and 1, in its place hand "
+        f"over lambda images: torch.nn.functional.pad({answer}, (1, 0))"
+    )

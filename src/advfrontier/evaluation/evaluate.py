@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
+from typing import overload
 
 import numpy as np
 import torch
@@ -28,6 +30,7 @@ from advfrontier.evaluation.inputs import (
     with_goals,
     working_record,
 )
+from advfrontier.evaluation.radii import parse_radii, remember_radii
 from advfrontier.execution import Machine, as_machine
 from advfrontier.execution.tasks import threads
 from advfrontier.flags import Flag, Kind
@@ -49,6 +52,10 @@ _IN_PYTHON = {
 _TRIED = 200  # samples on which noise is tried
 
 
+Eps = float | str | Sequence[float | str] | Mapping[str, "Eps"]
+
+
+@overload
 def evaluate(
     model: Model | Callable[[Tensor], Tensor] | str,
     images: Images,
@@ -56,15 +63,61 @@ def evaluate(
     *,
     norm: str,
     ensemble: Ensemble | str | int | Sequence[str] = "4k",
+    eps: Eps | None = None,
     seed: int = 42,
     solvers: Solvers | None = None,
     out: str | PathLike[str] | None = None,
     name: str | None = None,
     batch_size: int | None = None,
     machine: Machine | str | torch.device | None = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
     eot: int = 1,
     criterion: Criterion | None = None,
-) -> Evaluation:
+) -> Evaluation: ...
+
+
+@overload
+def evaluate(
+    model: Model | Callable[[Tensor], Tensor] | str,
+    images: Images,
+    labels: Labels | None = None,
+    *,
+    norm: list[str] | tuple[str, ...],
+    ensemble: Ensemble | str | int | Sequence[str] = "4k",
+    eps: Eps | None = None,
+    seed: int = 42,
+    solvers: Solvers | None = None,
+    out: str | PathLike[str] | None = None,
+    name: str | None = None,
+    batch_size: int | None = None,
+    machine: Machine | str | torch.device | None = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    eot: int = 1,
+    criterion: Criterion | None = None,
+) -> dict[str, Evaluation]: ...
+
+
+def evaluate(
+    model: Model | Callable[[Tensor], Tensor] | str,
+    images: Images,
+    labels: Labels | None = None,
+    *,
+    norm: str | list[str] | tuple[str, ...],
+    ensemble: Ensemble | str | int | Sequence[str] = "4k",
+    eps: Eps | None = None,
+    seed: int = 42,
+    solvers: Solvers | None = None,
+    out: str | PathLike[str] | None = None,
+    name: str | None = None,
+    batch_size: int | None = None,
+    machine: Machine | str | torch.device | None = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    eot: int = 1,
+    criterion: Criterion | None = None,
+) -> Evaluation | dict[str, Evaluation]:
     """Find the smallest perturbation of every sample that an ensemble of attacks can.
 
     Args:
@@ -73,11 +126,13 @@ def evaluate(
         images: A tensor, an array or a list; a Dataset, a DataLoader; or the name of a source, such
             as `npz:FILE`. 8-bit images are divided by 255, channels that come last put first.
         labels: One class per image, where the images do not come with their labels.
-        norm: `L0`, `L1`, `L2` or `Linf`.
+        norm: `L0`, `L1`, `L2` or `Linf`; or a list of norms.
         ensemble: A budget (`4k`, `8k`, `12k` or any number of queries), an `Ensemble` or the path
             of its file; or runs, such as `["fmn", "fmn:target1"]`, or a pool (`paper`, `extended`,
             `black-box`), which advance alternately, 100 queries at a time, up to 1000 queries each,
             or with `black-box@2000` to 2000 in all.
+        eps: Where robust accuracy is read: a size such as 8/255 or "8/255", several in a list, or
+            norm to sizes. By default the radii usually quoted.
         seed: Of the random restarts.
         solvers: In place of those that the ensemble was learned with: `{"fmn": FMN(alpha=1)}`, or
             all as `PUBLISHED`. Functions for external runs: `{"callable:mine": attack}`.
@@ -88,12 +143,97 @@ def evaluate(
             100.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here,
             where the model is.
+        device: Device of the model; the same as in `machine`.
+        dtype: `float32` or `float64`; the same as in `machine`.
         eot: How many passes the gradient of a query is the mean of, for models that answer at
             random.
         criterion: What counts as a success: `Targeted(3)`, `TopK(5)` or `Rejecting()`; by default
             misclassification.
+
+    Returns:
+        The evaluation; for a list of norms, norm to evaluation.
     """
-    machine, threat = as_machine(machine), norm_name(norm)
+    where = _machine(machine, device, dtype)
+    norms = [norm] if isinstance(norm, str) else list(norm)
+    if not norms:
+        raise FrontierError('no norm was named: expected some, such as norm=["L2", "Linf"]')
+    sizes = {each: _radii_text(eps, norm_name(each)) for each in norms}
+    found = {}
+    for each in norms:
+        evaluation = _evaluate_norm(
+            model,
+            images,
+            labels,
+            norm=each,
+            ensemble=ensemble,
+            seed=seed,
+            solvers=solvers,
+            out=out,
+            name=name,
+            batch_size=batch_size,
+            machine=where,
+            eot=eot,
+            criterion=criterion,
+        )
+        remember_radii(evaluation, sizes[each])
+        found[evaluation.norm] = evaluation
+    return found[norm_name(norm)] if isinstance(norm, str) else found
+
+
+def _machine(
+    machine: Machine | str | torch.device | None,
+    device: str | torch.device | None,
+    dtype: str | torch.dtype | None,
+) -> Machine:
+    """Return the machine with a device and a precision that were named beside it."""
+    if device is not None and machine is not None and not isinstance(machine, Machine):
+        raise FrontierError(
+            f"machine={machine!r} and device={device!r} were given together: expected one of them"
+        )
+    found = as_machine(device if machine is None else machine)
+    if device is not None and found.device is None:
+        found = replace(found, device=device)
+    return found if dtype is None else replace(found, dtype=dtype)
+
+
+def _radii_text(eps: Eps | None, norm: str) -> str | None:
+    """Return radii as `remember_radii` takes them; None where none were given in this norm.
+
+    Args:
+        eps: As `evaluate` takes it.
+        norm: Name of the norm.
+    """
+    if isinstance(eps, Mapping):
+        named = {norm_name(name): sizes for name, sizes in eps.items()}
+        return _radii_text(named[norm], norm) if norm in named else None
+    if eps is None or isinstance(eps, str):
+        text = eps
+    elif isinstance(eps, Sequence):
+        text = ",".join(str(size) for size in eps)
+    else:
+        text = repr(float(eps))
+    parse_radii(text or "", norm)  # a mistake here should not cost an evaluation
+    return text
+
+
+def _evaluate_norm(
+    model: Model | Callable[[Tensor], Tensor] | str,
+    images: Images,
+    labels: Labels | None,
+    *,
+    norm: str,
+    ensemble: Ensemble | str | int | Sequence[str],
+    seed: int,
+    solvers: Solvers | None,
+    out: str | PathLike[str] | None,
+    name: str | None,
+    batch_size: int | None,
+    machine: Machine,
+    eot: int,
+    criterion: Criterion | None,
+) -> Evaluation:
+    """Evaluate in one norm; see `evaluate`."""
+    threat = norm_name(norm)
     first = find_ensemble(
         ensemble, threat, TARGETS + 1
     )  # a mistake here should not cost a clean pass

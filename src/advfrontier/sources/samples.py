@@ -288,9 +288,19 @@ def as_labels(labels: Tensor, count: int, name: str) -> Tensor:
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise FrontierError(
             f"{name}: labels are {labels.dtype}: expected class numbers as integers"
+            + (
+                "; labels.argmax(1) of one-hot labels"
+                if labels.ndim == 2 and labels.shape[1] > 1
+                else "; labels.long()"
+            )
         )
     if labels.shape == (count, 1):
         labels = labels[:, 0]
+    if labels.ndim == 2 and len(labels) == count:
+        raise FrontierError(
+            f"{name}: labels have shape {tuple(labels.shape)}, as one-hot labels do: expected "
+            f"class numbers ({count},); give labels.argmax(1)"
+        )
     if labels.shape != (count,):
         raise FrontierError(
             f"{name}: {count} images but labels of shape {tuple(labels.shape)}: expected ({count},)"

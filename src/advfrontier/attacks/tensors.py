@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
+from advfrontier.attacks.external import ExternalAttack
+from advfrontier.attacks.watched import Attack
 from advfrontier.engine.checks import check_data
 from advfrontier.engine.clean import clean_pass
 from advfrontier.engine.data import as_float32
@@ -39,7 +41,7 @@ def attack(
     images: Tensor,
     labels: Tensor,
     *,
-    solver: Solver | str = "fmn",
+    solver: Solver | Attack | str = "fmn",
     norm: str = "L2",
     queries: int = MAX_QUERIES,
     seed: int = 42,
@@ -53,7 +55,8 @@ def attack(
         model: From images in [0, 1] to logits.
         images: (n, channels, height, width) in [0, 1].
         labels: (n,), the true classes.
-        solver: A solver, such as `FMN(gamma=0.1)`, or the name of a run, such as `fmn:target1`.
+        solver: A solver, such as `FMN(gamma=0.1)`; the name of a run, such as `fmn:target1` or
+            `foolbox:DDNAttack?steps=100`; or a function `attack(model, images, labels)`.
         norm: Name of the norm, such as `L2`.
         queries: Queries per sample: forward plus backward passes. A solver's schedule is made for
             as many.
@@ -66,12 +69,12 @@ def attack(
         Points and distances, as `points, distances = attack(…)`.
     """
     name = norm_name(norm)
-    run, made = Run(type(solver).__name__.lower()), solver
-    if isinstance(solver, str):
-        run = Run.parse(solver)
-        check_run(run, name)
-        made = solver_of(run)
-    assert not isinstance(made, str)  # noqa: S101
+    run, made = _solver(solver, name)
+    if isinstance(made, ExternalAttack) and criterion is not None:
+        raise FrontierError(
+            f"{run} with the criterion {criterion.name}: expected a solver of advfrontier, because "
+            "other attacks aim at misclassification"
+        )
     queries = whole_number(queries, "queries", least=CHECKPOINT)
     if queries % CHECKPOINT:
         raise FrontierError(
@@ -109,11 +112,28 @@ def attack(
     return Attacked(torch.cat(points).to(images.device), torch.cat(distances))
 
 
+def _solver(solver: Solver | Attack | str, norm: str) -> tuple[Run, Solver | ExternalAttack]:
+    """Return the run of a solver, of a name or of a function, and what does it.
+
+    Args:
+        solver: As `attack` takes it.
+        norm: Name of the norm.
+    """
+    if isinstance(solver, str):
+        run = Run.parse(solver)
+        check_run(run, norm)
+        return run, solver_of(run) if run.external is None else ExternalAttack(solver, norm)
+    if hasattr(solver, "start"):
+        return Run(type(solver).__name__.lower()), cast("Solver", solver)
+    named = f"callable:{getattr(solver, '__name__', 'attack').replace('<lambda>', 'attack')}"
+    return Run.parse(named), ExternalAttack(named, norm, solver)
+
+
 def _attack_batch(
     oracle: Oracle,
     images: Tensor,
     labels: Tensor,
-    solver: Solver,
+    solver: Solver | ExternalAttack,
     run: Run,
     *,
     norm: str,
@@ -123,7 +143,8 @@ def _attack_batch(
     goals: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Attack the correctly classified samples of a batch; return points and distances of all."""
-    gradients = step_queries(solver) > 1
+    external = isinstance(solver, ExternalAttack)
+    gradients = not external and step_queries(cast("Solver", solver)) > 1
     measure = make_norm(norm, tuple(images.shape[1:]))
     clean = clean_pass(
         oracle,
@@ -147,9 +168,14 @@ def _attack_batch(
         )
     rows = clean.rows(attacked)
     shard = Shard.of(oracle, images[attacked], rows, norm=measure, seed=seed, criterion=criterion)
-    search = Search.start(shard, solver, run, horizon=queries)
-    measured = advance_search(oracle, search, queries)
+    if isinstance(solver, ExternalAttack):
+        whole = solver.run(oracle, shard, queries)
+        measured, best_point = whole.measured, whole.best_point
+    else:
+        search = Search.start(shard, solver, run, horizon=queries)
+        measured = advance_search(oracle, search, queries)
+        best_point = search.best_point
     distances[attacked] = measured[-1]
     here = attacked.to(points.device)
-    points[here] = search.best_point.view(-1, *images.shape[1:])
+    points[here] = best_point.view(-1, *images.shape[1:])
     return points.cpu(), distances

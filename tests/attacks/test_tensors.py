@@ -6,8 +6,7 @@ from support.models import Watch, conv_net, samples, tanh_mlp
 from support.runs import Bench, catalogue
 from torch import nn
 
-from advfrontier import FrontierError
-from advfrontier.engine import attack
+from advfrontier import FrontierError, attack
 from advfrontier.pool import Run
 from advfrontier.solvers import FMN, SquareMin, solver_of
 
