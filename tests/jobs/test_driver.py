@@ -73,15 +73,6 @@ def test_interrupted_extension_shows_the_budget_before(tmp_path):
     assert "an extension to 400 queries was interrupted (0 of 2 units are done)" in flag.text
 
 
-def test_units_without_a_state_are_finished(tmp_path):
-    """A trace keeps no states: half of a unit would be repeated."""
-    options = {"norm": "L2", "runs": ["fmn", "ddn"], "queries": 300, "out": tmp_path}
-    messages, done = calls(lambda: trace(NET, *DATA, **options, machine=Machine(**UP)))
-    assert len(messages) == 1
-    assert "50% of the queries (1 of 2 units)" in messages[0]
-    assert done.runs == ("fmn", "ddn")
-
-
 @pytest.mark.parametrize(
     "where",
     [
@@ -105,16 +96,3 @@ def test_time_limit_in_other_processes(where, tmp_path):
     done = evaluate(NET, *DATA, **common, machine=Machine(threads=1))
     at_once = evaluate(NET, *DATA, **(common | {"out": None}), machine=Machine(threads=1))
     assert np.array_equal(done.distances, at_once.distances)
-
-
-def test_finished_unit_without_a_state_is_not_replaced_by_a_shorter_one(tmp_path):
-    """Time is up at once, but nothing that could be resumed can be stored on the way."""
-    ensemble = small_ensemble("L2")
-    machine = Machine(threads=1, keep_state=False)
-    common = {"norm": "L2", "out": tmp_path, "machine": machine}
-    first = evaluate(NET, *DATA, ensemble=ensemble.at(300), **common)
-    longer = first.extend(ensemble, machine=Machine(**UP))
-    assert longer.finished
-    assert longer.ensemble.total == ensemble.total
-    assert (longer.distances <= first.distances).all()
-    assert (Evaluation.load(tmp_path).distances_at(300) == first.distances).all()
