@@ -39,9 +39,14 @@ def least(rows, offsets, x, norm):
         best = np.inf
         for start in (np.zeros(d), 0.5 - x):
             found = minimize(
-                lambda v: v @ v, start, jac=lambda v: 2 * v, bounds=bounds, constraints=[held],
-                method="SLSQP", options={"maxiter": 500, "ftol": 1e-14},
-            )  # fmt: skip
+                lambda v: v @ v,
+                start,
+                jac=lambda v: 2 * v,
+                bounds=bounds,
+                constraints=[held],
+                method="SLSQP",
+                options={"maxiter": 500, "ftol": 1e-14},
+            )
             if (rows @ found.x <= short + 1e-8).all():
                 best = min(best, float(np.sqrt(found.fun)))
         return best

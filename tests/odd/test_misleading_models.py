@@ -141,9 +141,13 @@ class TinyViT(nn.Module):
 
 def dense(activation):
     return nn.Sequential(
-        nn.Flatten(), nn.Linear(784, 64), activation, nn.Linear(64, 64), activation,
+        nn.Flatten(),
+        nn.Linear(784, 64),
+        activation,
+        nn.Linear(64, 64),
+        activation,
         nn.Linear(64, 10),
-    )  # fmt: skip
+    )
 
 
 TRAINED = {
@@ -151,11 +155,17 @@ TRAINED = {
     "tanh": lambda: dense(nn.Tanh()),
     "gelu": lambda: dense(nn.GELU()),
     "residual with batch norm": lambda: nn.Sequential(
-        nn.Conv2d(1, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), Block(8), Block(8),
-        nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 10),
+        nn.Conv2d(1, 8, 3, 2, 1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        Block(8),
+        Block(8),
+        nn.AdaptiveAvgPool2d(4),
+        nn.Flatten(),
+        nn.Linear(128, 10),
     ),
     "vision transformer": TinyViT,
-}  # fmt: skip
+}
 
 
 @cache

@@ -70,7 +70,7 @@ class AttackCard:
         return tuple(run for run in self.traces.runs if run != self.attack)
 
     def relative(self) -> dict[str, NDArray[np.float64]]:
-        """Return run to (checkpoints,) mean of distance over that of the frontier, less 1.
+        """Return run to (checkpoints,) mean distance over the frontier's, less 1.
 
         A sample counts as ten times the frontier where a run has found no nearer point.
         """
@@ -134,7 +134,7 @@ class AttackCard:
             Column("best run of the pool"),
             Column("its distance beyond the frontier (%)", "fine", key="pool"),
         )
-        return Table("mean distance after so many queries", columns, tuple(rows))
+        return Table("mean distance by queries", columns, tuple(rows))
 
     def _allocation_table(self) -> Table:
         columns = (

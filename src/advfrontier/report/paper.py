@@ -395,7 +395,9 @@ def _caption(
         f"Ensembles of minimum-norm attacks with {listed(tiers)} queries per image{named}, "
         f"advfrontier {latex_text(version)}~\\cite{{advfrontier}}, seed {seeds}."
     )
-    halves = [cell.half for column in columns for cell in column.cells.values() if cell.half]
+    halves: list[str] = []
+    for column in columns:
+        halves.extend(cell.half for cell in column.cells.values() if cell.half)
     if intervals and halves:
         parts.append("$\\pm$: half of the 95\\,\\% confidence interval over the choice of images.")
     elif halves:
@@ -413,7 +415,8 @@ def _caption(
 
 
 def _data(summaries: Sequence[NormSummary]) -> str:
-    return listed([printable(data) for data in dict.fromkeys(each.data for each in summaries)])
+    names = dict.fromkeys(summary.data for summary in summaries)
+    return listed([printable(name) for name in names])
 
 
 # Text and numbers
