@@ -48,7 +48,14 @@ class AtRadius:
 
 @dataclass(frozen=True)
 class KnownPoints:
-    """Robust accuracy at some radii, and the queries per sample."""
+    """Robust accuracy at some radii, and the queries per sample.
+
+    Args:
+        radii: Radii, in units of the norm.
+        accuracies: Robust accuracy at every radius.
+        queries: Queries per sample at every radius.
+        flags: Warnings, as sentences.
+    """
 
     radii: tuple[float, ...]
     accuracies: tuple[float, ...]
@@ -62,7 +69,11 @@ class KnownPoints:
 
 
 def check_norm(norm: str) -> str:
-    """Return the norm's name, or raise if AutoAttack does not attack in it."""
+    """Return the norm's name, or raise if AutoAttack does not attack in it.
+
+    Args:
+        norm: Name of the norm.
+    """
     if (name := norm_name(norm)) not in NORMS:
         raise FrontierError(
             f"AutoAttack does not attack in {name}: expected one of {', '.join(NORMS)}"
@@ -71,7 +82,11 @@ def check_norm(norm: str) -> str:
 
 
 def check_radius(radius: float) -> None:
-    """Refuse radii that hold no ball, or everything."""
+    """Refuse radii that hold no ball, or everything.
+
+    Args:
+        radius: Radius, in units of the norm.
+    """
     if not (radius > 0 and np.isfinite(radius)):
         raise FrontierError(f"a radius of {radius}: expected one that is finite and above 0")
 

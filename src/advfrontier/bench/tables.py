@@ -63,26 +63,43 @@ _EQUAL = 1e-9  # accuracies are shares of the same samples: counts that are equa
 
 
 def with_frontier(distances: pd.DataFrame) -> pd.DataFrame:
-    """Add the column `frontier`: the least distance in any row of a model, norm and sample."""
+    """Add the column `frontier`: the least distance in any row of a model, norm and sample.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+    """
     keys = ["norm", "model", "sample"]
     nearest = distances.groupby(keys, observed=True)["distance"].transform("min")
     return distances.assign(frontier=nearest)
 
 
 def tiers(distances: pd.DataFrame, budgets: Collection[int] | None = None) -> pd.DataFrame:
-    """Return the rows of the ensembles, without those of single runs; at these budgets, or all."""
+    """Return the rows of the ensembles, without those of single runs; at these budgets, or all.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+        budgets: Budgets to take, in queries per sample.
+    """
     rows = distances[distances["ensemble"].isin(FAMILIES)]
     return rows if budgets is None else rows[rows["budget"].isin(budgets)]
 
 
 def ranking_family(distances: pd.DataFrame) -> str:
-    """Return the ensembles that models are ranked by: the default where every model has it."""
+    """Return the ensembles that models are ranked by: the default where every model has it.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+    """
     pairs = distances[["norm", "model", "ensemble"]].drop_duplicates()["ensemble"].value_counts()
     return DEFAULT if pairs.get(DEFAULT, 0) >= pairs.get(GREEDY, 0) else GREEDY
 
 
 def by_model(rows: pd.DataFrame) -> ByModel:
-    """Return model to distances, from rows of one norm, data set, ensemble and budget."""
+    """Return model to distances, from rows of one norm, data set, ensemble and budget.
+
+    Args:
+        rows: Rows of the table of distances.
+    """
     wide = rows.pivot(index="sample", columns="model", values="distance")
     return {str(model): wide[model].to_numpy() for model in wide.columns}
 
@@ -90,7 +107,13 @@ def by_model(rows: pd.DataFrame) -> ByModel:
 def groups(
     distances: pd.DataFrame, family: str, budgets: Collection[int]
 ) -> Iterator[tuple[str, str, dict[int, ByModel]]]:
-    """Yield norm, data set, and budget to the distances of its models."""
+    """Yield norm, data set, and budget to the distances of its models.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+        family: Kind of ensembles.
+        budgets: Budgets to take, in queries per sample.
+    """
     rows = tiers(distances, budgets)
     rows = rows[rows["ensemble"] == family]
     for (norm, data), own in rows.groupby(["norm", "data"], observed=True, sort=False):
@@ -101,13 +124,23 @@ def groups(
 
 
 def in_doubt(flags: pd.DataFrame, norm: str) -> set[str]:
-    """Return the models with a warning that their distances in a norm may be too large."""
+    """Return the models with a warning that their distances in a norm may be too large.
+
+    Args:
+        flags: Table of warnings.
+        norm: Name of the norm.
+    """
     own = flags[(flags["norm"] == norm) & flags["doubtful"] & (flags["source"] != "autoattack")]
     return set(own["model"])
 
 
 def trusted(distances: ByModel, doubted: Collection[str]) -> ByModel:
-    """Return the models that are not in doubt and that were broken on every sample."""
+    """Return the models that are not in doubt and that were broken on every sample.
+
+    Args:
+        distances: Model to its distance per sample, (n,).
+        doubted: Names of models in doubt.
+    """
     return {m: d for m, d in distances.items() if m not in doubted and np.isfinite(d).all()}
 
 
@@ -115,7 +148,12 @@ def trusted(distances: ByModel, doubted: Collection[str]) -> ByModel:
 
 
 def models(benchmark: Benchmark, distances: pd.DataFrame) -> pd.DataFrame:
-    """Return the model pool with the accuracy on unperturbed samples."""
+    """Return the model pool with the accuracy on unperturbed samples.
+
+    Args:
+        benchmark: The benchmark.
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+    """
     clean = distances.groupby("model", observed=True)["distance"].agg(lambda d: (d > 0).mean())
     rows = []
     for model in benchmark.models:
@@ -126,7 +164,11 @@ def models(benchmark: Benchmark, distances: pd.DataFrame) -> pd.DataFrame:
 
 
 def attacks(distances: pd.DataFrame) -> pd.DataFrame:
-    """Return the attack pool: solvers with the number of their runs in every norm."""
+    """Return the attack pool: solvers with the number of their runs in every norm.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+    """
     runs = distances[~distances["ensemble"].isin(FAMILIES)]
     runs = runs[["norm", "ensemble"]].drop_duplicates()
     runs = runs.assign(solver=[Run.parse(name).solver for name in runs["ensemble"]])
@@ -138,7 +180,11 @@ def attacks(distances: pd.DataFrame) -> pd.DataFrame:
 
 
 def ensemble_queries(ensembles: Mapping[tuple[str, int], Ensemble]) -> pd.DataFrame:
-    """Return the queries of greedy ensembles per attack and variant, one column per budget."""
+    """Return the queries of greedy ensembles per attack and variant, one column per budget.
+
+    Args:
+        ensembles: (norm, budget) to the greedy ensemble.
+    """
     rows = []
     for (norm, budget), ensemble in ensembles.items():
         for name, queries in ensemble.queries.items():
@@ -155,6 +201,10 @@ def aoi(distances: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 
     Columns: `aoi`; `above`, by how much distances exceed the frontier on average; `lines`, the AOI
     read off straight lines between AutoAttack's radii; `autoattack`, its own by such lines.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+        points: Table of AutoAttack's accuracies by radius.
     """
     known = dict(list(points.groupby(["norm", "model"])))
 
@@ -176,13 +226,23 @@ def aoi(distances: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def aoi_by_split(scores: pd.DataFrame) -> pd.DataFrame:
-    """Return mean AOI and mean distance above the frontier of every ensemble and split."""
+    """Return mean AOI and mean distance above the frontier of every ensemble and split.
+
+    Args:
+        scores: Table that `aoi` returns.
+    """
     keys = ["norm", "ensemble", "budget", "split"]
     return scores.groupby(keys, observed=True, sort=False)[["aoi", "above"]].mean().reset_index()
 
 
 def robust_accuracy(distances: pd.DataFrame, points: pd.DataFrame, radii: Radii) -> pd.DataFrame:
-    """Return robust accuracy at the reference radius, beside AutoAttack's and its queries."""
+    """Return robust accuracy at the reference radius, beside AutoAttack's and its queries.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+        points: Table of AutoAttack's accuracies by radius.
+        radii: Data to norm to reference radius.
+    """
     rows = tiers(distances)
     place = pd.MultiIndex.from_frame(rows[["data", "norm"]])
     rows = rows.assign(radius=place.map(_flat(radii)).astype(float)).dropna(subset="radius")
@@ -198,6 +258,10 @@ def against_autoattack(scores: pd.DataFrame, accuracies: pd.DataFrame) -> pd.Dat
     Columns: `models` AutoAttack was run on; `aoi` and `lines`, on how many of them the AOI is at
     least AutoAttack's, exactly or by straight lines; `accuracy`, on how many the robust accuracy
     is at most AutoAttack's; `gain`, by how much it is lower on average; `queries`, AutoAttack's.
+
+    Args:
+        scores: Table that `aoi` returns.
+        accuracies: Table that `robust_accuracy` returns.
     """
     keys = ["norm", "split", "ensemble", "budget"]
     known = scores.dropna(subset="autoattack")
@@ -217,6 +281,10 @@ def extreme_cases(scores: pd.DataFrame, family: str) -> pd.DataFrame:
     """Return where an ensemble gains most against AutoAttack, and least, by straight lines.
 
     The rows are the largest budget on held-out models, if AutoAttack was run on any.
+
+    Args:
+        scores: Table that `aoi` returns.
+        family: Kind of ensembles.
     """
     rows = scores[scores["ensemble"] == family].dropna(subset="autoattack")
     rows = rows[rows["budget"] == rows["budget"].max()]
@@ -233,6 +301,13 @@ def crossings(
 
     Columns: `leader` is ahead at the reference radius; `overtaken_by` is ahead from `epsilon` on,
     by at most `lead`. `samples` is the number of samples.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+        flags: Table of warnings.
+        radii: Data to norm to reference radius.
+        family: Kind of ensembles.
+        budget: Queries per sample.
     """
     rows = []
     for norm, data, found in groups(distances, family, [budget]):
@@ -262,6 +337,14 @@ def ranks_by_radius(
     An ensemble ranks at nine percentiles of the defence frontier and at the reference radius.
     AutoAttack ranks at nine percentiles of the radii it was run at, between which its accuracy is
     read off straight lines.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+        points: Table of AutoAttack's accuracies by radius.
+        flags: Table of warnings.
+        radii: Data to norm to reference radius.
+        family: Kind of ensembles.
+        budget: Queries per sample.
     """
     found = {}
     for norm, data, own in groups(distances, family, [budget]):
@@ -281,6 +364,11 @@ def doi(distances: pd.DataFrame, flags: pd.DataFrame, family: str) -> pd.DataFra
     """Return rank and DOI of every model at every budget, best first.
 
     Models in doubt are no part of the defence frontier; their `rank` is missing and they are last.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+        flags: Table of warnings.
+        family: Kind of ensembles.
     """
     rows = []
     for norm, data, found in groups(distances, family, _budgets(distances, family)):
@@ -308,6 +396,12 @@ def rejections(
 
     A model whose curve at the smallest budget lies below another's at the largest is rejected,
     because more queries only lower it. `aurec` and `other` are the areas up to a common E.
+
+    Args:
+        distances: Table of distances: a row per model, norm, ensemble, budget and sample.
+        flags: Table of warnings.
+        family: Kind of ensembles.
+        budgets: Budgets to take, in queries per sample.
     """
     first, last = min(budgets), max(budgets)
     rows = []

@@ -39,12 +39,20 @@ LAST_LOOK = 1000  # fresh passes over every point that is stored: they tell its 
 
 
 def votes(eot: int) -> int:
-    """Fresh passes by which a point is judged."""
+    """Fresh passes by which a point is judged.
+
+    Args:
+        eot: Passes per query.
+    """
     return max(eot, _VOTES)
 
 
 def judged(eot: int) -> str:
-    """Describe how points are judged."""
+    """Describe how points are judged.
+
+    Args:
+        eot: Passes per query.
+    """
     return f"at least two thirds of {votes(eot)} fresh passes misclassify it"
 
 
@@ -58,7 +66,13 @@ class Reply:
 
 
 def ask(oracle: Oracle, images: Tensor, loss: Callable[[Tensor], Tensor]) -> Reply:
-    """Make one query: `oracle.eot` forward passes, and as many backward passes if needed."""
+    """Make one query: `oracle.eot` forward passes, and as many backward passes if needed.
+
+    Args:
+        oracle: The model.
+        images: Images (n, …).
+        loss: Loss (n,) of the mean logits.
+    """
     logits, values, gradient = [], [], None
     with _drawn_for(oracle, images, "query"):
         for _ in range(oracle.eot):
@@ -80,12 +94,20 @@ def ask(oracle: Oracle, images: Tensor, loss: Callable[[Tensor], Tensor]) -> Rep
 
 
 def mean(passes: Tensor) -> Tensor:
-    """Return the logits that stand for all passes."""
+    """Return the logits that stand for all passes.
+
+    Args:
+        passes: Logits of every pass, (passes, n, classes).
+    """
     return passes[0] if len(passes) == 1 else passes.mean(0)
 
 
 def typical(values: Tensor) -> Tensor:
-    """Return per column the value that three quarters of the rows do not exceed."""
+    """Return per column the value that three quarters of the rows do not exceed.
+
+    Args:
+        values: Values, (rows, columns).
+    """
     return (
         values[0]
         if len(values) == 1
@@ -101,6 +123,13 @@ def vote(
 
     The class is the label where no more than half of them do. Logits that are not finite are no
     mistake. `stream` names the random numbers: those of another stream are independent.
+
+    Args:
+        oracle: The model.
+        images: Images (n, …).
+        labels: True classes, int64 (n,).
+        stream: Name of the random numbers; other streams are independent.
+        passes: Number of fresh passes.
     """
     counts, label = None, labels[:, None]
     with _drawn_for(oracle, images, stream):

@@ -36,7 +36,11 @@ class Counts:
 
 
 def find_device(name: str | torch.device) -> torch.device:
-    """Return the device of this name, or raise; `auto` is CUDA, else MPS, else the CPU."""
+    """Return the device of this name, or raise; `auto` is CUDA, else MPS, else the CPU.
+
+    Args:
+        name: Name of the device, or `auto`.
+    """
     if name == "auto":
         name = (
             "cuda"
@@ -62,13 +66,21 @@ def find_device(name: str | torch.device) -> torch.device:
 
 
 def own_device(model: object) -> torch.device:
-    """Return the device of a model's first number, or the CPU."""
+    """Return the device of a model's first number, or the CPU.
+
+    Args:
+        model: The model.
+    """
     tensors = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
     return tensors[0].device if tensors else torch.device("cpu")
 
 
 def own_dtype(model: object) -> torch.dtype:
-    """Return the default precision: float64 if the model's parameters are, else float32."""
+    """Return the default precision: float64 if the model's parameters are, else float32.
+
+    Args:
+        model: The model.
+    """
     numbers = (
         [p for p in model.parameters() if p.is_floating_point()]
         if isinstance(model, nn.Module)
@@ -78,7 +90,11 @@ def own_dtype(model: object) -> torch.dtype:
 
 
 def half_precision(model: object) -> torch.dtype | None:
-    """Return the half precision of a model's parameters; None if there is none."""
+    """Return the half precision of a model's parameters; None if there is none.
+
+    Args:
+        model: The model.
+    """
     if isinstance(model, nn.Module):
         for parameter in model.parameters():
             if parameter.is_floating_point():
@@ -87,7 +103,11 @@ def half_precision(model: object) -> torch.dtype | None:
 
 
 def logits_of(answer: object) -> Tensor:
-    """Return the logits of an answer: a tensor, a field `logits`, or the only part of a tuple."""
+    """Return the logits of an answer: a tensor, a field `logits`, or the only part of a tuple.
+
+    Args:
+        answer: What the model returned.
+    """
     found = answer.get("logits") if isinstance(answer, Mapping) else getattr(answer, "logits", None)
     if found is None and isinstance(answer, (tuple, list)) and len(answer) == 1:
         found = answer[0]

@@ -116,7 +116,11 @@ BUILT_IN = frozenset(CATALOGUE)
 
 
 def facts_of(solver: str) -> SolverFacts | None:
-    """Return the facts of a solver, also of a plug-in or an external run; None if unknown."""
+    """Return the facts of a solver, also of a plug-in or an external run; None if unknown.
+
+    Args:
+        solver: Name of the solver.
+    """
     if (external := parse_external(solver)) is not None:
         return _external_facts(str(external), external.origin, external.attack)
     if solver not in CATALOGUE:
@@ -146,7 +150,13 @@ def _discover() -> None:
 
 
 def variants(facts: SolverFacts, loss: str, classes: int) -> tuple[Run, ...]:
-    """Return the base run, restarts and targets of one attack, in that order."""
+    """Return the base run, restarts and targets of one attack, in that order.
+
+    Args:
+        facts: Facts of the solver.
+        loss: Name of the loss.
+        classes: Number of classes.
+    """
     restarts = range(1, RESTARTS + 1) if facts.restarts else ()
     targets = range(1, min(TARGETS, classes - 1) + 1) if facts.targets else ()
     return (
@@ -157,7 +167,13 @@ def variants(facts: SolverFacts, loss: str, classes: int) -> tuple[Run, ...]:
 
 
 def pool(norm: str, *, classes: int = 10, name: str = "paper") -> tuple[Run, ...]:
-    """Every run of a pool in one norm; with few classes there are fewer targets."""
+    """Every run of a pool in one norm; with few classes there are fewer targets.
+
+    Args:
+        norm: Name of the norm.
+        classes: Number of classes.
+        name: `paper`, `extended` or `black-box`.
+    """
     if name not in POOLS:
         raise FrontierError(f"unknown pool {name!r}: expected one of {', '.join(POOLS)}")
     norm = norm_name(norm)
@@ -177,7 +193,13 @@ def pool(norm: str, *, classes: int = 10, name: str = "paper") -> tuple[Run, ...
 
 
 def check_run(run: Run, norm: str, classes: int = TARGETS + 1) -> SolverFacts:
-    """Return the facts of the run's solver, or say why there is no such run."""
+    """Return the facts of the run's solver, or say why there is no such run.
+
+    Args:
+        run: The run.
+        norm: Name of the norm.
+        classes: Number of classes.
+    """
     facts = facts_of(run.solver)
     if facts is None:
         raise FrontierError(f"unknown solver in run {run}: expected one of {', '.join(CATALOGUE)}")

@@ -68,6 +68,10 @@ class Raise(TomlTable):
     """Run an attack until it has spent `queries` queries; it resumes where it was stopped.
 
     An external run is done in one piece, from 0 to `queries`.
+
+    Args:
+        run: Name of the run.
+        queries: Queries that it is raised to.
     """
 
     run: str
@@ -97,6 +101,12 @@ class Refine(TomlTable):
     With `start="best"` it starts there and takes small steps. With `start="beyond"` it starts on
     the ray from the input through the best point, at a distance drawn for each sample between
     one and `reach` times the best distance, so that it can end at another place.
+
+    Args:
+        run: Name of the base run.
+        queries: Queries that are spent.
+        start: `best` for the best point, `beyond` for a point beyond it as seen from the image.
+        reach: Largest distance of the start, over the best distance.
     """
 
     run: str
@@ -111,7 +121,12 @@ class Refine(TomlTable):
 
 
 class Branches(TomlTable):
-    """Refinements of both groups of samples; both lists spend the same queries."""
+    """Refinements of both groups of samples; both lists spend the same queries.
+
+    Args:
+        gained: Refinements of samples that the step before brought nearer.
+        otherwise: Refinements of the others; as many queries.
+    """
 
     gained: Annotated[tuple[Refine, ...], Field(min_length=1, max_length=_MOST_STEPS)]
     otherwise: Annotated[tuple[Refine, ...], Field(min_length=1, max_length=_MOST_STEPS)]
@@ -128,7 +143,11 @@ class Branches(TomlTable):
 
 
 class Fork(TomlTable):
-    """Refine samples differently, by whether the step before lowered their distance."""
+    """Refine samples differently, by whether the step before lowered their distance.
+
+    Args:
+        fork: Both lists.
+    """
 
     fork: Branches
 
@@ -524,14 +543,23 @@ def make_ensemble(**fields: Any) -> Ensemble:
 
 
 def refinements(step: Refine | Fork, *, gained: bool) -> tuple[Refine, ...]:
-    """Return the refinements that a step spends on samples with or without a gain before it."""
+    """Return the refinements that a step spends on samples with or without a gain before it.
+
+    Args:
+        step: The step.
+        gained: Whether the step before brought the samples nearer.
+    """
     if isinstance(step, Refine):
         return (step,)
     return step.fork.gained if gained else step.fork.otherwise
 
 
 def attack_of(name: str) -> str:
-    """Return the attack of a run or of a refinement such as `fmn:refine`."""
+    """Return the attack of a run or of a refinement such as `fmn:refine`.
+
+    Args:
+        name: Name of the run or refinement.
+    """
     external = parse_external(name)
     return name.partition(":")[0] if external is None else str(external)
 
@@ -615,7 +643,11 @@ def _step_text(step: Raise | Refine | Fork) -> str:
 
 
 def tier_queries(tier: str | int) -> int:
-    """Read a budget: `4k`, `12k`, `4000` or a number."""
+    """Read a budget: `4k`, `12k`, `4000` or a number.
+
+    Args:
+        tier: The budget.
+    """
     text = shown(tier) if isinstance(tier, int) else str(tier).strip().lower()
     number, factor = (text[:-1], 1000) if text.endswith("k") else (text, 1)
     if not number.isdecimal() or len(number) > 9 or int(number) == 0:
@@ -626,12 +658,21 @@ def tier_queries(tier: str | int) -> int:
 
 
 def tier_label(queries: int) -> str:
-    """Return the short name of a budget: 4k, 12k, or the number."""
+    """Return the short name of a budget: 4k, 12k, or the number.
+
+    Args:
+        queries: Queries per sample.
+    """
     return f"{queries // 1000}k" if queries and queries % 1000 == 0 else str(queries)
 
 
 def tier_name(name: str, queries: int) -> str:
-    """Return the name of another budget: `paper-12k` at 4000 queries is `paper-4k`."""
+    """Return the name of another budget: `paper-12k` at 4000 queries is `paper-4k`.
+
+    Args:
+        name: Name of an ensemble.
+        queries: Queries per sample.
+    """
     stem, _, tier = name.rpartition("-")
     if not tier[:1].isdigit():
         stem = name

@@ -141,17 +141,32 @@ class Solver(Protocol):
 
 
 def cosine(first: float, last: float, i: int, steps: int) -> float:
-    """Return the value at step i of a cosine schedule from `first` to `last`."""
+    """Return the value at step i of a cosine schedule from `first` to `last`.
+
+    Args:
+        first: Value at step 0.
+        last: Value at the last step.
+        i: Number of the step.
+        steps: Number of steps.
+    """
     return last + (first - last) * (1 + math.cos(math.pi * i / steps)) / 2
 
 
 def length(v: Tensor) -> Tensor:
-    """Return the Euclidean length of each row, at least TINY so that it can be divided by."""
+    """Return the Euclidean length of each row, at least TINY so that it can be divided by.
+
+    Args:
+        v: Rows, (n, d).
+    """
     return euclidean(v).clamp_(min=TINY)
 
 
 def unit(v: Tensor) -> Tensor:
-    """Scale every row to Euclidean length 1; rows of zeros stay."""
+    """Scale every row to Euclidean length 1; rows of zeros stay.
+
+    Args:
+        v: Rows, (n, d).
+    """
     return v / length(v)[:, None]
 
 
@@ -159,6 +174,11 @@ def where_rows(mask: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     """Take the rows of `yes` where `mask` (n,) holds, else those of `no`; both must be finite.
 
     A linear interpolation with weights 0 and 1 is exact and four times as fast as torch.where.
+
+    Args:
+        mask: Condition per row, (n,).
+        yes: Rows, (n, d).
+        no: Rows, (n, d).
     """
     return torch.lerp(no, yes, mask.to(yes.dtype)[:, None])
 
@@ -167,6 +187,11 @@ def random_where_lost(problem: Problem, answer: Answer, i: int) -> tuple[Tensor,
     """Return gradient and length, with a random direction of length 1 where the gradient vanishes.
 
     The direction is shared by all samples and changes with the step and the seed.
+
+    Args:
+        problem: The problem.
+        answer: The engine's answer at step i.
+        i: Number of the step.
     """
     gradient = answer.gradient
     lost = answer.length <= TINY
@@ -185,7 +210,11 @@ def _shared_direction(seed: int, features: int, dtype: torch.dtype, device: torc
 
 
 def margin_found(answer: Answer) -> Tensor:
-    """Return the margin, and inf where the model's logits are not finite."""
+    """Return the margin, and inf where the model's logits are not finite.
+
+    Args:
+        answer: The engine's answer.
+    """
     finite = answer.logits.isfinite().all(1)
     return torch.where(finite, answer.margin, torch.inf)
 
@@ -195,6 +224,12 @@ def adam(first: Tensor, second: Tensor, gradient: Tensor, i: int) -> tuple[Tenso
 
     D is √v̂ + 1e-8 up to the factor 1/(1 − 0.999^{i+1})^½, which `factor` contains, to save passes
     over the data. The moments are part of the solver's state; torch.optim would hide them.
+
+    Args:
+        first: Mean of gradients, (n, d).
+        second: Mean of their squares, (n, d).
+        gradient: Gradient, (n, d).
+        i: Number of the step.
     """
     first.lerp_(gradient, 0.1)
     second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)

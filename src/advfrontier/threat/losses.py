@@ -31,6 +31,11 @@ def margin(
     """Return the label's logit minus the best other one.
 
     With targets, return the best other logit minus the target's.
+
+    Args:
+        logits: Logits, (n, classes).
+        labels: True classes, int64 (n,).
+        targets: Target classes, int64 (n,); None in an untargeted run.
     """
     if targets is None:
         return _logit(logits, labels) - _best_other(logits, labels)
@@ -40,7 +45,13 @@ def margin(
 def plain_ce(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
 ) -> Tensor:
-    """Return minus the cross-entropy of the label, or the cross-entropy of the target."""
+    """Return minus the cross-entropy of the label, or the cross-entropy of the target.
+
+    Args:
+        logits: Logits, (n, classes).
+        labels: True classes, int64 (n,).
+        targets: Target classes, int64 (n,); None in an untargeted run.
+    """
     if targets is None:
         return -cross_entropy(logits, labels, reduction="none")
     return cross_entropy(logits, targets, reduction="none")
@@ -58,6 +69,12 @@ def ce(
     saturate. Logits are scaled for each sample so that the input's margin is LEAST_MARGIN at least:
     the gradient is a mean over all rivals, weighted by their probabilities, and with flat logits it
     would point at none of them.
+
+    Args:
+        logits: Logits, (n, classes).
+        labels: True classes, int64 (n,).
+        targets: Target classes, int64 (n,); None in an untargeted run.
+        input_margin: Margin at the inputs, (n,), which scales the loss.
     """
     if input_margin is not None:
         logits = logits * (LEAST_MARGIN / input_margin.clamp(min=TINY)).clamp_(min=1)[:, None]
@@ -69,7 +86,13 @@ def ce(
 def difference(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
 ) -> Tensor:
-    """Return the margin; with targets, the label's logit minus the target's."""
+    """Return the margin; with targets, the label's logit minus the target's.
+
+    Args:
+        logits: Logits, (n, classes).
+        labels: True classes, int64 (n,).
+        targets: Target classes, int64 (n,); None in an untargeted run.
+    """
     return (
         margin(logits, labels)
         if targets is None
@@ -87,6 +110,12 @@ def dlr(
 
     Croce and Hein: Reliable Evaluation of Adversarial Robustness with an Ensemble of Diverse
     Parameter-free Attacks, ICML 2020, arXiv:2003.01690.
+
+    Args:
+        logits: Logits, (n, classes).
+        labels: True classes, int64 (n,).
+        targets: Target classes, int64 (n,); None in an untargeted run.
+        input_margin: Margin at the inputs, (n,), which scales the loss.
     """
     return difference(logits, labels, targets) / _spread(
         logits, input_margin, targeted=targets is not None
@@ -103,6 +132,12 @@ def dlr_plus(
 
     Rony, Granger, Pedersoli and Ben Ayed: Augmented Lagrangian Adversarial Attacks, ICCV 2021,
     arXiv:2011.11857.
+
+    Args:
+        logits: Logits, (n, classes).
+        labels: True classes, int64 (n,).
+        targets: Target classes, int64 (n,); None in an untargeted run.
+        input_margin: Margin at the inputs, (n,), which scales the loss.
     """
     return (
         margin(logits, labels, targets)
@@ -114,14 +149,26 @@ def dlr_plus(
 def plain_dlr(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
 ) -> Tensor:
-    """Return the published ratio; with too few classes for it, the difference of logits."""
+    """Return the published ratio; with too few classes for it, the difference of logits.
+
+    Args:
+        logits: Logits, (n, classes).
+        labels: True classes, int64 (n,).
+        targets: Target classes, int64 (n,); None in an untargeted run.
+    """
     return difference(logits, labels, targets) / _spread(logits, None, targeted=targets is not None)
 
 
 def plain_dlr_plus(
     logits: Tensor, labels: Tensor, targets: Tensor | None = None, _: Tensor | None = None
 ) -> Tensor:
-    """Return ALMA's ratio as published: tolerance added to the margin, 1e-8 to the spread."""
+    """Return ALMA's ratio as published: tolerance added to the margin, 1e-8 to the spread.
+
+    Args:
+        logits: Logits, (n, classes).
+        labels: True classes, int64 (n,).
+        targets: Target classes, int64 (n,); None in an untargeted run.
+    """
     spread = _spread(logits, None, targeted=targets is not None, least=1e-8)
     return (margin(logits, labels, targets) + DLR_TOLERANCE) / spread
 

@@ -37,7 +37,11 @@ _CATALOGUE: dict[str, NormFacts] = {}
 
 
 def register_norm(facts: NormFacts) -> NormFacts:
-    """Add a norm to the catalogue of this process and of the workers it starts."""
+    """Add a norm to the catalogue of this process and of the workers it starts.
+
+    Args:
+        facts: Name, symbol and class of the norm.
+    """
     taken: set[str] = set()
     for other in _CATALOGUE.values():
         if other.name != facts.name:
@@ -79,7 +83,11 @@ def name_union(radii: Mapping[str, str]) -> str:
 
 
 def norm_facts(text: str | float) -> NormFacts:
-    """Return the entry of a norm; `l2`, `2`, `inf` and `Linf` are all understood."""
+    """Return the entry of a norm; `l2`, `2`, `inf` and `Linf` are all understood.
+
+    Args:
+        text: Name or alias of a norm, or a number such as 2.
+    """
     typed = str(text).strip()
     if typed in _CATALOGUE:
         return _CATALOGUE[typed]
@@ -93,15 +101,27 @@ def norm_facts(text: str | float) -> NormFacts:
 
 
 def norm_name(text: str | float) -> str:
-    """Return the canonical name of a norm."""
+    """Return the canonical name of a norm.
+
+    Args:
+        text: Name or alias of a norm, or a number such as 2.
+    """
     return norm_facts(text).name
 
 
 def norm_symbol(name: str) -> str:
-    """Return how texts write a norm, such as ℓ∞."""
+    """Return how texts write a norm, such as ℓ∞.
+
+    Args:
+        name: Name of the data set.
+    """
     return norm_facts(name).symbol
 
 
 def norm_order(name: str) -> int:
-    """Return the place of a norm in the catalogue, which orders the pages that list several."""
+    """Return the place of a norm in the catalogue, which orders the pages that list several.
+
+    Args:
+        name: Name of the data set.
+    """
     return list(_CATALOGUE).index(norm_name(name))
