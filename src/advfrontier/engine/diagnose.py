@@ -78,6 +78,9 @@ class Width:
 # A change of a few pixels is large for each of them and small for the network: neither the levels
 # of an 8-bit input nor the curvature of the network disturb the comparison. The longer widths find
 # steps and waves that are coarser than a level.
+#
+# Measured on 32 images of each of 26 honest networks, plainly and robustly trained, on MNIST,
+# CIFAR-10 and Fashion-MNIST: on the worst network, 0, 3 and 16 % of the points exceed the limits.
 BEFORE = (
     Width(1 / 255, 0.05, 4, forgiven=1.0, limit=0.08, clear=0.2),
     Width(8 / 255, 0.2, 2, forgiven=0.5, limit=0.3, clear=0.25),
