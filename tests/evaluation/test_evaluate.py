@@ -5,11 +5,13 @@ import pytest
 import torch
 from small_evaluation import SMALL
 from support.ensembles import BLACK_BOX, small_ensemble
-from support.models import Watch, conv_net, samples
+from support.models import Watch, conv_net, samples, tanh_mlp
 from torch import nn
 
 from advfrontier import FrontierError, Machine, compare, evaluate, rank, trace, zoo
 from advfrontier.evaluation.compare import reference_pools
+from advfrontier.evaluation.samples import sample_table
+from advfrontier.evaluation.summary import summarise_all
 from advfrontier.flags import Kind
 from advfrontier.pool import make_ensemble
 from advfrontier.threat.norms import make_norm
@@ -249,3 +251,24 @@ def test_evaluate_refuses_an_unknown_ensemble_before_the_model_is_asked(few):
     with pytest.raises(FrontierError, match="many: no such ensemble or run"):
         evaluate(*few, norm="L2", ensemble="many")
     assert watch.total == 0
+
+
+def test_credit_goes_to_the_run_that_was_refined():
+    model = tanh_mlp((3, 4, 4), seed=1)
+    images, labels = samples(model, 8, (3, 4, 4), seed=1, low=0.3, high=0.7)
+    steps = [
+        {"run": "ddn", "queries": 40},
+        {"run": "fmn", "queries": 200, "start": "best"},
+    ]
+    ensemble = make_ensemble(name="x", norm="L2", steps=steps)
+    found = evaluate(model, images, labels, norm="L2", ensemble=ensemble)
+    refined = [row for row, name in enumerate(found.refined_by) if name is not None]
+    assert refined
+    for row in refined:
+        assert found.winners[row] == "ddn"
+        assert found.credits[row] == "ddn → fmn"
+    (summary,) = summarise_all([found], gallery=0)
+    assert [(win.run, win.samples) for win in summary.wins] == [("ddn", 8)]
+    rows = sample_table(found).records()
+    assert rows[refined[0]]["winner"] == "ddn"
+    assert rows[refined[0]]["refined_by"] == "fmn:refine"

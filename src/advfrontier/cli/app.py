@@ -140,6 +140,7 @@ COMMANDS = {
     ),
     "rank": ("results", "Rank models by DOI, in every norm and over all of them."),
     "union": ("unions", "Measure models against several norms at once, from their records."),
+    "reference": ("results", "Make a reference set of your own models, to rank others with."),
     "trace": (
         "pool",
         "Run every attack of a pool and record how its distances fall with the queries it spends.",

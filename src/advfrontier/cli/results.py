@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from advfrontier.cli.options import (
     OUT,
@@ -143,6 +143,7 @@ def report_command(
     figures: str | None = None,
     export: Export = None,
     radii: Radii = None,
+    reference: str | None = None,
     json: Json = False,
 ) -> None:
     """Write the HTML report of one model's records, beside other models.
@@ -154,10 +155,13 @@ def report_command(
             it. Exports are written for all, into the first folder.
         out: HTML file (default: report.html in the first folder).
         figures: Output folder of the figures as PDF and PNG (default: none).
+        reference: File written by `advfrontier reference make`, whose models the report ranks with
+            (default: none).
     """
     from advfrontier import report
     from advfrontier.cli.output import say, show_summaries
     from advfrontier.evaluation.compare import find_evaluations
+    from advfrontier.evaluation.reference import ReferenceSet
     from advfrontier.evaluation.summary import summarise_all
     from advfrontier.record import below
 
@@ -169,7 +173,13 @@ def report_command(
     output.check()
     own = find_evaluations(records[:1])
     others = find_evaluations(records[1:])
-    summaries = summarise_all([*own, *others], radii=radii)
+    pools = None
+    if reference is not None:
+        chosen_set = ReferenceSet.load(reference)
+        pools = chosen_set.pools([*own, *others])
+        for note in chosen_set.notes([*own, *others]):
+            print(f"note: {printable(note)}", file=sys.stderr)
+    summaries = summarise_all([*own, *others], radii=radii, reference=pools)
     show_summaries(summaries, [*own, *others], records[0], output)
     try:
         page = report.write_report(out or below(records[0], "report.html"), summaries)
@@ -298,7 +308,8 @@ def rank_command(
     Args:
         records: Folders of evaluations on the same samples. Folders without any are skipped with a
             note.
-        reference: Reference models to rank with: fashion-mnist (default: none).
+        reference: Reference models to rank with: fashion-mnist, or a file written by
+            `advfrontier reference make` (default: none).
         csv: CSV file of the tables (default: none).
         html: HTML file of a leaderboard (default: none).
         highlight: Models to highlight on the leaderboard, with commas (default: yours among
@@ -308,7 +319,8 @@ def rank_command(
     """
     from advfrontier import report
     from advfrontier.cli.output import say, show
-    from advfrontier.evaluation.compare import rank, reference_pools, unlike
+    from advfrontier.evaluation.compare import REFERENCES, rank, reference_pools, unlike
+    from advfrontier.evaluation.reference import ReferenceSet
     from advfrontier.record import write_file
 
     Output(radii).check()
@@ -316,11 +328,16 @@ def rank_command(
     pools = None
     if reference is not None:
         notes: dict[str, None] = {}
-        for evaluation in evaluations:
-            notes |= dict.fromkeys(unlike(evaluation))
+        if reference in REFERENCES:
+            for evaluation in evaluations:
+                notes |= dict.fromkeys(unlike(evaluation))
+            pools = reference_pools(evaluations, name=reference)
+        else:
+            chosen_set = ReferenceSet.load(reference)
+            pools = chosen_set.pools(evaluations)
+            notes |= dict.fromkeys(chosen_set.notes(evaluations))
         for note in notes:
             print(f"note: {printable(note)}", file=sys.stderr)
-        pools = reference_pools(evaluations, name=reference)
     ranking = rank(evaluations, reference=pools, radii=radii)
     show(*report.rank_tables(ranking), facts=ranking.to_dict(), as_json=json)
     if csv is not None:
@@ -333,6 +350,44 @@ def rank_command(
             chosen = [name.strip() for name in highlight.split(",") if name.strip()]
         page = report.write_leaderboard(html, ranking, highlight=chosen)
         say(f"leaderboard: {page}", as_json=json)
+
+
+def reference_command(
+    action: Literal["make", "show"],
+    /,
+    *paths: str,
+    out: Annotated[str | None, OUT] = None,
+    data_name: str | None = None,
+    json: Json = False,
+) -> None:
+    """Make a reference set of evaluated models, or show what one holds.
+
+    `advfrontier rank --reference FILE` and `advfrontier report --reference FILE` rank models with
+    it. The file holds distances, labels and ids of samples, and no images.
+
+    Args:
+        action: make or show.
+        paths: For make, folders of evaluations on the same samples; for show, a reference set.
+        out: File of the reference set, such as cifar10.ref.
+        data_name: Name of the data set (default: that of the first evaluation).
+    """
+    from advfrontier.cli.output import say, show
+    from advfrontier.evaluation.compare import find_evaluations
+    from advfrontier.evaluation.reference import ReferenceSet, make_reference
+
+    if not paths:
+        raise FrontierError(f"reference {action} was given no path: expected at least one")
+    if action == "show":
+        for path in paths:
+            found = ReferenceSet.load(path)
+            show(found.table(), facts=found.model_dump(mode="json"), as_json=json)
+        return
+    if out is None:
+        raise FrontierError("--out is missing: expected a file, such as --out cifar10.ref")
+    made = make_reference(find_evaluations(paths), data=data_name)
+    path = made.save(out)
+    show(made.table(), facts=made.model_dump(mode="json"), as_json=json)
+    say(f"reference set: {path}", as_json=json)
 
 
 def _to_rank(records: Sequence[str], verified: str | None) -> list[Evaluation]:

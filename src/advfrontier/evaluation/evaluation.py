@@ -24,7 +24,7 @@ from advfrontier.execution import Machine
 from advfrontier.flags import Flag, Kind
 from advfrontier.frontier import Curve, Measure, aurec, robust_accuracy
 from advfrontier.jobs import Model, UnitJob
-from advfrontier.pool import CHECKPOINT, Ensemble, tier_label
+from advfrontier.pool import CHECKPOINT, Ensemble, attack_of, tier_label
 from advfrontier.record import Record, StoredUnit, UnitName
 from advfrontier.record.identity import several_versions, stand_ins
 from advfrontier.record.units import ENSEMBLE, unit_flags
@@ -190,6 +190,17 @@ class Evaluation(ShownEvaluation):
     def refined_by(self) -> tuple[str | None, ...]:
         """Return per sample the refinement that moved the kept point last; None for none."""
         return self._outcome.refined_by
+
+    @property
+    def credits(self) -> tuple[str | None, ...]:
+        """Return per sample the run whose point was kept, and its refinement: `fmn → pdpgd`."""
+        found: list[str | None] = []
+        for winner, refined in zip(self.winners, self.refined_by, strict=True):
+            if winner is None or refined is None:
+                found.append(winner)
+            else:
+                found.append(f"{winner} → {attack_of(refined)}")
+        return tuple(found)
 
     def images(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """Return the unperturbed images of these samples, or of all; only their shards are read."""

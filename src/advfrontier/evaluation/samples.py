@@ -36,6 +36,7 @@ def sample_table(evaluation: Evaluation) -> Table:
         "distance": evaluation.distances.tolist(),
         "adversarial_class": evaluation.predictions.tolist(),
         "winner": [winner or "" for winner in evaluation.winners],
+        "refined_by": [refined or "" for refined in evaluation.refined_by],
         "queries": evaluation.queries.tolist(),
     }
     title = f"Samples of {evaluation.model} in {evaluation.norm}"
@@ -177,7 +178,7 @@ def _item(evaluation: Evaluation, row: int, original: Tensor, adversarial: Tenso
         prediction=prediction,
         prediction_name=class_name(evaluation, prediction),
         distance=float(evaluation.distances[row]),
-        run=evaluation.winners[row],
+        run=evaluation.credits[row],
         magnification=0.5 / largest if largest else 0.0,
         reduced=factor,
         original=as_bytes(avg_pool2d(original, factor)),

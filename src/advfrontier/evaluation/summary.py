@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -272,17 +272,31 @@ def summarise(
 
 
 def summarise_all(
-    evaluations: Sequence[Evaluation], *, radii: str | None = None, gallery: int = 8
+    evaluations: Sequence[Evaluation],
+    *,
+    radii: str | None = None,
+    gallery: int = 8,
+    reference: Mapping[str, ReferencePool] | None = None,
 ) -> list[NormSummary]:
     """Summarise evaluations at the given radii, or at those usually quoted.
 
     Several models in one norm are ranked among each other; one alone is ranked among the embedded
-    models, if it fits.
+    models, if it fits. With reference pools, all are ranked with these.
+
+    Args:
+        evaluations: The evaluations.
+        radii: Where accuracy is read, such as `4/255,8/255`.
+        gallery: Number of pictures.
+        reference: Norm to reference pool.
     """
+    known = reference or {}
     by_norm: dict[str, list[Evaluation]] = {}
     for evaluation in evaluations:
         by_norm.setdefault(evaluation.norm, []).append(evaluation)
-    together = {norm: Together.of(several) for norm, several in by_norm.items() if len(several) > 1}
+    together = {}
+    for norm, several in by_norm.items():
+        if len(several) > 1 or norm in known:
+            together[norm] = Together.of(several, known.get(norm))
     summaries = []
     for evaluation in evaluations:
         read_at, others = chosen_radii(evaluation, radii), together.get(evaluation.norm)
