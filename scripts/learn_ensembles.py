@@ -79,7 +79,9 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
         "1100, search": [
             beyond("pdpgd", 400),
             beyond("fab_min", 200),
-            *search_first("square_min", 100, 400, [beyond("apgd_min-dlr", 200), best("fmn", 200)]),
+            best("square_min", 100),
+            beyond("apgd_min-dlr", 200),
+            best("fmn", 200),
         ],
     },
     "L2": {
@@ -92,7 +94,9 @@ REFINEMENTS: dict[str, dict[str, Steps]] = {
         "1100, search": [
             beyond("pdgd", 400),
             beyond("fmn", 200),
-            *search_first("square_min", 100, 400, [beyond("apgd_min-dlr", 200), best("fmn", 200)]),
+            best("square_min", 100),
+            beyond("apgd_min-dlr", 200),
+            best("fmn", 200),
         ],
     },
     "Linf": {
