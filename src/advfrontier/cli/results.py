@@ -369,7 +369,7 @@ def reference_command(
         action: make or show.
         paths: For make, folders of evaluations on the same samples; for show, a reference set.
         out: File of the reference set, such as cifar10.ref.
-        data_name: Name of the data set (default: that of the first evaluation).
+        data_name: Name of the data set (default: as in the first evaluation).
     """
     from advfrontier.cli.output import say, show
     from advfrontier.evaluation.compare import find_evaluations

@@ -195,7 +195,7 @@ def make_reference(evaluations: Sequence[Evaluation], *, data: str | None = None
 
     Args:
         evaluations: Evaluations of several models on the same samples, with the same ensemble.
-        data: Name of the data set; by default that of the first evaluation.
+        data: Name of the data set; by default as in the first evaluation.
     """
     if not evaluations:
         raise FrontierError("no evaluation to make a reference set of: expected several models")

@@ -15,7 +15,7 @@ CITATION = f"""@misc{{advfrontier,
   author = {{Scionis, Luca and Melis, Luca and Pintor, Maura and Brau, Fabio and Demontis, Ambra and
             Fumera, Giorgio and Roli, Fabio and Biggio, Battista}},
   year = {{2026}},
-  url = {{https://adversarial-frontier.github.io}}
+  howpublished = {{adversarial-frontier.github.io}}
 }}"""
 
 
