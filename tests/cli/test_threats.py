@@ -22,6 +22,7 @@ def test_all_norms_leave_pixels_out(folder, evaluate, run, capsys):
     assert "L0pixel" not in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("folder")
 def test_there_are_no_reference_models_in_pixels(evaluate, run, capsys):
     words = ["--norm", "L0pixel", "--data", "fashion-mnist", "--samples", "2", "--out", "runs/F3"]
     assert evaluate("zoo:F3", *words) == 0
