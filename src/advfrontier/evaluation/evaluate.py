@@ -37,7 +37,7 @@ from advfrontier.flags import Flag, Kind
 from advfrontier.jobs import Model, Prepared, UnitJob, drive, needs_gradients, prepare
 from advfrontier.pool import TARGETS, Ensemble, Run, find_ensemble, find_larger, tier_label
 from advfrontier.pool.runs import is_external
-from advfrontier.record import HeaderChange, Record, Terms
+from advfrontier.record import Header, HeaderChange, Record, Terms
 from advfrontier.record.identity import settings, solvers_of
 from advfrontier.record.units import ENSEMBLE
 from advfrontier.solvers import PUBLISHED, Solver, check_published
@@ -436,7 +436,7 @@ def _reach(
     if record.header.finished != wanted:
         evaluation = Evaluation(record, ready)
         noise, passes = noise_flag(evaluation, model, header.terms, ready.images)
-        misled, checks = points_flags(evaluation, model, header.terms, ready.images)
+        misled, checks = points_flags(evaluation, model, header, ready.images)
         # In one change: if it is stopped before, both are tried again.
         change = HeaderChange(
             add_counts={"verification": passes, "checks": checks},
@@ -480,7 +480,7 @@ def noise_flag(
 
 
 def points_flags(
-    evaluation: Evaluation, model: Model, terms: Terms, images: Callable[[Tensor], Tensor]
+    evaluation: Evaluation, model: Model, header: Header, images: Callable[[Tensor], Tensor]
 ) -> tuple[tuple[Flag, ...], int]:
     """Return flags for gradients that mislead at the points found, and the queries that it took.
 
@@ -490,10 +490,10 @@ def points_flags(
     Args:
         evaluation: The evaluation, whose units are done.
         model: The model.
-        terms: The terms under which the model is asked.
+        header: What the first look at the model found, and the terms under which it is asked.
         images: Returns the images of some rows.
     """
-    header = evaluation.record.header
+    terms = header.terms
     varying = {Kind.RANDOM, Kind.EOT, Kind.BATCH, Kind.MISLEADING_GRADIENTS}
     asked = varying.isdisjoint(flag.kind for flag in header.flags)
     asked = asked and header.gradients in {"own", "doubted"}

@@ -300,8 +300,8 @@ class _Verifying:
 
     def _check_gradients(self) -> None:
         """Add the diagnosis of gradients at the points found, if the record does not tell of it."""
-        terms, images = self.fresh.header.terms, self.fresh.images(self.samples)
-        flags, queries = points_flags(self.claimed, self.model, terms, images)
+        images = self.fresh.images(self.samples)
+        flags, queries = points_flags(self.claimed, self.model, self.fresh.header, images)
         at_points = " and at the points found" if queries else ""
         if self.fresh.header.gradients in {"own", "doubted"}:
             self.diagnosis = f"gradients diagnosed again at the images{at_points}"
