@@ -25,7 +25,7 @@ from advfrontier.threat.names import NORMS
 
 MODELS = [name for name, card in zoo.MODELS.items() if card.split != "exact"]
 SAMPLES = 100
-ENSEMBLE = "race-12k"  # `_ATTACKED_WITH` in evaluation/compare.py names its family
+ENSEMBLE = "12k"  # `_ATTACKED_WITH` in evaluation/compare.py names its family
 
 
 def main() -> None:
