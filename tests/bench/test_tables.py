@@ -66,6 +66,12 @@ def test_models_are_ranked_by_the_default_ensembles_where_all_models_have_them()
     assert tables.ranking_family(joined(THREE, *every)) == "default"
 
 
+def test_models_are_not_ranked_by_default_ensembles_that_lack_the_largest_budget():
+    larger = [rows_of("L2", m, "train", {("greedy", 20): [1, 2, 3]}) for m in "abc"]
+    small = [rows_of("L2", m, "train", {("default", 10): [1, 2, 3]}) for m in "abc"]
+    assert tables.ranking_family(joined(*larger, *small)) == "greedy"
+
+
 def test_trusted_models_have_no_doubt_and_no_unbroken_sample():
     found = {"a": np.ones(2), "b": np.array([1, np.inf]), "c": np.ones(2)}
     assert list(tables.trusted(found, {"c"})) == ["a"]

@@ -85,12 +85,14 @@ def tiers(distances: pd.DataFrame, budgets: Collection[int] | None = None) -> pd
 
 
 def ranking_family(distances: pd.DataFrame) -> str:
-    """Return the ensembles that models are ranked by: the default where every model has it.
+    """Return the ensembles that models are ranked by: the default where every model has all of it.
 
     Args:
         distances: Table of distances: a row per model, norm, ensemble, budget and sample.
     """
-    pairs = distances[["norm", "model", "ensemble"]].drop_duplicates()["ensemble"].value_counts()
+    rows = tiers(distances)
+    largest = rows[rows["budget"] == rows["budget"].max()]
+    pairs = largest[["norm", "model", "ensemble"]].drop_duplicates()["ensemble"].value_counts()
     return DEFAULT if pairs.get(DEFAULT, 0) >= pairs.get(GREEDY, 0) else GREEDY
 
 

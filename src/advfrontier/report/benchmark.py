@@ -253,10 +253,12 @@ def _glance(view: View) -> str:
     means = means.set_index(["norm", "ensemble"])
     counts = view.counts[(view.counts["split"] == view.judged) & (view.counts["budget"] == budget)]
     counts = counts.set_index(["norm", "ensemble"])
-    label = view.label(view.family, budget)
+    everywhere = all((norm, DEFAULT) in means.index for norm in view.norms)
+    family = DEFAULT if everywhere else view.family
+    label = view.label(family, budget)
     rows = []
     for norm in view.norms:
-        key = (norm, view.family)
+        key = (norm, family)
         row = {"norm": norm_symbol(norm)}
         row[f"AOI of {label}"] = _percent(_at(means, key, "aoi"), 2)
         row["above"] = _percent(_at(means, key, "above"), 2)
@@ -271,8 +273,8 @@ def _glance(view: View) -> str:
     text = f"## At a glance\n\n{split} models with {tier_label(budget)} queries per sample."
     if len(counts):
         text += (
-            " *As strong as AutoAttack*: on how many models the robust accuracy at the reference "
-            "radius is at most AutoAttack's, and the queries per sample that AutoAttack spends."
+            " *As strong as AutoAttack*: models whose robust accuracy at the reference radius is "
+            "at most AutoAttack's."
         )
     return f"{text}\n\n{markdown(pd.DataFrame(rows))}"
 
