@@ -62,7 +62,7 @@ def test_models_are_ranked_by_the_default_ensembles_where_all_models_have_them()
     assert tables.ranking_family(THREE) == "greedy"
     some = rows_of("L2", "a", "train", {("default", 10): [1, 2, 3]})
     assert tables.ranking_family(joined(THREE, some)) == "greedy"
-    every = [rows_of("L2", m, "train", {("default", 10): [1, 2, 3]}) for m in "abc"]
+    every = [rows_of("L2", m, "train", {("default", 20): [1, 2, 3]}) for m in "abc"]
     assert tables.ranking_family(joined(THREE, *every)) == "default"
 
 

@@ -65,7 +65,7 @@ def test_command_line_overrides_the_file(config, folder, run):
     [
         (
             "norms = 'L2'",
-            "mine.toml: unknown key 'norms': expected one of batch-size, data, device, ",
+            "mine.toml: unknown key 'norms': expected one of batch-size, data, data-name, ",
         ),
         ("config = 'other.toml'", "unknown key 'config'"),
         ("[evaluate]\nnorm = 'L2'", "unknown key 'evaluate'"),

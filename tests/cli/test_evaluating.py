@@ -136,7 +136,7 @@ def test_rank_skips_folders_without_a_record(folder, evaluate, run, capsys):
 
 def test_published_solvers_are_refused_beside_others(folder, evaluate, run, capsys):
     for words, said in (
-        (["--tier", "4k"], "was learned with"),
+        (["--tier", "4k"], "no paper has these searches of advfrontier"),
         (
             ["--runs", "fmn,fab_min,square_min", "--queries", "300"],
             "fab_min, square_min: no paper has these searches of advfrontier",

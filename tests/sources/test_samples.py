@@ -134,7 +134,10 @@ def test_pictures_have_their_channels_first_and_true_colours():
             "range from 0 to 255: expected .0, 1.; if they are 8-bit, divide by 255",
         ),
         ((UNIT, torch.zeros(20)), "labels are torch.float32"),
-        ((UNIT, torch.zeros(20, 10, dtype=torch.int64)), r"labels of shape \(20, 10\)"),
+        (
+            (UNIT, torch.zeros(20, 10, dtype=torch.int64)),
+            r"labels have shape \(20, 10\), as one-hot labels",
+        ),
         ((UNIT[0, 0, 0], torch.zeros(5, dtype=torch.int64)), r"shape \(5,\)"),
         (
             (UNIT[:0], torch.from_numpy(LABELS)[:0]),
@@ -145,7 +148,7 @@ def test_pictures_have_their_channels_first_and_true_colours():
             (TensorDataset(UNIT, torch.full((20,), 2.7)),),
             "labels are torch.float32: expected class numbers",
         ),
-        ((DataLoader(TensorDataset(UNIT, torch.eye(20).long())),), "labels of shape"),
+        ((DataLoader(TensorDataset(UNIT, torch.eye(20).long())),), "labels have shape"),
         ((DataLoader(Named()),), r"its labels cannot be read \(TypeError"),
         ((DataLoader(UNIT), None), "expected .image, label. pairs"),
         (

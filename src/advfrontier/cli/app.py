@@ -140,14 +140,14 @@ COMMANDS = {
     ),
     "rank": ("results", "Rank models by DOI, in every norm and over all of them."),
     "union": ("unions", "Measure models against several norms at once, from their records."),
-    "reference": ("results", "Make a reference set of your own models, to rank others with."),
+    "reference": ("results", "Make a reference set of evaluated models, or show what one holds."),
     "trace": (
         "pool",
         "Run every attack of a pool and record how its distances fall with the queries it spends.",
     ),
     "attack-card": (
         "pool",
-        "Show what an attack of yours adds to a pool: AOI, nearest samples, allocation, a figure.",
+        "Show what an attack adds to a pool, on one model.",
     ),
     "allocate": ("pool", "Split query budgets over attacks using traces."),
     "baseline": ("pool", "Run AutoAttack at several radii, every pass counted, as a baseline."),

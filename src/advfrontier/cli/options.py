@@ -349,11 +349,12 @@ class Success:
 
     target: str | None = None
     """Targeted: the class to be taken for, such as 3, whose own samples are left out; or each:10 to
-    attack each sample towards each of the other of 10 classes."""
+    attack each sample towards each of the other of 10 classes (default: any wrong class)."""
     top_k: int | None = None
-    "The label is not among the K likeliest classes."
+    "The label is not among the K likeliest classes (default: 1)."
     reject_class: str | None = None
-    "Misclassified and not rejected: the number of the class that means reject, or last."
+    """Misclassified and not rejected: the number of the class that means reject, or last
+    (default: no class does)."""
 
     def criterion(self) -> Criterion | None:
         """Return the criterion as `evaluate` takes it; None for misclassification."""
