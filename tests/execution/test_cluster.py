@@ -103,6 +103,7 @@ def test_names_of_files_mean_the_same_on_workers_that_began_elsewhere(
     assert (found.distances == here.distances).all()
 
 
+@pytest.mark.slow
 def test_lost_node_loses_nothing(two_nodes, tmp_path):
     work, tasks = Nasty(tmp_path, seconds=0.3), [task for task in range(12) if task != 3]
     found, lost = {}, None

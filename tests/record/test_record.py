@@ -133,7 +133,7 @@ def several(store, tmp_path, rounds):
 
 
 def test_nothing_is_lost_between_processes(tmp_path):
-    places = several("local", tmp_path / "local", 3) + several("shared", tmp_path / "shared", 1)
+    places = several("local", tmp_path / "local", 1) + several("shared", tmp_path / "shared", 1)
     stress(places, by_processes)
 
 

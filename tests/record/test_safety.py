@@ -138,7 +138,7 @@ def test_a_record_is_never_started_among_other_files(problem, project):
         ("report",),
         ("rank",),
         ("extend",),
-        ("bench", "run", "small", "--workers", "0", "--out"),
+        pytest.param(("bench", "run", "small", "--workers", "0", "--out"), marks=pytest.mark.slow),
         ("allocate",),
     ],
     ids=lambda words: words[0],
