@@ -38,7 +38,7 @@ def test_unbroken_samples_count_up_to_the_largest_distance():
 
 def test_interval_by_hand():
     """Cube roots 0.1, 0.2, 0.3: mean 0.2, deviation 0.1, and t(2) at 95 % is 2.920."""
-    low, median, high = prediction_interval([0.001, 0.008, 0.027])
+    low, median, high = prediction_interval([0.001, 0.008, 0.027], level=0.9)
     assert median == pytest.approx(0.2**3)
     width = 2.919986 * 0.1 * np.sqrt(4 / 3)
     assert high == pytest.approx((0.2 + width) ** 3, rel=1e-5)
@@ -53,7 +53,7 @@ def test_interval_holds_nine_of_ten_further_models():
     inside = []
     for _ in range(2000):
         *known, further = random.gamma(1.0, 0.01, size=10)
-        low, _, high = prediction_interval(known)
+        low, _, high = prediction_interval(known, level=0.9)
         inside.append(low <= further <= high)
     assert 0.88 < np.mean(inside) < 0.94
 
