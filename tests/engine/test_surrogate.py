@@ -144,11 +144,11 @@ def test_a_masked_model_breaks_nearer_than_without_gradients(masked, norm):
 def test_stopped_and_extended_it_is_the_same_and_it_can_be_verified(masked, tmp_path):
     model, images, labels = masked
     options = {"norm": "Linf", "batch_size": 4}
-    whole = evaluate(model, images, labels, ensemble=500, **options)
-    first = evaluate(model, images, labels, ensemble=250, out=tmp_path, **options)
-    more = first.extend(500, model=model)
+    whole = evaluate(model, images, labels, ensemble=200, **options)
+    first = evaluate(model, images, labels, ensemble=100, out=tmp_path, **options)
+    more = first.extend(200, model=model)
     assert np.array_equal(more.distances, whole.distances)
-    assert np.array_equal(first.distances, whole.distances_at(250))
+    assert np.array_equal(first.distances, whole.distances_at(100))
     assert verify(more, model, images, labels, rerun=1).holds
 
 

@@ -207,8 +207,8 @@ def test_evaluate_without_gradients_refines_and_can_stop_anywhere(few, norm, tmp
         with torch.no_grad():
             return model(x)
 
-    whole = evaluate(closed, images, labels, ensemble=2600, out=tmp_path / "whole", **options)
-    for queries in (1550, 2600):  # in the middle of the first refinement, and of the second
+    whole = evaluate(closed, images, labels, ensemble=1500, out=tmp_path / "whole", **options)
+    for queries in (1150, 1500):  # both in the middle of the first refinement
         place = tmp_path / "parts"
         parts = evaluate(closed, images, labels, ensemble=queries, out=place, **options)
         assert np.array_equal(parts.distances, whole.distances_at(queries))

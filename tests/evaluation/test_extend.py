@@ -26,6 +26,11 @@ def five():
     return conv_problem(5)
 
 
+@pytest.fixture(scope="module")
+def three():
+    return conv_problem(3)
+
+
 @pytest.mark.parametrize("kind", ["fmn,ddn@", "black-box@", "paper-", "greedy-", "", *LONGER])
 def test_extend_by_a_number_keeps_the_kind_of_ensemble(five, kind):
     first = evaluate(*five, norm="L2", ensemble=f"{kind}200")
@@ -96,13 +101,13 @@ def test_extend_to_a_separate_list_repeats_queries_and_ends_the_same(five):
     same(first.extend(larger), evaluate(*five, norm="L2", ensemble=larger))
 
 
-@pytest.mark.parametrize("norm", ["L0", "L1", "L2", "Linf"])
-def test_extend_through_refinements_and_forks_equals_at_once(five, norm, tmp_path):
+@pytest.mark.parametrize("norm", ["L0", pytest.param("L1", marks=pytest.mark.slow), "L2", "Linf"])
+def test_extend_through_refinements_and_forks_equals_at_once(three, norm, tmp_path):
     """Stopped inside a fork, inside a refinement and inside a run."""
     ensemble = small_ensemble(norm)
-    whole = evaluate(*five, norm=norm, ensemble=ensemble, batch_size=2)
+    whole = evaluate(*three, norm=norm, ensemble=ensemble, batch_size=2)
     grown = evaluate(
-        *five, norm=norm, ensemble=ensemble.at(170), batch_size=2, out=tmp_path, machine=ONE_THREAD
+        *three, norm=norm, ensemble=ensemble.at(170), batch_size=2, out=tmp_path, machine=ONE_THREAD
     )
     assert grown.ensemble.total == 170
     for queries in (290, 450, ensemble.total):

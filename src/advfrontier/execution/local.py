@@ -12,12 +12,14 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from typing import Any
 
 from advfrontier.errors import FrontierError
@@ -94,7 +96,7 @@ class _Worker:
         self._start()
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         end, self._lifeline = context.Pipe(duplex=False)
         self._pool = ProcessPoolExecutor(
             1, context, initializer=_settle, initargs=(end, *self._settings)
@@ -128,6 +130,19 @@ class _Worker:
         self._lifeline.close()
         self._end.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+@functools.cache
+def _context() -> BaseContext:
+    """Return how processes are started: on Linux from one that has imported torch already.
+
+    That one never touches a GPU, and runs nothing but the start of workers.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch"])
+    return context
 
 
 def _gpus(device: str, workers: int) -> list[str | None]:
