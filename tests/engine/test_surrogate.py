@@ -141,6 +141,37 @@ def test_a_masked_model_breaks_nearer_than_without_gradients(masked, norm):
     assert "surrogate" in str(found.flags[0])
 
 
+class QuarterSteps(nn.Module):
+    """A rectifier whose answers are multiples of 1/4."""
+
+    def forward(self, x):
+        return (4 * x.relu()).round() / 4
+
+
+def with_quarter_steps(module):
+    """Put `QuarterSteps` in the place of every activation of a network."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.ReLU | nn.SiLU):
+            setattr(module, name, QuarterSteps())
+        else:
+            with_quarter_steps(child)
+    return module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["F6", "F8"])
+def test_in_l2_the_ensemble_is_nearer_than_apgd_alone_and_than_greedy(name):
+    images, labels = zoo.images_and_labels()
+    model = with_quarter_steps(zoo.load(name))
+    means = {}
+    for ensemble in ("4k", "greedy-4k", "apgd_min-ce"):
+        found = evaluate(model, images[:24], labels[:24], norm="L2", ensemble=ensemble)
+        assert found.record.header.gradients == "surrogate"
+        means[ensemble] = found.distances.mean()
+    assert means["4k"] <= means["apgd_min-ce"]
+    assert means["4k"] <= 0.95 * means["greedy-4k"]
+
+
 def test_stopped_and_extended_it_is_the_same_and_it_can_be_verified(masked, tmp_path):
     model, images, labels = masked
     options = {"norm": "Linf", "batch_size": 4}

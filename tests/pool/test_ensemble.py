@@ -304,6 +304,38 @@ def test_larger_search_gets_half_of_every_budget(norm):
 def test_larger_search_is_no_matter_of_lists_of_runs():
     listed = ensemble_of(raised("fmn", 300), raised("square_min", 100))
     assert listed.with_larger_search() is listed
+    assert listed.with_surrogates() is listed
+
+
+def test_surrogates_give_half_of_every_budget_in_l2_to_apgd():
+    whole = find_ensemble("12k", "L2", 10)
+    shared = whole.with_surrogates()
+    assert shared.total == whole.total
+    for budget in (1000, 4000, 8000, 12000):
+        spent = shared.with_total(budget).queries
+        apgd = sum(spent[run] for run in spent if run.startswith("apgd_min-ce"))
+        assert 0.4 * budget <= apgd <= 0.6 * budget
+        assert shared.holds(whole.at(budget).with_surrogates())
+    shared.check()
+    assert shared.with_surrogates() is shared
+    assert Ensemble.from_toml(shared.to_toml()) == shared
+
+
+@pytest.mark.parametrize("norm", ["L0", "L1", "Linf"])
+def test_surrogates_change_nothing_in_other_norms(norm):
+    whole = find_ensemble("12k", norm, 10)
+    assert whole.with_surrogates() is whole
+
+
+@pytest.mark.parametrize("gradients", ["own", "doubted", "surrogate"])
+def test_an_ensemble_goes_by_the_kind_of_gradients(gradients):
+    whole = find_ensemble("4k", "L2", 10)
+    made = {
+        "own": whole,
+        "doubted": whole.with_larger_search(),
+        "surrogate": whole.with_surrogates(),
+    }
+    assert whole.for_gradients(gradients) == made[gradients]
 
 
 def test_larger_search_never_comes_between_a_fork_and_its_step():

@@ -203,10 +203,12 @@ def _same_attacks(one: Evaluation, other: Evaluation, queries: int) -> bool:
     if _lacks_gradients(one) != _lacks_gradients(other):
         # A model without gradients has an ensemble of its own, which stands in for any.
         return True
-    if _is_doubted(one) != _is_doubted(other):
-        # So has a model whose gradients are doubted: the same steps, with searches between them.
-        return True
-    return one.ensemble.prefix(queries) == other.ensemble.prefix(queries)
+    mine, theirs = one.record.header.gradients, other.record.header.gradients
+    if {mine, theirs} == {"doubted", "surrogate"}:
+        return True  # so have both of these
+    # Where one of them is doubted or a surrogate, other steps stand between those of its ensemble.
+    of_one = one.ensemble.for_gradients(theirs).prefix(queries)
+    return of_one == other.ensemble.for_gradients(mine).prefix(queries)
 
 
 def _lacks_gradients(evaluation: Evaluation) -> bool:
@@ -214,12 +216,6 @@ def _lacks_gradients(evaluation: Evaluation) -> bool:
     header = evaluation.record.header
     flagged = any(flag.kind is Kind.NO_GRADIENTS for flag in header.flags)
     return flagged and header.gradients == "none"
-
-
-def _is_doubted(evaluation: Evaluation) -> bool:
-    """Tell whether the diagnosis made room for searches without gradients in the ensemble."""
-    header, ensemble = evaluation.record.header, evaluation.ensemble
-    return header.gradients == "doubted" and ensemble.with_larger_search() is ensemble
 
 
 def reached(evaluation: Evaluation) -> int:

@@ -340,16 +340,17 @@ def _for_model(wanted: Ensemble, record: Record) -> Ensemble:
     """Return the ensemble as it runs on a model.
 
     Without gradients that is its black-box attack alone; with gradients that the diagnosis doubts,
-    half of it is a search without them. More of what the record holds is taken as it is.
+    half of it is a search without them; with surrogate gradients, it has more of an attack that can
+    use these. More of what the record holds is taken as it is.
     """
     header = record.header
     if header.ensemble is not None and wanted.holds(header.ensemble):
         return wanted
-    if header.gradients == "own" or not needs_gradients(wanted.attacks, wanted.norm):
+    if not needs_gradients(wanted.attacks, wanted.norm):
         return wanted
     if header.gradients == "none":
         return wanted.without_gradients() or wanted
-    return wanted.with_larger_search() if header.gradients == "doubted" else wanted
+    return wanted.for_gradients(header.gradients)
 
 
 def recognised(

@@ -11,6 +11,7 @@ One frozen model is the object in memory, its TOML file and its entry in a recor
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,7 @@ from advfrontier.pool.catalogue import (
     BLACK_BOX,
     CHECKPOINT,
     MAX_QUERIES,
+    RESTARTS,
     TARGETS,
     check_run,
     pool,
@@ -57,7 +59,9 @@ REFINED = ":refine"  # suffix of the name under which refinements by an attack a
 
 _MOST_STEPS = 100_000
 MAX_EXTERNAL = 1_000_000  # queries of an external run, which has no schedule of 1000
-_PART = 200  # queries by which the base run of a larger search is raised at a time
+_PART = 200  # queries by which the runs of `Ensemble._half_on` are raised at a time
+# Norm to the attack that gets half of the queries where gradients are surrogates.
+_WITH_SURROGATES = {"L2": "apgd_min-ce"}
 _Queries = Annotated[int, Field(strict=True, gt=0, le=MAX_QUERIES, multiple_of=CHECKPOINT)]
 _AnyQueries = Annotated[int, Field(strict=True, gt=0, le=MAX_EXTERNAL, multiple_of=CHECKPOINT)]
 _Total = Annotated[int, Field(strict=True, ge=0, lt=2**31, multiple_of=CHECKPOINT)]
@@ -424,14 +428,6 @@ class Ensemble(TomlTable, Shown):
                 return attack
         return None
 
-    def _spent_on_searches(self) -> int:
-        """Return the queries of the whole list that go to steps without gradients."""
-        spent = 0
-        for name, queries in self.with_total(self.longest).queries.items():
-            if check_run(Run.parse(attack_of(name)), self.norm).step_queries == 1:
-                spent += queries
-        return spent
-
     def without_gradients(self) -> Ensemble | None:
         """Return the ensemble for a model without gradients: one black-box attack alone.
 
@@ -450,37 +446,62 @@ class Ensemble(TomlTable, Shown):
         whole = self._with_steps(steps)
         return whole.model_copy(update={"total": self.total})
 
+    def for_gradients(self, gradients: str) -> Ensemble:
+        """Return the ensemble as a model with gradients of a kind is attacked by it.
+
+        Args:
+            gradients: Kind of a record's gradients: `own`, `doubted` or `surrogate`.
+        """
+        if gradients == "doubted":
+            return self.with_larger_search()
+        return self.with_surrogates() if gradients == "surrogate" else self
+
     def with_larger_search(self) -> Ensemble:
         """Return the ensemble for a model whose gradients are doubted: half of it is a search.
 
         After every stretch of its own steps, a search without gradients spends as many queries:
         first a base run, 200 queries at a time, then refinements of 1000 queries that start at the
-        best point. Steps keep their order, so a budget is still a prefix of every larger one.
-        Lists of runs are left alone, because the user asked for these only. So are
-        ensembles that spend half of their queries on searches already.
+        best point. Lists of runs are left alone, because the user asked for these only.
         """
         base = self._search()
-        plain = all(isinstance(step, Raise) for step in self.steps)
-        if base is None or plain or self._spent_on_searches() >= self.longest // 2:
+        return self if base is None else self._half_on(_search_steps(base, self.longest))
+
+    def with_surrogates(self) -> Ensemble:
+        """Return the ensemble for a model that has surrogate gradients alone.
+
+        In ℓ2, half of it is APGD, run after run. The other attacks in ℓ2 follow the boundary along
+        its gradient, and a surrogate is not the gradient of the boundary; APGD maximises a loss
+        inside a ball. In other norms the ensemble is left alone, and so are lists of runs.
+        """
+        attack = _WITH_SURROGATES.get(self.norm)
+        return self if attack is None else self._half_on(_steps_of_all_runs(attack))
+
+    def _half_on(self, others: list[Raise | Refine]) -> Ensemble:
+        """Return an ensemble that spends half of every budget on other steps, while these last.
+
+        All steps keep their order, so a budget is still a prefix of every larger one. Plain lists
+        of runs are left alone, and so is an ensemble that has the other steps.
+
+        Args:
+            others: The other steps. The ensemble's own raises of the same runs are left out.
+        """
+        if all(isinstance(step, Raise) for step in self.steps) or set(others) <= set(self.steps):
             return self
+        theirs = {step.run for step in others if isinstance(step, Raise)}
+        waiting = deque(others)
         steps: list[Any] = []
-        searches = _searches(base)
-        search, cost = next(searches)
-        owed = 0  # queries of own steps that no search has matched
+        owed = 0  # queries of own steps that no other step has matched
         for span in self.spans:
-            if isinstance(span.step, Raise) and span.step.run == base:
-                continue  # the search raises it instead
+            if isinstance(span.step, Raise) and span.step.run in theirs:
+                continue
             for step, queries in _pieces(span):
-                while owed >= cost and not isinstance(step, Fork):  # which looks at its own step
-                    steps.append(search)
-                    owed -= cost
-                    search, cost = next(searches)
+                # A fork looks at the step before it, so nothing comes between them.
+                while waiting and owed >= _cost(waiting[0]) and not isinstance(step, Fork):
+                    owed -= _cost(waiting[0])
+                    steps.append(waiting.popleft())
                 steps.append(step)
                 owed += queries
-        while owed > 0:
-            steps.append(search)
-            owed -= cost
-            search, cost = next(searches)
+        steps.extend(waiting)
         whole = self._with_steps(steps)
         return whole.model_copy(update={"total": min(self.total, whole.total)})
 
@@ -585,16 +606,35 @@ def _pieces(span: Span) -> Iterator[tuple[Raise | Refine | Fork, int]]:
         yield step, span.end - span.begin
 
 
-def _searches(run: str) -> Iterator[tuple[Raise | Refine, int]]:
-    """Yield the steps of a search without end, each with the queries that it spends.
+def _search_steps(run: str, queries: int) -> list[Raise | Refine]:
+    """Return the steps of one long search: a base run, and refinements.
 
     Args:
         run: The base run of an attack without gradients.
+        queries: How many it spends at least.
     """
-    for queries in range(_PART, MAX_QUERIES + 1, _PART):
-        yield Raise(run=run, queries=queries), _PART
-    while True:
-        yield Refine(run=run, queries=MAX_QUERIES, start="best"), MAX_QUERIES
+    steps: list[Raise | Refine] = [*_raises(run)]
+    for _ in range(MAX_QUERIES, queries, MAX_QUERIES):
+        steps.append(Refine(run=run, queries=MAX_QUERIES, start="best"))
+    return steps
+
+
+def _steps_of_all_runs(attack: str) -> list[Raise | Refine]:
+    """Return the steps of an attack's base run and of its restarts, each to its end."""
+    steps: list[Raise | Refine] = [*_raises(attack)]
+    for index in range(1, RESTARTS + 1):
+        steps.extend(_raises(f"{attack}:restart{index}"))
+    return steps
+
+
+def _raises(run: str) -> list[Raise]:
+    """Return the steps that raise a run to its end, `_PART` queries at a time."""
+    return [Raise(run=run, queries=queries) for queries in range(_PART, MAX_QUERIES + 1, _PART)]
+
+
+def _cost(step: Raise | Refine) -> int:
+    """Return the queries that a refinement spends, or one of several raises of a run."""
+    return step.queries if isinstance(step, Refine) else _PART
 
 
 def _readable(ensemble: Ensemble) -> Ensemble:
