@@ -56,7 +56,22 @@ _FAILED = {
 
 
 class AutoAttack:
-    """Drop-in for AutoAttack's class of this name: its constructor and usual methods."""
+    """Drop-in for AutoAttack's class of this name: its constructor and usual methods.
+
+    Args:
+        model: From images in [0, 1] to logits.
+        norm: `L1`, `L2` or `Linf`.
+        eps: Radius at which robust accuracy is printed: a number, or a text such as `8/255`.
+        seed: Random seed; None for 42.
+        verbose: Print what is done, and the results.
+        attacks_to_run: Runs of a custom ensemble, such as `["fmn", "apgd_min-dlr"]`; needs
+            `version="custom"`.
+        version: `standard` (4k queries), `plus` (12k), `rand` (1k, each the mean of 20 passes) or
+            `custom`.
+        is_tf_model: Must be False; TensorFlow is not supported.
+        device: Device of the model; by default where the model is.
+        log_path: File to which the printed lines are appended.
+    """
 
     def __init__(  # noqa: PLR0917  # as AutoAttack has them
         self,
@@ -132,7 +147,15 @@ class AutoAttack:
         return_labels: bool = False,  # noqa: FBT001, FBT002
         state_path: str | None = None,
     ) -> Any:
-        """Attack all samples; `state_path` is a new or empty folder to go on from after a crash."""
+        """Attack all samples; `state_path` is a new or empty folder to go on from after a crash.
+
+        Args:
+            x_orig: Images (n, channels, height, width) in [0, 1].
+            y_orig: True classes (n,).
+            bs: Samples per batch.
+            return_labels: Return the predicted classes of the points, too.
+            state_path: New or empty folder of the record; the same call resumes it after a crash.
+        """
         if state_path is not None:
             check_empty(state_path, but_for=("standard", "black-box"))
         _, points, labels = self._run(self._ensemble(), x_orig, y_orig, bs, state_path)
@@ -209,6 +232,12 @@ class AutoAttack:
     ) -> dict[str, Any]:
         """Run every run of the paper's ensemble of the same size by itself.
 
+        Args:
+            x_orig: Images (n, channels, height, width) in [0, 1].
+            y_orig: True classes (n,).
+            bs: Samples per batch.
+            return_labels: Return the predicted classes of the points, too.
+
         Returns:
             Name of the run to the points within ε that it found, with labels if asked for.
         """
@@ -228,7 +257,13 @@ class AutoAttack:
             return oracle.logits(oracle.images(x_orig[:1]).detach()).shape[1]
 
     def clean_accuracy(self, x_orig: Tensor, y_orig: Tensor, bs: int = 250) -> float:
-        """Return the share of images that are classified correctly (by a random model: mostly)."""
+        """Return the share of images that are classified correctly (by a random model: mostly).
+
+        Args:
+            x_orig: Images (n, channels, height, width) in [0, 1].
+            y_orig: True classes (n,).
+            bs: Samples per batch.
+        """
         x_orig, bs, right = check_data(x_orig, y_orig), whole_number(bs, "bs", least=1), 0
         with Oracle(self.model, device=self.device, eot=self.eot) as oracle:
             for x, y in zip(torch.split(x_orig, bs), torch.split(y_orig, bs), strict=True):

@@ -17,7 +17,11 @@ _BREAKS = re.compile(r"[ ]*[\t\r\n][ \t\r\n]*")
 
 
 def acts_on_terminals(letter: str) -> bool:
-    """Tell whether a character can act on a terminal, or change the order of a line."""
+    """Tell whether a character can act on a terminal, or change the order of a line.
+
+    Args:
+        letter: One character.
+    """
     return unicodedata.category(letter) in _UNSAFE
 
 
@@ -43,7 +47,11 @@ def printable(text: object) -> str:
 
 
 class FrontierError(Exception):
-    """Bad input. The message says what was found, what was expected and what to type instead."""
+    """Bad input. The message says what was found, what was expected and what to type instead.
+
+    Args:
+        message: What was found, what was expected, and what to type.
+    """
 
     def __init__(self, message: object = "") -> None:
         super().__init__(printable(message))

@@ -54,7 +54,7 @@ class Flag:
 
     Args:
         kind: Subject of the flag.
-        text: The sentence.
+        text: One sentence for the user.
     """
 
     kind: Kind
@@ -73,6 +73,6 @@ def doubts(flags: Iterable[Flag]) -> tuple[Flag, ...]:
     """Return the flags of distances that may be too large; such models rank in brackets.
 
     Args:
-        flags: The flags.
+        flags: Flags of an evaluation, or of several.
     """
     return tuple(flag for flag in flags if flag.doubtful)

@@ -16,7 +16,7 @@ def import_here(name: str) -> ModuleType:
     """Return a module, also of the working directory.
 
     Args:
-        name: Its name, such as `package.module`.
+        name: Name of a module, such as `package.module`, as `import` takes it.
     """
     here = str(Path.cwd())
     if here not in sys.path:  # a console command, unlike `python -m`, does not look here
@@ -28,7 +28,7 @@ def import_file(path: Path) -> ModuleType:
     """Run a Python file and return it as a module.
 
     Args:
-        path: The file.
+        path: Python file to import.
     """
     path = path.resolve()
     if str(path.parent) not in sys.path:  # lets it import its neighbours, as a script can

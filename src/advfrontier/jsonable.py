@@ -48,7 +48,7 @@ def json_text(value: Any) -> str:
     as in `\u202e`, which JSON reads back as they were.
 
     Args:
-        value: What `jsonable` returns.
+        value: Value of any type that `jsonable` takes.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return "\n".join(map(_escaped, text.split("\n")))
@@ -76,8 +76,8 @@ def read_object(content: bytes, place: str) -> dict[str, Any]:
     """Return what a JSON file of ours holds; raise FrontierError if it is damaged or foreign.
 
     Args:
-        content: The file.
-        place: Its name, for the message.
+        content: Bytes of a JSON file.
+        place: Name of the file, for the message.
     """
     try:
         value = json.loads(content)

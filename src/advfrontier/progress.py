@@ -27,7 +27,14 @@ PATIENCE = 2.0  # before the first: what is quick needs no report
 
 
 def progress_bar(asked: bool | None, total: int, *, unit: str, label: str = "") -> Progress:  # noqa: FBT001 - as users give it
-    """Show progress if asked to; by default on a terminal or in a notebook."""
+    """Show progress if asked to; by default on a terminal or in a notebook.
+
+    Args:
+        asked: Show it or not; None to show it on a terminal or in a notebook.
+        total: Number to count to.
+        unit: Plural of what is counted.
+        label: Text beside the bar.
+    """
     if asked is None:
         asked = in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
     bar = Progress(total, unit=unit) if asked else Silent()
@@ -42,7 +49,13 @@ def in_notebook() -> bool:
 
 
 class Progress(AbstractContextManager["Progress"]):
-    """Counts up to a total. `unit` is what is counted, in the plural."""
+    """Counts up to a total. `unit` is what is counted, in the plural.
+
+    Args:
+        total: Number to count to.
+        unit: Plural of what is counted.
+        stream: Stream to write to; by default standard error.
+    """
 
     def __init__(self, total: int, *, unit: str, stream: TextIO | None = None) -> None:
         self.total, self.unit, self.done, self.label = total, unit, 0, ""
@@ -76,11 +89,19 @@ class Progress(AbstractContextManager["Progress"]):
             print(file=self._stream)
 
     def show(self, label: str) -> None:
-        """Say what is being worked on."""
+        """Say what is being worked on.
+
+        Args:
+            label: Text beside the bar.
+        """
         self.label = printable(label)
 
     def advance(self, count: int) -> None:
-        """Count what has just been done."""
+        """Count what has just been done.
+
+        Args:
+            count: Number of things just done.
+        """
         self.done += count
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=self.done, description=self.label)

@@ -63,15 +63,15 @@ def benchmark(
         model: From images in [0, 1] to logits, or the name of a source such as
             `robustbench:cifar10/Linf/NAME`.
         n_examples: Number of images, the first ones; by default all.
-        dataset: `cifar10`, `cifar100`, `imagenet` (a folder per class), any source that
-            `load_data` takes, such as `npz:FILE`, or samples.
-        threat_model: Name of the norm.
+        dataset: `cifar10`, `cifar100`, `imagenet` (a folder per class), any source that `load_data`
+            takes, such as `npz:FILE`, or samples.
+        threat_model: Name of the norm: `L0`, `L1`, `L2` or `Linf`.
         eps: Radius; by default the one usually quoted for the data.
         model_name: Display name of the model.
         data_dir: Folder of the data.
         batch_size: Images per batch.
         device: Where the model runs; by default where it is.
-        ensemble: As `evaluate` takes it.
+        ensemble: Ensemble as `evaluate` takes it.
         out: Folder of the record, with which the curve can be drawn later.
     """
     norm = norm_name(threat_model)

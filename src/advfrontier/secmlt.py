@@ -23,7 +23,11 @@ class SecmltModel(Protocol):
     """A model of secml-torch, such as `BasePyTorchClassifier`."""
 
     def decision_function(self, x: Tensor) -> Tensor:
-        """Return logits, with pre- and postprocessing."""
+        """Return logits, with pre- and postprocessing.
+
+        Args:
+            x: Images, (n, …).
+        """
 
 
 class Logits(nn.Module):
@@ -56,7 +60,7 @@ def evaluate(
     """Evaluate a model of secml-torch.
 
     Args:
-        model: The model.
+        model: Model of SecML-Torch.
         data: A DataLoader or Dataset of images in [0, 1] and labels.
         norm: Name of the norm, or a list of norms.
         options: The other arguments of `advfrontier.evaluate`.

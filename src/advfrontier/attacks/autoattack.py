@@ -33,15 +33,24 @@ _LEAST_CLASSES = 4  # the targeted DLR loss looks at the four largest logits
 
 @dataclass(frozen=True, eq=False)
 class AtRadius:
-    """Result and cost of AutoAttack at one radius."""
+    """Result and cost of AutoAttack at one radius.
+
+    Args:
+        radius: Radius of the perturbation, in units of the norm.
+        robust: (n,) bool, classified correctly and not broken.
+        forwards: Rows of the attack's forward passes.
+        backwards: Rows of its backward passes.
+        counts: Rows by purpose: `attack`, and `checks` for AutoAttack's own passes and its last
+            look at the points.
+        seconds: Time it took.
+        flags: Warnings, as sentences.
+    """
 
     radius: float
-    robust: NDArray[np.bool_]  # per sample: correct, and not broken
-    forwards: int  # rows of the attack
+    robust: NDArray[np.bool_]
+    forwards: int
     backwards: int
-    counts: Mapping[
-        str, int
-    ]  # rows by purpose: attack, and checks (AutoAttack's own, and its last look at points)
+    counts: Mapping[str, int]
     seconds: float
     flags: tuple[str, ...] = ()
 
@@ -63,7 +72,11 @@ class KnownPoints:
     flags: tuple[str, ...] = ()
 
     def at(self, radius: float) -> tuple[float, float] | None:
-        """Robust accuracy and queries at a radius it was run at; None at any other."""
+        """Robust accuracy and queries at a radius it was run at; None at any other.
+
+        Args:
+            radius: Radius in units of the norm.
+        """
         where = np.flatnonzero(np.isclose(self.radii, radius, rtol=1e-9, atol=0))
         return (self.accuracies[where[0]], self.queries[where[0]]) if where.size else None
 
@@ -72,7 +85,7 @@ def check_norm(norm: str) -> str:
     """Return the norm's name, or raise if AutoAttack does not attack in it.
 
     Args:
-        norm: Name of the norm.
+        norm: Name of the norm; AutoAttack knows L1, L2 and Linf.
     """
     if (name := norm_name(norm)) not in NORMS:
         raise FrontierError(
@@ -102,7 +115,18 @@ def attack_at(
     batch_size: int = 100,
     device: str | torch.device = "cpu",
 ) -> AtRadius:
-    """Run standard AutoAttack at one radius, on images in [0, 1]."""
+    """Run standard AutoAttack at one radius, on images in [0, 1].
+
+    Args:
+        model: From images in [0, 1] to logits.
+        images: (n, channels, height, width) in [0, 1].
+        labels: True classes, int64 (n,).
+        norm: `L1`, `L2` or `Linf`.
+        radius: Radius of the perturbation, in units of the norm, greater than 0.
+        seed: Random seed of AutoAttack.
+        batch_size: Samples per batch.
+        device: Device on which the model runs.
+    """
     if images.ndim != 4:
         raise FrontierError(
             f"images have shape {tuple(images.shape)}: AutoAttack expects (samples, channels, h, w)"
@@ -187,7 +211,11 @@ def _apart(device: torch.device) -> Iterator[Iterable[str]]:
 
 
 class Ledger(nn.Module):
-    """Model for AutoAttack, which counts rows of attacks apart from rows of checks."""
+    """Model for AutoAttack, which counts rows of attacks apart from rows of checks.
+
+    Args:
+        model: From images in [0, 1] to logits.
+    """
 
     def __init__(self, model: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -195,7 +223,11 @@ class Ledger(nn.Module):
         self.counts: Counter[str] = Counter()  # forwards, backwards and checks
 
     def follow(self, part: Any) -> None:
-        """Note when one of AutoAttack's attacks begins and ends."""
+        """Note when one of AutoAttack's attacks begins and ends.
+
+        Args:
+            part: An attack of AutoAttack, with a method `perturb`.
+        """
         perturb = part.perturb
 
         def during(*images: Tensor, **options: Any) -> Any:

@@ -30,7 +30,7 @@ class ExternalAttack:
 
     Args:
         name: Name of the run, such as `foolbox:DDNAttack?steps=100`.
-        norm: Name of the norm.
+        norm: Name of the norm that is minimised, such as `L2`.
         function: The attack itself, where the name is one such as `callable:mine`.
     """
 

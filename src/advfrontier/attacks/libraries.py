@@ -63,8 +63,8 @@ def load_attack(external: External, norm: str, function: Attack | None = None) -
     """Return the attack of an external run.
 
     Args:
-        external: Its name.
-        norm: Name of the norm.
+        external: Parsed name of the run: library or file, attack and parameters.
+        norm: Name of the norm, which chooses the variant of an attack of a library.
         function: The attack itself, for a name such as `callable:mine`.
     """
     if external.origin in _ADAPTERS:
@@ -372,12 +372,6 @@ def _of_function(
     """Return a function `attack(model, images, labels, …)`.
 
     It has a radius if a parameter `eps` or `epsilon` has no default.
-
-    Args:
-        external: The name of the run.
-        norm: Name of the norm.
-        function: The function.
-        names: Names of its first three parameters, where they are handed over by name.
     """
     _check_arguments(external, function)
     arguments = _with_norm(external, function, norm)

@@ -57,7 +57,7 @@ def search_radius(watch: Watched, attack: AtRadius, shard: Shard) -> None:
     Args:
         watch: The stand-in for the model, which keeps what is found.
         attack: `attack(model, images, labels, radius)`.
-        shard: The samples.
+        shard: Samples to attack, with their first-order estimate of the distance.
     """
     estimates = shard.boundary[shard.boundary.isfinite()]
     first = float(estimates.median()) if len(estimates) else 1.0

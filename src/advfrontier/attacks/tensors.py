@@ -113,12 +113,7 @@ def attack(
 
 
 def _solver(solver: Solver | Attack | str, norm: str) -> tuple[Run, Solver | ExternalAttack]:
-    """Return the run of a solver, of a name or of a function, and what does it.
-
-    Args:
-        solver: As `attack` takes it.
-        norm: Name of the norm.
-    """
+    """Return the run of a solver, of a name or of a function, and what does it."""
     if isinstance(solver, str):
         run = Run.parse(solver)
         check_run(run, norm)

@@ -51,8 +51,8 @@ class Watched(nn.Module):
     With one sample under attack every row is that sample's; with more, row k is sample k's.
 
     Args:
-        oracle: The model.
-        shard: The samples that may be attacked.
+        oracle: Model on its device, which evaluates and counts every query.
+        shard: Samples that may be attacked, with their images and labels.
         queries: Most queries per sample.
     """
 
@@ -257,7 +257,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch, NumPy and Python, whose state an attack may use; restore them afterwards.
 
     Args:
-        seed: The seed.
+        seed: Seed of Python's, NumPy's and PyTorch's random numbers inside the block.
         device: Where the attack computes.
     """
     numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002  # libraries use it

@@ -147,11 +147,19 @@ class Benchmark(TomlTable):
         raise FrontierError(f"the benchmark has no model {model!r}: it has {known}")
 
     def baseline_on(self, model: BenchmarkModel) -> bool:
-        """Tell whether AutoAttack attacks a model."""
+        """Tell whether AutoAttack attacks a model.
+
+        Args:
+            model: One of the benchmark's models.
+        """
         return self.baseline in ("all", model.split)
 
     def with_sources(self, sources: Mapping[str, str]) -> Benchmark:
-        """Return the benchmark with sources of some models, such as `{"C8": "mine.py:c8"}`."""
+        """Return the benchmark with sources of some models, such as `{"C8": "mine.py:c8"}`.
+
+        Args:
+            sources: Id of a model to its source.
+        """
         for name in sources:
             self[name]
         models = []
@@ -161,13 +169,21 @@ class Benchmark(TomlTable):
         return self.model_copy(update={"models": tuple(models)})
 
     def with_samples(self, samples: int) -> Benchmark:
-        """Return the benchmark on another number of samples of every data set."""
+        """Return the benchmark on another number of samples of every data set.
+
+        Args:
+            samples: Number of samples; the first ones are taken.
+        """
         if samples < 1:
             raise FrontierError(f"{samples} samples: expected at least 1")
         return self.model_copy(update={"samples": samples})
 
     def with_data(self, names: Iterable[str]) -> Benchmark:
-        """Return the benchmark on some of its data sets, with their models."""
+        """Return the benchmark on some of its data sets, with their models.
+
+        Args:
+            names: Names of data sets of the benchmark.
+        """
         kept = {}
         for name in names:
             if name not in self.data:

@@ -39,9 +39,9 @@ def collect(bench: Bench, results: Results, *, norms: Sequence[str] = NORMS) -> 
     """Put the figures of all finished records in the tables; records that are missing are left out.
 
     Args:
-        bench: The benchmark and its folder.
+        bench: Benchmark, and the folder of its records.
         results: The tables, which may hold rows of earlier records.
-        norms: Names of norms.
+        norms: Names of the norms to read, such as `L2`.
     """
     parts = []
     for norm in norms:

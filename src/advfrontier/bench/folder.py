@@ -58,7 +58,12 @@ class Bench:
 
     @classmethod
     def open(cls, place: str | PathLike[str], out: str | PathLike[str] | None = None) -> Bench:
-        """Read a benchmark; its folder is `out`, by default `bench/NAME`."""
+        """Read a benchmark; its folder is `out`, by default `bench/NAME`.
+
+        Args:
+            place: A name, such as `paper`, or the path of a TOML file.
+            out: Folder of all records.
+        """
         name = Path(place).stem
         return cls(name, load_benchmark(place), str(out or f"bench/{folder_name(name)}"))
 
@@ -78,7 +83,11 @@ class Bench:
         return (TRACE, BASELINE) if self.benchmark.published else STAGES
 
     def chosen_stages(self, text: str | None) -> tuple[str, ...]:
-        """Read stages such as `evaluate,baseline`; None means all of the benchmark."""
+        """Read stages such as `evaluate,baseline`; None means all of the benchmark.
+
+        Args:
+            text: Some of trace, evaluate and baseline, with commas between them.
+        """
         if text is None:
             return self.stages
         chosen = tuple(part.strip() for part in text.split(","))
@@ -95,7 +104,12 @@ class Bench:
         return tuple(model for model in self.benchmark.models if model.source is not None)
 
     def models_of(self, stage: str, norm: str) -> list[BenchmarkModel]:
-        """Return the models that a stage is done on in a norm."""
+        """Return the models that a stage is done on in a norm.
+
+        Args:
+            stage: `trace`, `evaluate` or `baseline`.
+            norm: Name of the norm.
+        """
         if stage != BASELINE:
             return list(self.models)
         if why_no_autoattack(norm) is not None:
@@ -115,12 +129,23 @@ class Bench:
         return PUBLISHED if self.benchmark.published else None
 
     def folder(self, kind: str, model: str, norm: str = "") -> str:
-        """Return the folder of a record, such as `OUT/traces/F1/L2`."""
+        """Return the folder of a record, such as `OUT/traces/F1/L2`.
+
+        Args:
+            kind: Folder of the kind of records: `traces`, `evaluations` or `baselines`.
+            model: Id of the model.
+            norm: Name of the norm.
+        """
         place = f"{self.out}/{kind}/{folder_name(model)}"
         return f"{place}/{norm}" if norm else place
 
     def runs(self, norm: str, classes: int) -> list[str]:
-        """Return the runs of the pool that exist in a norm for a number of classes."""
+        """Return the runs of the pool that exist in a norm for a number of classes.
+
+        Args:
+            norm: Name of the norm.
+            classes: Number of classes of the model, which limits the targets.
+        """
         runs: dict[str, None] = {}
         for name in self.benchmark.pool:
             if name in POOLS:
@@ -137,7 +162,12 @@ class Bench:
         return list(runs)
 
     def samples(self, model: BenchmarkModel, *, download: bool = False) -> Samples:
-        """Return the samples that a model is evaluated on."""
+        """Return the samples that a model is evaluated on.
+
+        Args:
+            model: One of the benchmark's models.
+            download: Fetch data that are not on this machine.
+        """
         source = self.benchmark.data[model.data].source
         return load_data(source, samples=self.benchmark.samples, download=download)
 
@@ -153,7 +183,13 @@ class Bench:
 
 
 def finished_trace(bench: Bench, model: BenchmarkModel, norm: str) -> Record | None:
-    """Return the record of a model's trace if it has all runs that the benchmark asks for."""
+    """Return the record of a model's trace if it has all runs that the benchmark asks for.
+
+    Args:
+        bench: Benchmark, and the folder of its records.
+        model: One of its models.
+        norm: Name of the norm.
+    """
     with suppress(FrontierError):
         record = Record.open(bench.folder("traces", model.id, norm), "trace")
         reached = finished_runs(record)
@@ -167,8 +203,8 @@ def read_trace(bench: Bench, record: Record) -> Traces:
     """Return what the benchmark asks for; a record may hold other or longer runs.
 
     Args:
-        bench: The benchmark and its folder.
-        record: A finished trace.
+        bench: Benchmark whose runs and queries are read.
+        record: Finished trace of one of its models.
     """
     runs = bench.runs(record.header.terms.norm, record.clean.classes)
     steps = range(CHECKPOINT, bench.queries + 1, CHECKPOINT)
@@ -176,7 +212,13 @@ def read_trace(bench: Bench, record: Record) -> Traces:
 
 
 def finished_evaluation(bench: Bench, model: BenchmarkModel, norm: str) -> Evaluation | None:
-    """Return the evaluation of a model if it is finished."""
+    """Return the evaluation of a model if it is finished.
+
+    Args:
+        bench: Benchmark, and the folder of its records.
+        model: One of its models.
+        norm: Name of the norm.
+    """
     with suppress(FrontierError):
         evaluation = Evaluation.load(bench.folder("evaluations", model.id, norm))
         if evaluation.finished and evaluation.ensemble.total >= bench.budget:
@@ -185,7 +227,13 @@ def finished_evaluation(bench: Bench, model: BenchmarkModel, norm: str) -> Evalu
 
 
 def finished_baseline(bench: Bench, model: BenchmarkModel, norm: str) -> KnownPoints | None:
-    """Return AutoAttack's points on a model if they are finished."""
+    """Return AutoAttack's points on a model if they are finished.
+
+    Args:
+        bench: Benchmark, and the folder of its records.
+        model: One of its models.
+        norm: Name of the norm.
+    """
     with suppress(FrontierError):
         return load_baseline(bench.folder("baselines", model.id, norm))
     return None
@@ -195,8 +243,8 @@ def status(bench: Bench, *, norms: Sequence[str] = NORMS) -> Table:
     """Return how many models are finished, per stage and norm. Writes nothing.
 
     Args:
-        bench: The benchmark and its folder.
-        norms: Names of norms.
+        bench: Benchmark, and the folder of its records.
+        norms: Names of the norms to count in, such as `L2`.
     """
     find: dict[str, Callable[[Bench, BenchmarkModel, str], object]] = {
         TRACE: finished_trace,

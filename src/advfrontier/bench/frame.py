@@ -84,7 +84,11 @@ class Results:
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> Results:
-        """Read the tables of a folder; those that are missing are empty."""
+        """Read the tables of a folder; those that are missing are empty.
+
+        Args:
+            folder: Folder that `save` wrote, such as `docs/results`.
+        """
         place = Path(folder)
         results = cls()
         if (place / TABLE).is_file():
@@ -100,6 +104,9 @@ class Results:
 
     def save(self, folder: str | PathLike[str]) -> list[Path]:
         """Write the tables in a fixed order, so that equal results are equal files.
+
+        Args:
+            folder: Folder of the Parquet and ensemble files; made if it is missing.
 
         Returns:
             The files.
@@ -122,6 +129,9 @@ class Results:
     def put_distances(self, rows: pd.DataFrame) -> None:
         """Add distances; rows of the same model, norm and ensemble are replaced.
 
+        Args:
+            rows: Rows with the columns `COLUMNS`, as `make_rows` returns them.
+
         Raises:
             FrontierError: If the rows are about other samples than those of the same data.
         """
@@ -138,14 +148,18 @@ class Results:
         self.distances = _joined(held, rows)
 
     def put_points(self, rows: pd.DataFrame) -> None:
-        """Add AutoAttack's points; those of the same model and norm are replaced."""
+        """Add AutoAttack's points; those of the same model and norm are replaced.
+
+        Args:
+            rows: A row per model, norm and radius: robust accuracy and queries.
+        """
         self.points = _joined(_without(self.points, rows, ["norm", "model"]), rows)
 
     def put_flags(self, norm: str, model: str, source: str, flags: Mapping[str, bool]) -> None:
         """Replace the warnings about a model from one source.
 
         Args:
-            norm: The norm.
+            norm: Name of the norm.
             model: Id of the model.
             source: What the warnings are about: a family of ensembles, `trace` or `autoattack`.
             flags: Text to whether distances may be too large.
@@ -162,9 +176,9 @@ def make_rows(
     """Return rows of the table of distances for one model in one norm.
 
     Args:
-        norm: The norm.
+        norm: Name of the norm.
         model: Id of the model.
-        data: Name of the data set.
+        data: Name of the model's data set in the benchmark.
         split: `train` or `held-out`.
         samples: Ids of the samples.
         distances: (ensemble, budget) to one distance per sample.
@@ -236,7 +250,11 @@ def _sort_key(values: pd.Series) -> pd.Series:
 
 
 def model_key(name: str) -> tuple[tuple[str, int], ...]:
-    """Return a key that sorts F2 before F10."""
+    """Return a key that sorts F2 before F10.
+
+    Args:
+        name: Id of a model.
+    """
     return tuple((text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d{0,9})", name))
 
 

@@ -48,7 +48,11 @@ class Failures:
 
     @contextmanager
     def caught(self, what: str) -> Iterator[None]:
-        """Keep the error of one part, so that the other parts are done."""
+        """Keep the error of one part, so that the other parts are done.
+
+        Args:
+            what: Name of the part, for the message.
+        """
         try:
             yield
         except Unfinished:
@@ -73,8 +77,8 @@ def run_benchmark(
     """Do all missing parts; a part that fails does not stop the others.
 
     Args:
-        bench: The benchmark and its folder.
-        norms: Names of norms.
+        bench: Benchmark, and the folder of its records.
+        norms: Names of the norms to work in, such as `L2`.
         stages: What to do: some of `trace` (and allocate), `evaluate`, `baseline`. Default: all.
         machine: Where the work is done. Default: in this process.
         download: Fetch models and data that are not on this machine.

@@ -113,7 +113,7 @@ def groups(
 
     Args:
         distances: Table of distances: a row per model, norm, ensemble, budget and sample.
-        family: Kind of ensembles.
+        family: Family of ensembles: `default`, `greedy` or `paper`.
         budgets: Budgets to take, in queries per sample.
     """
     rows = tiers(distances, budgets)
@@ -153,7 +153,7 @@ def models(benchmark: Benchmark, distances: pd.DataFrame) -> pd.DataFrame:
     """Return the model pool with the accuracy on unperturbed samples.
 
     Args:
-        benchmark: The benchmark.
+        benchmark: Benchmark that names the models and their splits.
         distances: Table of distances: a row per model, norm, ensemble, budget and sample.
     """
     clean = distances.groupby("model", observed=True)["distance"].agg(lambda d: (d > 0).mean())
@@ -286,7 +286,7 @@ def extreme_cases(scores: pd.DataFrame, family: str) -> pd.DataFrame:
 
     Args:
         scores: Table that `aoi` returns.
-        family: Kind of ensembles.
+        family: Family of ensembles: `default`, `greedy` or `paper`.
     """
     rows = scores[scores["ensemble"] == family].dropna(subset="autoattack")
     rows = rows[rows["budget"] == rows["budget"].max()]
@@ -308,8 +308,8 @@ def crossings(
         distances: Table of distances: a row per model, norm, ensemble, budget and sample.
         flags: Table of warnings.
         radii: Data to norm to reference radius.
-        family: Kind of ensembles.
-        budget: Queries per sample.
+        family: Family of ensembles: `default`, `greedy` or `paper`.
+        budget: Budget of the ensemble, in queries per sample.
     """
     rows = []
     for norm, data, found in groups(distances, family, [budget]):
@@ -345,8 +345,8 @@ def ranks_by_radius(
         points: Table of AutoAttack's accuracies by radius.
         flags: Table of warnings.
         radii: Data to norm to reference radius.
-        family: Kind of ensembles.
-        budget: Queries per sample.
+        family: Family of ensembles: `default`, `greedy` or `paper`.
+        budget: Budget of the ensemble, in queries per sample.
     """
     found = {}
     for norm, data, own in groups(distances, family, [budget]):
@@ -370,7 +370,7 @@ def doi(distances: pd.DataFrame, flags: pd.DataFrame, family: str) -> pd.DataFra
     Args:
         distances: Table of distances: a row per model, norm, ensemble, budget and sample.
         flags: Table of warnings.
-        family: Kind of ensembles.
+        family: Family of ensembles: `default`, `greedy` or `paper`.
     """
     rows = []
     for norm, data, found in groups(distances, family, _budgets(distances, family)):
@@ -402,7 +402,7 @@ def rejections(
     Args:
         distances: Table of distances: a row per model, norm, ensemble, budget and sample.
         flags: Table of warnings.
-        family: Kind of ensembles.
+        family: Family of ensembles: `default`, `greedy` or `paper`.
         budgets: Budgets to take, in queries per sample.
     """
     first, last = min(budgets), max(budgets)

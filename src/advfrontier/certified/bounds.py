@@ -54,11 +54,11 @@ def certified_radius(
     Args:
         model: A feed-forward network of convolutions, linear layers, ReLU, average pooling, sums of
             branches and fixed normalisation; anything else is refused.
-        images: In [0, 1].
-        labels: The true classes.
+        images: (n, …) in [0, 1].
+        labels: True classes, int64 (n,).
         norm: `L1`, `L2` or `Linf`.
-        start: Per sample the radius that is tried first, such as the half of what an attack found:
-            saves time.
+        start: (n,), radius to try first, such as half of the distance that an attack found; saves
+            time.
         precision: By what share a radius may be below the largest that these bounds certify.
         done: Called with the number of samples that were finished.
     """
@@ -168,18 +168,28 @@ def _l2(steepness: Tensor, room: Tensor, radii: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class Bounds:
-    """Bounds on the values of all steps inside balls around samples."""
+    """Bounds on the values of all steps inside balls around samples.
+
+    Args:
+        network: Steps of the model from the image to the logits.
+        norm: `L1`, `L2` or `Linf`.
+        images: (samples, features) in float64, the centres of the balls.
+        radii: (samples,), radii of the balls.
+        relus: Place of each ReLU to bounds of what goes in, (samples, features) each.
+    """
 
     network: Network
     norm: str
-    images: Tensor  # (samples, features) in float64
-    radii: Tensor  # (samples,)
-    relus: dict[int, tuple[Tensor, Tensor]] = field(
-        default_factory=dict
-    )  # of what goes in: (samples, features)
+    images: Tensor
+    radii: Tensor
+    relus: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def least_margins(self, labels: Tensor) -> Tensor:
-        """Return a lower bound on logit of the label − largest other logit, one per sample."""
+        """Return a lower bound on logit of the label − largest other logit, one per sample.
+
+        Args:
+            labels: True classes, int64 (samples,).
+        """
         self._bound_relus()
         last, samples = len(self.network.steps) - 1, len(labels)
         classes = self.network.steps[last].shape[1]

@@ -79,17 +79,23 @@ _SUPPORTED = (
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One operation on the values of earlier steps, of one sample each; step 0 is the image."""
+    """One operation on the values of earlier steps, of one sample each; step 0 is the image.
+
+    Args:
+        inputs: Places of the steps that it reads, each before its own.
+        shape: Shape of its value, for one sample.
+        apply: An affine function of the inputs' values; None for the image and for a ReLU.
+        steepest: The same function with the absolute values of all constants; bounds how much a
+            value can move.
+        zeros: Zeros of the shapes of its inputs.
+        constant: Value of the affine function at these zeros.
+    """
 
     inputs: tuple[int, ...]
     shape: torch.Size
-    apply: Callable[..., Tensor] | None = (
-        None  # an affine function; None for the image and for a ReLU
-    )
-    steepest: Callable[..., Tensor] | None = (
-        None  # the same with the absolute values of all constants
-    )
-    zeros: tuple[Tensor, ...] = ()  # of the shapes of its inputs
+    apply: Callable[..., Tensor] | None = None
+    steepest: Callable[..., Tensor] | None = None
+    zeros: tuple[Tensor, ...] = ()
     constant: Tensor = torch.zeros(())  # noqa: RUF009  # the value of an affine function there
 
     @property
@@ -103,7 +109,11 @@ class Step:
         return out
 
     def spread(self, *radii: Tensor) -> Tensor:
-        """Bound the distance of the value from its centre if inputs are within their radii."""
+        """Bound the distance of the value from its centre if inputs are within their radii.
+
+        Args:
+            radii: Bound of each input's distance from its centre, of the input's shape.
+        """
         assert self.steepest is not None  # noqa: S101
         steepest, base, total = self.steepest, self.steepest(*self.zeros), torch.zeros(())
         for k, radius in enumerate(radii):
@@ -113,14 +123,22 @@ class Step:
         return total
 
     def transpose(self, coefficients: Tensor) -> tuple[Tensor, ...]:
-        """Carry coefficients of the step's value to coefficients of each of its inputs."""
+        """Carry coefficients of the step's value to coefficients of each of its inputs.
+
+        Args:
+            coefficients: (rows, …), one coefficient per number of the step's value.
+        """
         pull = torch.func.vjp(self.apply, *self.zeros)[1]  # type: ignore[arg-type]
         out: tuple[Tensor, ...] = torch.vmap(pull)(coefficients)
         return out
 
 
 class Network:
-    """All steps from the image to the logits, each after those it needs."""
+    """All steps from the image to the logits, each after those it needs.
+
+    Args:
+        steps: Steps in order; the first is the image, the last the logits.
+    """
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
@@ -130,7 +148,11 @@ class Network:
         self._direct: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
 
     def answer(self, images: Tensor) -> Tensor:
-        """Return the logits of images (n, features), step by step."""
+        """Return the logits of images (n, features), step by step.
+
+        Args:
+            images: (n, features).
+        """
         values = {0: images.view(len(images), *self.steps[0].shape)}
         for place, step in enumerate(self.steps[1:], start=1):
             inputs = [values[k] for k in step.inputs]
@@ -145,10 +167,10 @@ class Network:
         """Carry coefficients of a step's value to the image, and return the constant beside them.
 
         Args:
-            place: Of the step.
-            wanted: (rows, size of the value).
-            through_relu: From a ReLU's place and the coefficients of what comes out to those of
-                what goes in, and the constant beside them; None where no ReLU comes before the
+            place: Place of the step among all steps; 0 is the image.
+            wanted: (rows, numbers in the step's value), coefficients of that value.
+            through_relu: Function from the place of a ReLU and the coefficients of its output to
+                the coefficients of its input and a constant; None where no ReLU comes before the
                 step.
         """
         carried = {place: wanted.view(len(wanted), *self.steps[place].shape)}
@@ -175,6 +197,9 @@ class Network:
         """Return a step's value before any ReLU as slopes, their features, and constants.
 
         A convolution sees few features, so only as many are kept as the widest row needs.
+
+        Args:
+            place: Place of the step among all steps.
         """
         if place not in self._direct:
             size, parts = self.steps[place].shape.numel(), []
@@ -202,7 +227,12 @@ class Network:
 
 
 def read_network(model: nn.Module, images: Tensor) -> Network:
-    """Read the steps of a model from an image to logits, and check them on these images."""
+    """Read the steps of a model from an image to logits, and check them on these images.
+
+    Args:
+        model: Feed-forward network from images to logits, in eval mode or not.
+        images: (n, …) in [0, 1], on which the steps must repeat the model's logits.
+    """
     images = images.to("cpu", torch.float64)
     shape = (
         max(2, len(images)),

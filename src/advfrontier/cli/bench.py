@@ -30,7 +30,11 @@ class Place:
     "Number of samples of every data set: the first N (default: the number in the file)."
 
     def open(self, name: str) -> Bench:
-        """Return the benchmark of a name or a file, with the options applied."""
+        """Return the benchmark of a name or a file, with the options applied.
+
+        Args:
+            name: A shipped benchmark or the path of a TOML file.
+        """
         from advfrontier.bench.folder import Bench  # noqa: PLC0415  # loads torch
 
         bench = Bench.open(name, self.out)

@@ -107,7 +107,12 @@ class Workers:
         return time.time() + 60 * self.max_minutes
 
     def count(self, device: str, threads: int = 1) -> int:
-        """Return the number of worker processes for a model on a device; 0 means this process."""
+        """Return the number of worker processes for a model on a device; 0 means this process.
+
+        Args:
+            device: Name of the device, such as `cuda:1`.
+            threads: CPU threads of each process.
+        """
         if self.workers is not None:
             if self.workers < 0:
                 raise FrontierError(
@@ -157,7 +162,11 @@ class Machine(Workers):
         return str(engine.find_device("auto"))
 
     def machine(self, *, keep_state: bool = True) -> WorkMachine:
-        """Return the machine that does the work."""
+        """Return the machine that does the work.
+
+        Args:
+            keep_state: Keep what is needed to extend the work without repeating queries.
+        """
         from advfrontier.engine import find_device
         from advfrontier.execution import Machine as WorkMachine
 
@@ -327,7 +336,12 @@ Trusted = Annotated[
 
 
 def trusted_attacks(names: Sequence[str], norm: str) -> dict[str, ExternalAttack]:
-    """Return the attacks that were typed, imported when they run."""
+    """Return the attacks that were typed, imported when they run.
+
+    Args:
+        names: Names of external runs, such as `mine.py:attack`.
+        norm: Name of the norm.
+    """
     from advfrontier.attacks.external import ExternalAttack
     from advfrontier.pool import Run
 
@@ -402,7 +416,11 @@ class Output:
     requirement is not met."""
 
     def demands(self, evaluated: Sequence[str]) -> tuple[Demand, ...]:
-        """Return the requirements; raise if one is in a norm that is not evaluated."""
+        """Return the requirements; raise if one is in a norm that is not evaluated.
+
+        Args:
+            evaluated: Names of the norms that are evaluated.
+        """
         from advfrontier.evaluation.gate import parse_demands
 
         demands = parse_demands(self.require)
@@ -419,7 +437,7 @@ class Output:
         """Raise, before anything is computed, if the output could not be written in the end.
 
         Args:
-            evaluated: Names of the norms.
+            evaluated: Names of the norms that are evaluated.
             folder: Output folder, where a report must not replace another file.
         """
         from advfrontier.evaluation.radii import parse_radii
@@ -435,7 +453,11 @@ class Output:
 
 
 def norms(text: str) -> tuple[str, ...]:
-    """Return the norms of a text such as `Linf`, `l2,linf` or `all`."""
+    """Return the norms of a text such as `Linf`, `l2,linf` or `all`.
+
+    Args:
+        text: Names with commas between them, in upper or lower case, or `all`.
+    """
     if text.strip().lower() == "all":
         return NORMS
     return tuple(dict.fromkeys(norm_name(part) for part in text.split(",")))

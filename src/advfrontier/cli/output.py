@@ -31,7 +31,7 @@ def show_evaluations(
     Args:
         evaluations: The evaluations, one per norm and model.
         folder: Folder of the report and the exports.
-        output: The options.
+        output: Options of the user: formats, radii, requirements, JSON.
         notice: A line above the summary.
     """
     for evaluation in evaluations:
@@ -65,7 +65,14 @@ def _write_beside(folder: str, summaries: Sequence[NormSummary], output: Output)
 def show_summaries(
     summaries: Sequence[NormSummary], evaluations: Sequence[Evaluation], folder: str, output: Output
 ) -> None:
-    """Print summaries, and write the exports of their evaluations into a folder."""
+    """Print summaries, and write the exports of their evaluations into a folder.
+
+    Args:
+        summaries: Summaries to print, one per model and norm.
+        evaluations: Evaluations whose exports are written.
+        folder: Output folder: a path or an address.
+        output: Options of the user: formats, radii, JSON.
+    """
     facts = [figures_first(summary.to_dict()) for summary in summaries]
     show(*summary_tables(summaries), facts=facts, as_json=output.json)
     formats = parse_formats(output.export)
@@ -74,7 +81,11 @@ def show_summaries(
 
 
 def figures_first(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the entries of a summary with long lists at the end, ids of samples last."""
+    """Return the entries of a summary with long lists at the end, ids of samples last.
+
+    Args:
+        facts: Summary as plain values.
+    """
     short = {key: value for key, value in facts.items() if key not in LONG}
     for key in LONG:
         if key in facts:
@@ -83,7 +94,13 @@ def figures_first(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(*tables: Table, facts: Any, as_json: bool) -> None:
-    """Print tables for people, or the facts for other programs."""
+    """Print tables for people, or the facts for other programs.
+
+    Args:
+        tables: Tables for a person, from top to bottom.
+        facts: The same results for a program; `jsonable` turns them into JSON.
+        as_json: Print the facts instead of the tables.
+    """
     if as_json:
         print(json_text(facts))
     else:
@@ -91,13 +108,22 @@ def show(*tables: Table, facts: Any, as_json: bool) -> None:
 
 
 def say(text: str, *, as_json: bool) -> None:
-    """Print a line for people, which must not get into JSON."""
+    """Print a line for people, which must not get into JSON.
+
+    Args:
+        text: One line.
+        as_json: Whether the output is JSON; the line is left out then.
+    """
     if not as_json:
         print(printable(text))
 
 
 def end_with(rulings: Sequence[Ruling]) -> None:
-    """Print whether each demand holds, and end with exit code 1 if one does not."""
+    """Print whether each demand holds, and end with exit code 1 if one does not.
+
+    Args:
+        rulings: Whether each demand is met, and why.
+    """
     for ruling in rulings:
         print(printable(ruling), file=sys.stderr)
     if not all(ruling.holds for ruling in rulings):

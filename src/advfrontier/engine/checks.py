@@ -55,7 +55,12 @@ BATCH_DEPENDENT = Flag(
 
 
 def check_images(images: Tensor, source: str = "") -> Tensor:
-    """Return the images, clamped to [0, 1] where rounding took them outside."""
+    """Return the images, clamped to [0, 1] where rounding took them outside.
+
+    Args:
+        images: Images of any shape, finite.
+        source: Name of the images, for messages.
+    """
     which = f"{source}: images" if source else "images"
     if not images.is_floating_point():
         raise FrontierError(
@@ -76,7 +81,12 @@ def check_images(images: Tensor, source: str = "") -> Tensor:
 
 
 def check_data(images: Tensor, labels: Tensor) -> Tensor:
-    """Return the images as `check_images` does; refuse labels that do not belong to them."""
+    """Return the images as `check_images` does; refuse labels that do not belong to them.
+
+    Args:
+        images: (n, …) in [0, 1].
+        labels: True classes, integers (n,).
+    """
     if not isinstance(images, Tensor) or not isinstance(labels, Tensor):
         raise FrontierError(
             f"images and labels must be tensors: found {type(images).__name__}, "
@@ -99,10 +109,10 @@ def check_model(
     """Try the model on a few samples, up to 39 queries each, charged to checks; return flags.
 
     Args:
-        oracle: The model.
-        images: (n, …).
-        labels: (n,).
-        gradients: Whether any run needs gradients, which are diagnosed then.
+        oracle: Model on its device; its passes are counted as checks.
+        images: (n, …) in [0, 1], a few samples.
+        labels: True classes, int64 (n,).
+        gradients: Whether any run needs gradients; they are diagnosed then.
     """
     oracle.purpose = "checks"
     flags = [TRAINING] if oracle.was_training else []
@@ -142,7 +152,12 @@ def _averaged(eot: int) -> Flag:
 
 
 def check_finite(logits: Tensor, first: int | None = None) -> None:
-    """Raise if logits of clean images are not finite; `first` is the first sample's number."""
+    """Raise if logits of clean images are not finite; `first` is the first sample's number.
+
+    Args:
+        logits: (n, classes) of clean images.
+        first: Number of the first sample, for the message; None if the rows are not numbered.
+    """
     bad = (~logits.isfinite().all(1)).nonzero().squeeze(1)
     if len(bad):
         where = "" if first is None else f" (sample {first + int(bad[0])} is the first)"
@@ -153,7 +168,12 @@ def check_finite(logits: Tensor, first: int | None = None) -> None:
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """Refuse labels that the model has no class for."""
+    """Refuse labels that the model has no class for.
+
+    Args:
+        labels: True classes, int64 (n,).
+        classes: Number of classes of the model.
+    """
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise FrontierError(
@@ -166,8 +186,8 @@ def accuracy_flag(correct: Tensor, classes: int) -> Flag | None:
     """Return a flag if so few clean samples are classified correctly that guessing explains it.
 
     Args:
-        correct: (n,) bool.
-        classes: Number of classes.
+        correct: (n,) bool, which clean samples are classified correctly.
+        classes: Number of classes of the model.
     """
     right, n = int(correct.sum()), len(correct)
     if right == 0 and n >= _NONE_RIGHT:

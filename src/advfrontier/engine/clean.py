@@ -35,14 +35,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CleanPass:
-    """Results of the clean pass, per sample, on the CPU."""
+    """Results of the clean pass, per sample, on the CPU.
+
+    Args:
+        labels: True classes, int64 (n,).
+        ids: (n,) uint64, hashes of the images' contents.
+        logits: (n, classes).
+        correct: (n,) bool, classified correctly.
+        targets: (n, up to 9) int64, wrong classes, likeliest first.
+        boundary: (n,), first-order estimate of the distance to the boundary.
+    """
 
     labels: Tensor
-    ids: NDArray[np.uint64]  # of the images' contents
+    ids: NDArray[np.uint64]
     logits: Tensor
     correct: Tensor
-    targets: Tensor  # (n, up to 9): wrong classes, likeliest first
-    boundary: Tensor  # first-order estimate of the distance
+    targets: Tensor
+    boundary: Tensor
 
     @property
     def classes(self) -> int:
@@ -60,19 +69,32 @@ class CleanPass:
         return tuple(names)
 
     def rows(self, rows: Tensor) -> CleanPass:
-        """Return the clean pass of these samples only."""
+        """Return the clean pass of these samples only.
+
+        Args:
+            rows: Indices of samples, int64 (k,), or a mask (n,).
+        """
         columns = (self.logits, self.correct, self.targets, self.boundary)
         return CleanPass(
             self.labels[rows], self.ids[rows.numpy()], *(column[rows] for column in columns)
         )
 
     def attacked(self, first: int, count: int) -> Tensor:
-        """Return the rows of a shard that are classified correctly, which are attacked."""
+        """Return the rows of a shard that are classified correctly, which are attacked.
+
+        Args:
+            first: First row of the shard.
+            count: Number of its rows.
+        """
         return self.correct[first : first + count].nonzero().squeeze(1) + first
 
     @classmethod
     def join(cls, parts: Sequence[CleanPass]) -> CleanPass:
-        """Return the samples of all parts, one after the other."""
+        """Return the samples of all parts, one after the other.
+
+        Args:
+            parts: Clean passes of consecutive samples.
+        """
         columns = zip(
             *((p.labels, p.logits, p.correct, p.targets, p.boundary) for p in parts), strict=True
         )

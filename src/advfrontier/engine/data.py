@@ -24,13 +24,21 @@ class Samples:
     `read` returns the images of some rows, in their order, as float32 NCHW in [0, 1], and reads
     only these. Worker processes get a pickled copy, so `read` should be an object that names files
     rather than one that holds them.
+
+    Args:
+        name: Name of the data, as tables show it.
+        labels: True classes, int64 (n,).
+        read: Returns the images of given rows, int64 (k,): (k, …) in [0, 1].
+        class_names: Names of the classes, where the data set knows them.
+        goals: (n,), the class that each sample is attacked towards; None if the attack is
+            untargeted.
     """
 
-    name: str  # as the user typed it
-    labels: Tensor  # int64
+    name: str
+    labels: Tensor
     read: Callable[[Tensor], Tensor]
     class_names: tuple[str, ...] | None = None
-    goals: Tensor | None = None  # int64, the classes to reach, where the criterion has targets
+    goals: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -115,7 +115,13 @@ class Slope:
 
     @classmethod
     def at(cls, oracle: Oracle, points: Tensor, labels: Tensor) -> Slope:
-        """Evaluate the points: 2 queries each."""
+        """Evaluate the points: 2 queries each.
+
+        Args:
+            oracle: Model on its device.
+            points: (n, …), on the device of the oracle.
+            labels: True classes, int64 (n,).
+        """
         probe = points.detach().clone().requires_grad_()
         logits = oracle.logits(probe)
         rival = logits.detach().scatter(1, labels[:, None], -torch.inf).argmax(1)
@@ -145,9 +151,9 @@ def diagnose(oracle: Oracle, images: Tensor, labels: Tensor) -> list[Flag]:
     36 queries per sample; 2 where no image has a gradient.
 
     Args:
-        oracle: The model. It must answer equal images equally.
+        oracle: Model on its device. It must answer equal images equally.
         images: (n, …), as the oracle takes them.
-        labels: (n,).
+        labels: True classes, int64 (n,).
     """
     clean = Slope.at(oracle, images, labels)
     flags = _unusable(clean.length)
@@ -172,9 +178,9 @@ def unusable_gradients(oracle: Oracle, images: Tensor, labels: Tensor) -> list[F
     """Return flags for gradients that vanish or are not finite: 2 queries per sample.
 
     Args:
-        oracle: The model.
-        images: (n, …), as the oracle takes them.
-        labels: (n,).
+        oracle: Model on its device.
+        images: (n, …), on the device and in the precision of the oracle.
+        labels: True classes, int64 (n,).
     """
     return _unusable(Slope.at(oracle, images, labels).length)
 
@@ -185,9 +191,9 @@ def diagnose_points(oracle: Oracle, images: Tensor, labels: Tensor, points: Tens
     Charged to checks.
 
     Args:
-        oracle: The model. It must answer equal images equally.
+        oracle: Model on its device. It must answer equal images equally.
         images: (n, …), the unperturbed images.
-        labels: (n,).
+        labels: True classes, int64 (n,).
         points: (n, …), misclassified.
     """
     oracle.purpose = "checks"
@@ -209,10 +215,10 @@ def mismatch(
     prediction is wrong by different amounts on both sides, and this difference is forgiven.
 
     Args:
-        oracle: The model.
-        slope: The points and their gradients.
+        oracle: Model on its device; its passes are charged to its current purpose.
+        slope: Points, with the gradients of the difference of two logits there.
         reach: (n,), distance in ℓ2 from the points to the boundary, or from where attacks began.
-        widths: The widths.
+        widths: Sizes of the changes to try, from small to large.
         draws: Random numbers of the points.
 
     Returns:
@@ -251,16 +257,7 @@ def mismatch(
 def _step(
     width: Width, slope: Slope, reach: Tensor, draws: Draws, stream: str, *, aligned: bool
 ) -> Tensor:
-    """Return a random change of a few pixels, (n, …).
-
-    Args:
-        width: How far it reaches.
-        slope: The points and their gradients.
-        reach: (n,), the distance that `width.share` is a share of.
-        draws: Random numbers of the points.
-        stream: Name of the random numbers.
-        aligned: Whether the signs are those of the gradient, or random.
-    """
+    """Return a random change of a few pixels, (n, …)."""
     gradient = slope.gradient.flatten(1)
     features = gradient.shape[1]
     length = (width.share * reach).clamp(min=TINY).to(gradient)
@@ -354,9 +351,9 @@ def has_surrogate(oracle: Oracle, images: Tensor, labels: Tensor) -> bool:
     """Tell whether surrogate gradients lead anywhere on most of these samples: 2 queries each.
 
     Args:
-        oracle: The model.
-        images: (n, …).
-        labels: (n,).
+        oracle: Model on its device; surrogate gradients are switched on during the call.
+        images: (n, …) in [0, 1].
+        labels: True classes, int64 (n,).
     """
     oracle.surrogate = True
     try:
@@ -410,7 +407,7 @@ def beaten(stretches: Iterable[Stretch], *, norm: str) -> Flag | None:
 
     Args:
         stretches: The parts of the ensemble, in order.
-        norm: Name of the norm.
+        norm: Name of the norm of the distances.
     """
     counts = make_norm(norm, ()).counts
     enough, fewest = (_NEARER_IN_FEATURES, 1) if counts else (_NEARER, 0)
@@ -467,12 +464,12 @@ def noise_check(
     to verification.
 
     Args:
-        oracle: The model.
+        oracle: Model on its device; its passes are charged to verification.
         images: (n, …), unperturbed.
-        labels: (n,).
+        labels: True classes, int64 (n,).
         distances: (n,), 0 for samples that were not attacked, inf for those never broken.
-        norm: Name of the norm.
-        seed: Random seed.
+        norm: Name of the norm of the distances.
+        seed: Random seed of the noise.
         batch_size: Samples per batch.
         aim: The criterion of success; None for misclassification.
     """

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def check_parameters(model: nn.Module) -> None:
-    """Refuse a model some of whose numbers do not exist yet."""
+    """Refuse a model some of whose numbers do not exist yet.
+
+    Args:
+        model: Any module.
+    """
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
             raise FrontierError(
@@ -37,6 +41,9 @@ def model_digest(model: Callable[[Tensor], Tensor]) -> str:
     """Hash a model: of an nn.Module its structure and all its numbers, else its name.
 
     What a model computes with them cannot be seen: see `answers_as`.
+
+    Args:
+        model: An nn.Module, or any function from images to logits.
     """
     if not isinstance(model, nn.Module):
         module = getattr(model, "__module__", "")

@@ -58,9 +58,15 @@ def judged(eot: int) -> str:
 
 @dataclass(frozen=True)
 class Reply:
-    """Answer to one query."""
+    """Answer to one query.
 
-    passes: Tensor  # (passes, rows, classes): the logits of each
+    Args:
+        passes: Logits of every pass, (passes, n, classes).
+        loss: (n,), the loss of the mean logits.
+        gradient: (n, …), its gradient by the images; None if none was asked for.
+    """
+
+    passes: Tensor
     loss: Tensor
     gradient: Tensor | None
 
@@ -69,8 +75,8 @@ def ask(oracle: Oracle, images: Tensor, loss: Callable[[Tensor], Tensor]) -> Rep
     """Make one query: `oracle.eot` forward passes, and as many backward passes if needed.
 
     Args:
-        oracle: The model.
-        images: Images (n, …).
+        oracle: Model that answers each pass, as often as its `eot` says.
+        images: (n, …), on the device of the oracle.
         loss: Loss (n,) of the mean logits.
     """
     logits, values, gradient = [], [], None
@@ -125,8 +131,8 @@ def vote(
     mistake. `stream` names the random numbers: those of another stream are independent.
 
     Args:
-        oracle: The model.
-        images: Images (n, …).
+        oracle: Model that answers at random.
+        images: (n, …), on the device of the oracle.
         labels: True classes, int64 (n,).
         stream: Name of the random numbers; other streams are independent.
         passes: Number of fresh passes.
@@ -149,6 +155,13 @@ def clearly_misclassified(
     """Misclassified beyond doubt: by more than rounding, or in a clear majority of fresh passes.
 
     With an aim, its criterion stands for misclassification.
+
+    Args:
+        oracle: Model on its device.
+        images: (n, …), on the device of the oracle.
+        labels: True classes, int64 (n,).
+        stream: Name of the random numbers; other streams are independent.
+        aim: Criterion of success; None for misclassification.
     """
     if oracle.eot > 1:
         return vote(oracle, images, labels, stream, votes(oracle.eot))[0] >= _CLEAR

@@ -75,7 +75,16 @@ class Shard:
         seed: int,
         criterion: Criterion | None = None,
     ) -> Shard:
-        """Put samples to attack on the device; `clean` holds the same rows as `images`."""
+        """Put samples to attack on the device; `clean` holds the same rows as `images`.
+
+        Args:
+            oracle: Model, whose device and precision the samples are put to.
+            images: (n, …) in [0, 1].
+            clean: Clean pass of the same samples.
+            norm: Norm to minimise.
+            seed: Seed of the base runs.
+            criterion: Criterion of success; None for misclassification.
+        """
         inputs = oracle.images(images).detach().flatten(1).contiguous()
         labels, targets = oracle.labels(clean.labels), clean.targets.to(oracle.device)
         return cls(
@@ -95,7 +104,11 @@ class Shard:
         return len(self.inputs)
 
     def select(self, rows: Tensor) -> Shard:
-        """Return the shard of these samples only."""
+        """Return the shard of these samples only.
+
+        Args:
+            rows: Indices of samples, int64 (k,), on the device.
+        """
         parts: dict[str, Any] = dict(vars(self))
         for name, value in parts.items():
             if isinstance(value, Tensor | Aim):
@@ -131,7 +144,14 @@ class Search:
 
     @classmethod
     def start(cls, shard: Shard, solver: Solver, run: Run, *, horizon: int) -> Self:
-        """Set up a run of `horizon` queries; none are spent."""
+        """Set up a run of `horizon` queries; none are spent.
+
+        Args:
+            shard: Samples to attack.
+            solver: Solver, with its parameters.
+            run: Run to set up: base run, restart or target.
+            horizon: Queries of the whole run, which the solver's schedules are made for.
+        """
         restart = run.variant == "restart"
         seed = shard.seed + (run.index if restart else 0)
         aim = shard.aim
@@ -157,9 +177,9 @@ class Search:
         """Set up a refinement that starts at these points; none of its queries are spent.
 
         Args:
-            shard: The samples.
-            solver: The solver.
-            step: The step of the ensemble.
+            shard: Samples to attack, with the criterion and the norm.
+            solver: Solver, with its parameters.
+            step: Refinement of the ensemble: base run, queries and start.
             starts: (n, d), as `refinement_starts` returns them.
             seed: Added to the shard's seed, so that every refinement draws its own numbers.
         """
@@ -248,10 +268,10 @@ def refinement_starts(shard: Shard, step: Refine, best: Tensor, *, seed: int) ->
     """Return where a refinement starts: at the best points, or beyond them as seen from the inputs.
 
     Args:
-        shard: The samples.
-        step: The step of the ensemble.
+        shard: Samples to attack.
+        step: Refinement of the ensemble, which says where to start.
         best: (n, d), the best points so far.
-        seed: Added to the shard's seed.
+        seed: Added to the shard's seed, so that every refinement draws its own numbers.
     """
     if step.start == "best":
         return best.clone()
@@ -261,7 +281,11 @@ def refinement_starts(shard: Shard, step: Refine, best: Tensor, *, seed: int) ->
 
 
 def step_queries(solver: Solver) -> int:
-    """Return the queries of one step: a forward and a backward pass, or a forward pass alone."""
+    """Return the queries of one step: a forward and a backward pass, or a forward pass alone.
+
+    Args:
+        solver: Solver; one without a loss uses no gradients.
+    """
     return 1 if solver.loss(0) is None else 2
 
 
@@ -272,8 +296,8 @@ def advance_search(
     """Advance a run to `queries` queries.
 
     Args:
-        oracle: The model.
-        search: The run.
+        oracle: Model on its device, which counts the queries.
+        search: Run to advance; its tensors are changed in place.
         queries: Where to stop, a multiple of CHECKPOINT.
         tick: Called after every step with the sample-queries that it spent.
 
@@ -344,13 +368,7 @@ def _step(oracle: Oracle, search: Search, i: int) -> None:
 def _usable_gradient(
     search: Search, gradient: Tensor | None, needed: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradient, zero in rows where it is not finite, and its length; count such rows.
-
-    Args:
-        search: The run whose counters are raised.
-        gradient: Of the loss, or None for a black-box solver.
-        needed: (n,), the margin that counts; not finite where any logit is not.
-    """
+    """Return the gradient, zero in rows where it is not finite, and its length; count such rows."""
     if gradient is None:
         search.bad_gradients += ~needed.isfinite()
         rows = len(needed)

@@ -18,7 +18,11 @@ _ROUNDINGS = 8  # of logits in half precision
 
 
 def spread(logits: Tensor) -> Tensor:
-    """Largest minus smallest logit of each row: their scale, whatever offset they share."""
+    """Largest minus smallest logit of each row: their scale, whatever offset they share.
+
+    Args:
+        logits: (n, classes).
+    """
     low, high = torch.aminmax(logits, dim=1)
     return high - low
 

@@ -27,7 +27,14 @@ _LARGEST = 32 * 2**20  # bytes of one allocation; glibc takes no more
 
 @dataclass
 class Counts:
-    """Rows passed through the model, forward plus backward, by purpose."""
+    """Rows passed through the model, forward plus backward, by purpose.
+
+    Args:
+        checks: Passes that try the model before an evaluation.
+        setup: Passes over the clean samples.
+        attack: Passes of attacks: the queries.
+        verification: Passes that classify the points found again.
+    """
 
     checks: int = 0
     setup: int = 0
@@ -69,7 +76,7 @@ def own_device(model: object) -> torch.device:
     """Return the device of a model's first number, or the CPU.
 
     Args:
-        model: The model.
+        model: An nn.Module, or any function, which counts as on the CPU.
     """
     tensors = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
     return tensors[0].device if tensors else torch.device("cpu")
@@ -79,7 +86,7 @@ def own_dtype(model: object) -> torch.dtype:
     """Return the default precision: float64 if the model's parameters are, else float32.
 
     Args:
-        model: The model.
+        model: An nn.Module, or any function, which counts as float32.
     """
     numbers = (
         [p for p in model.parameters() if p.is_floating_point()]
@@ -93,7 +100,7 @@ def half_precision(model: object) -> torch.dtype | None:
     """Return the half precision of a model's parameters; None if there is none.
 
     Args:
-        model: The model.
+        model: An nn.Module, or any function, which counts as full precision.
     """
     if isinstance(model, nn.Module):
         for parameter in model.parameters():
@@ -106,7 +113,7 @@ def logits_of(answer: object) -> Tensor:
     """Return the logits of an answer: a tensor, a field `logits`, or the only part of a tuple.
 
     Args:
-        answer: What the model returned.
+        answer: Value that the model returned: a tensor, or an object that holds one.
     """
     found = answer.get("logits") if isinstance(answer, Mapping) else getattr(answer, "logits", None)
     if found is None and isinstance(answer, (tuple, list)) and len(answer) == 1:
@@ -138,6 +145,13 @@ class Oracle(AbstractContextManager["Oracle"]):
     gradients, and margins need the precision that autocast takes away. `purpose` names the counter
     that passes are charged to, `eot` is how many passes one query of an attack takes (see
     `expectation`), and with `surrogate` gradients are those that the module of this name makes.
+
+    Args:
+        model: From images in [0, 1] to logits.
+        device: Device to run on; by default the model's own.
+        dtype: Precision of images and gradients; by default the model's own.
+        eot: Passes that the gradient of a query is the mean of.
+        surrogate: Replace gradients that vanish by rounding or saturation; see `engine.surrogate`.
     """
 
     def __init__(
@@ -206,15 +220,27 @@ class Oracle(AbstractContextManager["Oracle"]):
                 parameter.requires_grad = False
 
     def images(self, images: Tensor) -> Tensor:
-        """Move images to the device, in the working precision and free of inference mode."""
+        """Move images to the device, in the working precision and free of inference mode.
+
+        Args:
+            images: (n, …) in [0, 1], on any device.
+        """
         return _usable(images.to(self.device, self.dtype))
 
     def labels(self, labels: Tensor) -> Tensor:
-        """Move labels to the same device, as int64."""
+        """Move labels to the same device, as int64.
+
+        Args:
+            labels: (n,), integers on any device.
+        """
         return _usable(labels.to(self.device).long())
 
     def logits(self, images: Tensor) -> Tensor:
-        """Make one forward pass, with gradients if `images` requires them."""
+        """Make one forward pass, with gradients if `images` requires them.
+
+        Args:
+            images: (n, …), on the device of the oracle.
+        """
         self._charge(len(images))
         return self.answer(images)
 
@@ -224,6 +250,9 @@ class Oracle(AbstractContextManager["Oracle"]):
         Without a copy, a model that normalises its input in place would move the point that is
         being attacked. Half precision is widened, so that margins and losses are not rounded once
         more.
+
+        Args:
+            images: (n, …), on the device of the oracle.
         """
         followed = self.surrogate and images.requires_grad
         with torch.set_grad_enabled(images.requires_grad):
@@ -252,7 +281,12 @@ class Oracle(AbstractContextManager["Oracle"]):
             return logits if logits.requires_grad else logits.clone()
 
     def gradient(self, value: Tensor, images: Tensor) -> Tensor:
-        """Make one backward pass: the gradient of the summed value, owned by the caller."""
+        """Make one backward pass: the gradient of the summed value, owned by the caller.
+
+        Args:
+            value: (n,), one number per image, computed from `images`.
+            images: (n, …), which require gradients.
+        """
         self._charge(len(images))
         if not value.requires_grad:
             raise NoGradientError(_NO_GRADIENT)

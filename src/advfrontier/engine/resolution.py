@@ -36,7 +36,7 @@ def possible_excess(
         logits: (n, classes) of the unperturbed images, in the model's precision.
         labels: (n,), their classes.
         distances: (n,), 0 where misclassified, inf where unbroken.
-        norm: Name of the norm.
+        norm: Name of the norm of the distances.
         shape: Shape of one image.
 
     Returns:

@@ -111,7 +111,14 @@ class Unit:
         shard: Shard,
         solvers: Mapping[str, Solver | WholeAttack] | None = None,
     ) -> Unit:
-        """Set up an ensemble on a shard; no queries are spent."""
+        """Set up an ensemble on a shard; no queries are spent.
+
+        Args:
+            ensemble: Ensemble; the whole list, also beyond the queries asked for.
+            shard: Samples to attack, on the device.
+            solvers: Attack to solver, where it is not the attack's own, and external run to its
+                attack.
+        """
         rows, names = len(shard), len(ensemble.names)
         unbroken = torch.full((rows,), torch.inf, dtype=torch.float64, device="cpu")
         nobody = torch.full((rows,), -1, dtype=torch.int16, device="cpu")
@@ -195,7 +202,12 @@ class Unit:
     # What is done
 
     def parts(self, span: Span, stop: int) -> Iterator[Part]:
-        """Yield the stretches of a step that bring the unit to `stop` queries of the ensemble."""
+        """Yield the stretches of a step that bring the unit to `stop` queries of the ensemble.
+
+        Args:
+            span: Step of the ensemble, with the queries before and after it.
+            stop: Queries of the ensemble at which the parts end.
+        """
         step = span.step
         if isinstance(step, Raise):
             yield Part(step.run, step.run, step, None, span.begin, self.queries, stop, span.reached)
@@ -230,7 +242,11 @@ class Unit:
         return end < (1 - GAIN) * begin
 
     def external(self, part: Part) -> WholeAttack | None:
-        """Return the attack of a part that is an external run; None if a solver does it."""
+        """Return the attack of a part that is an external run; None if a solver does it.
+
+        Args:
+            part: Stretch of a step.
+        """
         run = Run.parse(part.step.run)
         if run.external is None:
             return None
@@ -240,7 +256,11 @@ class Unit:
         return attack
 
     def open(self, part: Part) -> Search:
-        """Return the run of a part, resumed where it stopped or set up anew."""
+        """Return the run of a part, resumed where it stopped or set up anew.
+
+        Args:
+            part: Stretch of a step.
+        """
         run = Run.parse(part.step.run)
         solver = self.solvers.get(run.attack) or solver_of(run)
         assert not isinstance(solver, WholeAttack)  # noqa: S101
@@ -309,8 +329,8 @@ def advance(oracle: Oracle, unit: Unit, queries: int, *, tick: Tick | None = Non
     """Advance a unit to `queries` queries of its ensemble.
 
     Args:
-        oracle: The model.
-        unit: The unit.
+        oracle: Model on its device, which counts the queries.
+        unit: Unit to advance; it is changed in place.
         queries: Queries per sample, a multiple of CHECKPOINT within the ensemble.
         tick: Called after every step of a run with the sample-queries that it spent.
     """
@@ -348,9 +368,9 @@ def judge_again(oracle: Oracle, images: Tensor, aim: Aim) -> tuple[Tensor, Tenso
     """Return 1 where the criterion holds, else 0, and the likeliest class; the label where not.
 
     Args:
-        oracle: The model.
+        oracle: Model on its device.
         images: (n, …), points to judge.
-        aim: The criterion.
+        aim: Criterion of success, with the labels of the same rows.
     """
     logits = oracle.logits(images)
     held = aim.gap(logits) < 0
@@ -361,6 +381,11 @@ def classify(oracle: Oracle, unit: Unit, *, batch_size: int) -> tuple[Tensor, Te
     """Classify every kept point again, in other batches than it was found in.
 
     Takes one pass over every kept point, with EOT 1000, charged to verification.
+
+    Args:
+        oracle: Model on its device; its passes are charged to verification.
+        unit: Unit whose kept points are classified.
+        batch_size: Rows per batch.
 
     Returns:
         (n,) int64, the class of each point, -1 where there is none; and (n,) float32, the share of

@@ -52,8 +52,8 @@ class WholeAttack(Protocol):
         """Attack every sample of a shard with at most `queries` queries each.
 
         Args:
-            oracle: The model, which counts.
-            shard: The samples.
+            oracle: Model on its device, which counts every query.
+            shard: Samples to attack.
             queries: Most queries per sample, a multiple of CHECKPOINT.
             tick: Called with the sample-queries of each part of the shard that is done.
         """

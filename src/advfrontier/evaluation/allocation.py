@@ -31,7 +31,7 @@ def find_traces(
 
     Args:
         folders: Folders that `trace` wrote.
-        norms: Names of norms.
+        norms: Names of the norms to allocate in, such as `L2`; traces in others are left out.
     """
     if not folders:
         raise FrontierError("nothing to allocate on: expected folders of traces, such as traces/")
@@ -53,7 +53,11 @@ def find_traces(
 
 
 def common_runs(records: Sequence[Record]) -> dict[str, int]:
-    """Return the runs that all of these traces have finished, and the queries all have reached."""
+    """Return the runs that all of these traces have finished, and the queries all have reached.
+
+    Args:
+        records: Finished traces in one norm.
+    """
     first, *others = [finished_runs(record) for record in records]
     common = dict(first)
     for reached in others:
@@ -97,7 +101,7 @@ def write_ensembles(folder: str | PathLike[str], ensembles: Mapping[int, Ensembl
     """Write one file per budget, such as `L2-4k.toml`.
 
     Args:
-        folder: Where the files go.
+        folder: Output folder: a path or an address.
         ensembles: Budget to ensemble.
 
     Returns:
@@ -113,7 +117,12 @@ def write_ensembles(folder: str | PathLike[str], ensembles: Mapping[int, Ensembl
 
 
 def ensemble_file(norm: str, budget: int) -> str:
-    """Return the name of a file of an ensemble, such as `L2-4k.toml`."""
+    """Return the name of a file of an ensemble, such as `L2-4k.toml`.
+
+    Args:
+        norm: Name of the norm, such as `L2`.
+        budget: Queries per sample.
+    """
     return f"{norm}-{tier_label(budget)}.toml"
 
 
@@ -152,7 +161,7 @@ def allocation_tables(
     """Return the queries of every run, and the AOI with its upper bound, for people and programs.
 
     Args:
-        norm: The norm.
+        norm: Name of the norm, for the titles.
         records: The traces that were allocated on.
         ensembles: Budget to ensemble.
         files: Their files, in the same order.

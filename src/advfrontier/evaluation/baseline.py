@@ -59,7 +59,7 @@ def run_autoattack(
 
     Args:
         out: Folder of the record.
-        model: The model, or the name of a source.
+        model: Model, or the name of a source.
         samples: The samples it is attacked on.
         norm: `L1`, `L2` or `Linf`.
         radii: Radii of the perturbation. Those of earlier calls stay in the record.
@@ -81,7 +81,11 @@ def run_autoattack(
 
 
 def load_baseline(folder: str | PathLike[str]) -> KnownPoints:
-    """Read a finished record of AutoAttack; raises if it is not finished."""
+    """Read a finished record of AutoAttack; raises if it is not finished.
+
+    Args:
+        folder: Folder of the record.
+    """
     return read_points(Record.open(folder, "baseline"))
 
 
@@ -91,7 +95,7 @@ def stored_baselines(
     """Return AutoAttack's points on the models and samples of evaluations, by model and norm.
 
     Args:
-        evaluations: The evaluations.
+        evaluations: Evaluations whose models and samples the records must be of.
         folders: Folders to search for records of AutoAttack; those without any are passed over.
     """
     records: dict[str, Record] = {}
@@ -116,8 +120,8 @@ def radii_to_run(
 
     Args:
         text: Radii such as `4/255,8/255`. Default: those usually quoted for the data.
-        data: Name of the data.
-        norm: The norm.
+        data: Name of the data set, which decides the radii usually quoted.
+        norm: Name of the norm.
         frontier: Distances of the model's frontier, if it is traced: adds nine percentiles of them.
     """
     written = parse_radii(text or "", norm) or reference_radii(data, norm)
@@ -138,9 +142,9 @@ def baseline_table(
     """Return robust accuracy and queries at every radius, for people and for programs.
 
     Args:
-        points: What AutoAttack found.
+        points: Robust accuracy and queries of AutoAttack at every radius.
         frontier: Distances of the model's frontier, if it is traced: adds AutoAttack's AOI.
-        norm: The norm.
+        norm: Name of the norm, for the title.
         folder: Folder of the record.
     """
     columns = (
@@ -163,7 +167,11 @@ def baseline_table(
 
 
 def why_no_autoattack(norm: str) -> str | None:
-    """Return why AutoAttack cannot run in a norm on this machine; None if it can."""
+    """Return why AutoAttack cannot run in a norm on this machine; None if it can.
+
+    Args:
+        norm: Name of the norm.
+    """
     if norm not in NORMS:
         return f"AutoAttack does not attack in {norm}"
     if find_spec(_EXTRA) is None:

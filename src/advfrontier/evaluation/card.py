@@ -38,7 +38,7 @@ class Allocated:
     """An allocation with and without the attack, at one budget.
 
     Args:
-        budget: Queries per sample.
+        budget: Queries per sample of the ensembles.
         without: AOI of the ensemble allocated without the attack.
         joined: AOI of the ensemble allocated with it.
         queries: Queries that the attack is given.
@@ -167,17 +167,18 @@ def attack_card(
 
     Args:
         attack: Its run, such as `mine.py:attack`.
-        model: As `evaluate` takes it.
-        images: As `evaluate` takes them.
-        labels: As `evaluate` takes them.
-        norm: Name of the norm.
+        model: Model or name of a source, as `evaluate` takes it.
+        images: Images or name of a source, as `evaluate` takes them.
+        labels: One class per image, as `evaluate` takes them.
+        norm: Name of the norm, such as `L2`.
         runs: What it is compared with: names of runs, or a pool, of which base runs are traced.
         queries: Queries per run.
         budgets: Queries per sample of the ensembles.
-        solvers: As `evaluate` takes them.
+        solvers: Solvers in place of the attacks' own, and functions for external runs; as
+            `evaluate` takes them.
         out: Folder of the trace, which resumes there; by default it is temporary.
         batch_size: Samples per batch.
-        machine: As `evaluate` takes it.
+        machine: Device and processes, as `evaluate` takes it.
     """
     name = norm_name(norm)
     run = Run.parse(attack)

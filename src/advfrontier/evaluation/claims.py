@@ -49,10 +49,10 @@ def false_points(
     """Check every point of a unit: one forward pass each, charged to verification.
 
     Args:
-        oracle: The model.
+        oracle: Model on its device, which judges the points again.
         images: (n, …), the images that the unit attacked.
-        labels: (n,), their classes.
-        norm: Name of the norm.
+        labels: True classes, int64 (n,).
+        norm: Name of the norm of the distances.
         stored: The unit, with its points.
         aim: The criterion of the record; None for misclassification.
 
@@ -150,7 +150,13 @@ def _voted(
 
 
 def same_bits(claimed: Record, fresh: Record, unit: UnitName) -> bool:
-    """Return whether a unit's bits should repeat: those of its shard's clean pass did."""
+    """Return whether a unit's bits should repeat: those of its shard's clean pass did.
+
+    Args:
+        claimed: Record to verify.
+        fresh: Record of the same data, made here.
+        unit: Unit of both records.
+    """
     said, found = claimed.header, fresh.header
     versions = all(rounds_alike(found.versions, each) for each in (said.versions, *said.later))
     rows = slice(unit.first, unit.first + unit.count)
@@ -162,7 +168,14 @@ def same_bits(claimed: Record, fresh: Record, unit: UnitName) -> bool:
 
 
 def difference(claimed: Evaluation, job: UnitJob, unit: UnitName, *, exact: bool) -> str | None:
-    """Run one unit again in the record of a job, and return any difference."""
+    """Run one unit again in the record of a job, and return any difference.
+
+    Args:
+        claimed: Evaluation to verify.
+        job: Job on the record made here, which runs the unit.
+        unit: Unit to run again.
+        exact: Compare bits; otherwise distances within a tolerance.
+    """
     queries = claimed.ensemble.total
     job.again(unit, queries)
     again, stored = job.work.read_unit(unit, queries), claimed.record.read_unit(unit, queries)
@@ -195,7 +208,11 @@ def _deviation(said: Tensor, found: Tensor) -> float:
 
 
 def figures_digest(evaluation: Evaluation) -> str:
-    """Hash everything that tables and ranks use: another evaluation was not verified."""
+    """Hash everything that tables and ranks use: another evaluation was not verified.
+
+    Args:
+        evaluation: Finished evaluation.
+    """
     header = evaluation.record.header
     about = [header.model, header.data, header.terms, evaluation.ensemble]
     words = [
@@ -208,7 +225,12 @@ def figures_digest(evaluation: Evaluation) -> str:
 
 
 def write_verified(path: str, verifications: Iterable[Verification]) -> str:
-    """Add what holds to a list, which is begun if it is not there yet."""
+    """Add what holds to a list, which is begun if it is not there yet.
+
+    Args:
+        path: File of the list: a path or an address.
+        verifications: Results of `verify`; those that found anything false are left out.
+    """
     entries = _read(path) or {}
     for each in verifications:
         if each.holds:
@@ -221,7 +243,12 @@ def write_verified(path: str, verifications: Iterable[Verification]) -> str:
 def only_verified(
     evaluations: Iterable[Evaluation], path: str
 ) -> tuple[list[Evaluation], list[Evaluation]]:
-    """Those whose figures stand in a list, and the others."""
+    """Those whose figures stand in a list, and the others.
+
+    Args:
+        evaluations: Evaluations to split.
+        path: File of the list that `write_verified` wrote.
+    """
     known = _read(path)
     if known is None:
         raise FrontierError(

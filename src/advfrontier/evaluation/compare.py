@@ -40,7 +40,7 @@ def find_evaluations(paths: Iterable[str], *, needed: bool = True) -> list[Evalu
     """Open every evaluation at or below these folders; raise where one is needed and missing.
 
     Args:
-        paths: Folders.
+        paths: Folders, or addresses such as `s3://bucket/mine`.
         needed: Whether a folder without evaluations is an error.
     """
     evaluations = []
@@ -54,7 +54,7 @@ def by_model(evaluations: Iterable[Evaluation]) -> dict[str, dict[str, Evaluatio
     """Return model → norm → evaluation; raise if a model has two records in one norm.
 
     Args:
-        evaluations: The evaluations.
+        evaluations: Evaluations of any models in any norms.
     """
     table: dict[str, dict[str, Evaluation]] = {}
     for evaluation in evaluations:
@@ -73,7 +73,7 @@ def of_one_model(folder: str) -> dict[str, Evaluation]:
     """Return norm → evaluation of the one model with records at or below a folder.
 
     Args:
-        folder: The folder.
+        folder: Folder of one model's evaluations: a path or an address.
     """
     table = by_model(find_evaluations([folder]))
     if len(table) > 1:
@@ -92,8 +92,8 @@ def compare(first: Evaluation, second: Evaluation, *, E: float | None = None) ->
     """Compare the curves of two models on the same samples in one norm, each at its tier.
 
     Args:
-        first: One evaluation.
-        second: Another one, on the same samples in the same norm.
+        first: Evaluation of one model.
+        second: Evaluation of another model, on the same samples in the same norm.
         E: Common end of the areas, in units of the norm; by default the largest finite distance.
     """
     both = (first, second)
@@ -113,9 +113,9 @@ def evaluated(
     """Return one evaluation at its queries, or at fewer, which are a prefix.
 
     Args:
-        evaluation: The evaluation.
-        queries: Queries to read; by default all.
-        name: Name instead of the model's own.
+        evaluation: Evaluation to read, finished up to `queries` at least.
+        queries: Queries per sample to read; by default all that were spent.
+        name: Name in messages and tables; by default the model's own.
     """
     found = reached(evaluation)
     tier = found if queries is None else queries
@@ -150,7 +150,7 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
     """Raise if models were attacked in different ways: one would look more robust.
 
     Args:
-        evaluations: The evaluations.
+        evaluations: Evaluations that are to be compared, in one norm.
     """
     first, *others = evaluations
     common = min(map(reached, evaluations))
@@ -184,8 +184,8 @@ def check_same_labels(evaluation: Evaluation, known: Mapping[str, int], whose: s
     """Refuse other classes of samples that others were evaluated on too: sample → class.
 
     Args:
-        evaluation: The evaluation.
-        known: Sample id to its class.
+        evaluation: Evaluation whose labels are checked.
+        known: Sample id to its class; samples that are not in it are not checked.
         whose: Owner of the known classes, for messages.
     """
     own = zip(evaluation.samples, evaluation.labels.tolist(), strict=True)
@@ -222,7 +222,7 @@ def reached(evaluation: Evaluation) -> int:
     """Return the tier of an evaluation: the budget its ensemble was made for.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Evaluation of any number of queries.
     """
     return evaluation.ensemble.tiers[-1] if evaluation.ensemble.tiers else 0
 
@@ -233,8 +233,8 @@ def as_pool(
     """Return models at the queries they have in common, joined with a reference pool if given.
 
     Args:
-        evaluations: The evaluations.
-        reference: Reference pool to join.
+        evaluations: Evaluations of different models, on the same samples in one norm.
+        reference: Reference pool to join, in the same norm.
     """
     check_alike(evaluations)
     queries = reference.queries if reference else min(map(reached, evaluations))
@@ -280,9 +280,9 @@ def reference_pool(norm: str, queries: int, *, name: str = REFERENCES[0]) -> Ref
     """Return the models of a shipped pool in one norm at one of the tiers.
 
     Args:
-        norm: Name of the norm.
-        queries: Queries per sample of the tier.
-        name: Name of the data set.
+        norm: Name of the norm: L0, L1, L2 or Linf.
+        queries: Queries per sample: 4000, 8000 or 12000.
+        name: Name of the pool, one of `REFERENCES`; so far it is that of its data set.
     """
     if name not in REFERENCES:
         raise FrontierError(f"no reference pool {name!r}: expected one of {', '.join(REFERENCES)}")
@@ -313,9 +313,9 @@ def common_pool(
     """Return a shipped pool at the largest tier that all of these evaluations reached.
 
     Args:
-        evaluations: The evaluations.
-        norm: Name of the norm.
-        name: Name of the data set.
+        evaluations: Evaluations in the norm, on samples of the pool.
+        norm: Name of the norm: L0, L1, L2 or Linf.
+        name: Name of the pool, one of `REFERENCES`.
     """
     tiers = list(TIERS)
     for evaluation in evaluations:
@@ -353,8 +353,8 @@ def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str
     """Return a shipped pool per norm of the evaluations, each at the largest tier they share.
 
     Args:
-        evaluations: The evaluations.
-        name: Name of the data set.
+        evaluations: Evaluations in any of the four norms; without any, a pool per norm is returned.
+        name: Name of the pool, one of `REFERENCES`.
     """
     norms = {evaluation.norm for evaluation in evaluations} or NORMS
     pools = {}
@@ -368,7 +368,7 @@ def unlike(evaluation: Evaluation) -> list[str]:
     """Return a note where a model was attacked otherwise than the reference models.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Evaluation that is ranked among the reference models.
     """
     classes = evaluation.record.clean.classes
     default = find_ensemble(tier_label(TIERS[-1]), evaluation.norm, classes)
@@ -386,7 +386,7 @@ def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | N
     """Return the embedded pool at the evaluation's tier, or the reason why there is none.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Evaluation of any model on any data.
     """
     if evaluation.norm not in NORMS or evaluation.criterion is not None:
         return None, None

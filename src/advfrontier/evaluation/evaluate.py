@@ -133,12 +133,12 @@ def evaluate(
             or with `black-box@2000` to 2000 in all.
         eps: Where robust accuracy is read: a size such as 8/255 or "8/255", several in a list, or
             norm to sizes. By default the radii usually quoted.
-        seed: Of the random restarts.
+        seed: Random seed of restarts and of random starting points.
         solvers: In place of those that the ensemble was learned with: `{"fmn": FMN(alpha=1)}`, or
             all as `PUBLISHED`. Functions for external runs: `{"callable:mine": attack}`.
         out: The record is written to `out/NORM`; killed, the same call continues. Without it the
             record is temporary.
-        name: What tables call the model.
+        name: Display name of the model; by default its source or its class.
         batch_size: Samples per batch, which are one unit of work: by default 50 on the CPU, else
             100.
         machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here,
@@ -197,12 +197,7 @@ def _machine(
 
 
 def _radii_text(eps: Eps | None, norm: str) -> str | None:
-    """Return radii as `remember_radii` takes them; None where none were given in this norm.
-
-    Args:
-        eps: As `evaluate` takes it.
-        norm: Name of the norm.
-    """
+    """Return radii as `remember_radii` takes them; None where none were given in this norm."""
     if isinstance(eps, Mapping):
         named = {norm_name(name): sizes for name, sizes in eps.items()}
         return _radii_text(named[norm], norm) if norm in named else None
@@ -293,11 +288,11 @@ def extend(
     """Go on to a larger ensemble that holds this one; see `Evaluation.extend`.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Finished evaluation to extend.
         ensemble: The larger ensemble, as in `evaluate`.
         model: The model, where the record names none that can be loaded.
         machine: Device and processes.
-        solvers: Solvers instead of the attacks' own.
+        solvers: Solvers in place of the attacks' own, as `evaluate` takes them.
     """
     record, header = evaluation.record, evaluation.record.header
     classes = record.clean.classes
@@ -316,10 +311,10 @@ def check_typed(ensemble: Ensemble, asked: str | int, solvers: Solvers, command:
     """Raise if an ensemble of a record names a file or module that nobody typed here.
 
     Args:
-        ensemble: The ensemble.
-        asked: What the user asked for: a budget, or something that names the ensemble's runs.
-        solvers: What the user gave.
-        command: What the user asked for, as it can be typed again.
+        ensemble: Ensemble that a record names.
+        asked: Budget or ensemble that the user typed.
+        solvers: Solvers that the user gave, by attack.
+        command: Command to repeat in the message, such as `extend runs/mine`.
     """
     if str(asked).endswith(".toml"):
         return
@@ -366,9 +361,9 @@ def recognised(
     the model beside it.
 
     Args:
-        evaluation: The evaluation.
-        model: The model, or None to load the record's.
-        command: Command that needs it, for messages.
+        evaluation: Evaluation whose model is wanted.
+        model: Model that the user gave; None for the one that the record names.
+        command: Name of the command, `extend` or `certify`, for messages.
         solvers: Solvers instead of the attacks' own.
     """
     record, header = evaluation.record, evaluation.record.header
@@ -455,10 +450,10 @@ def noise_flag(
     """Return a flag if random noise beats the distances, and the passes of the test.
 
     Args:
-        evaluation: The evaluation.
-        model: The model.
-        terms: Terms of the record.
-        images: Returns the images of given rows.
+        evaluation: Finished evaluation.
+        model: Model of the evaluation.
+        terms: Terms of its record: norm, seed, device and batches.
+        images: Returns the images of given rows, int64 (k,).
     """
     rows = _spread_out(np.flatnonzero(evaluation.distances > 0), _TRIED)
     if not len(rows):
@@ -490,9 +485,9 @@ def points_flags(
 
     Args:
         evaluation: The evaluation, whose units are done.
-        model: The model.
-        header: What the first look at the model found, and the terms under which it is asked.
-        images: Returns the images of some rows.
+        model: Model of the evaluation.
+        header: Header of the record: flags so far, gradients and terms.
+        images: Returns the images of given rows, int64 (k,).
     """
     terms = header.terms
     varying = {Kind.RANDOM, Kind.EOT, Kind.BATCH, Kind.MISLEADING_GRADIENTS}
@@ -527,8 +522,8 @@ def solvers_for(ensemble: Ensemble, given: Solvers | None) -> dict[str, Solver |
     An ensemble that names none is a list of steps, whatever the solvers of its runs are.
 
     Args:
-        ensemble: The ensemble.
-        given: Solvers that the user gave, if any.
+        ensemble: Ensemble that will be run.
+        given: Solvers that the user gave; None if none were given.
     """
     attacks = [attack for attack in ensemble.attacks if not is_external(attack)]
     learned = {attack: ensemble.solvers[attack] for attack in attacks if attack in ensemble.solvers}

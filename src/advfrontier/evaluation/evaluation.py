@@ -41,6 +41,10 @@ class Evaluation(ShownEvaluation):
     If an extension was interrupted, the figures are those of the last ensemble that is complete,
     and a flag says so. Points, predictions and `found_by_run` are those of the units that went
     further already: the shorter ones are gone.
+
+    Args:
+        record: Record of the evaluation.
+        job: Job that made the record, with the model at hand; None for a record that was opened.
     """
 
     def __init__(self, record: Record, job: UnitJob | None = None) -> None:
@@ -88,11 +92,19 @@ class Evaluation(ShownEvaluation):
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Open the record in a folder, or in the folder of the only norm there."""
+        """Open the record in a folder, or in the folder of the only norm there.
+
+        Args:
+            path: Folder or address of a record, or the `out` of an evaluation in one norm.
+        """
         return cls(Record.open(path, "evaluation"))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Copy the record into `path/NORM`, which must be new or empty."""
+        """Copy the record into `path/NORM`, which must be new or empty.
+
+        Args:
+            path: Folder or address to copy to.
+        """
         self.record.copy(path)
 
     def extend(
@@ -142,7 +154,7 @@ class Evaluation(ShownEvaluation):
         """Return the criterion for these samples; None for misclassification.
 
         Args:
-            rows: Which samples.
+            rows: Indices of samples, int64 (k,).
             device: Where its tensors are; by default the CPU.
         """
         if self.criterion is None:
@@ -203,19 +215,27 @@ class Evaluation(ShownEvaluation):
         return tuple(found)
 
     def images(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
-        """Return the unperturbed images of these samples, or of all; only their shards are read."""
+        """Return the unperturbed images of these samples, or of all; only their shards are read.
+
+        Args:
+            rows: Indices of samples; None for all.
+        """
         return self.record.samples().read(self._rows(rows))
 
     def points(self, rows: Sequence[int] | Tensor | None = None) -> Tensor:
-        """Return the nearest misclassified points of these samples, or of all; else the image."""
+        """Return the nearest misclassified points of these samples, or of all; else the image.
+
+        Args:
+            rows: Indices of samples; None for all.
+        """
         return self.points_over(self.images(rows), rows)
 
     def points_over(self, images: Tensor, rows: Sequence[int] | Tensor | None = None) -> Tensor:
         """Return the nearest misclassified points; the given image where there is none.
 
         Args:
-            images: The images of the rows.
-            rows: Some samples; None for all.
+            images: (k, …), the unperturbed images of these samples.
+            rows: Indices of samples; None for all.
         """
         return self._filled(images.to(self._dtype), "best_point", rows)
 
@@ -251,7 +271,11 @@ class Evaluation(ShownEvaluation):
         return self.ensemble.queries
 
     def distances_at(self, budget: int) -> NDArray[np.float64]:
-        """Return what the first `budget` queries of the ensemble found, per sample."""
+        """Return what the first `budget` queries of the ensemble found, per sample.
+
+        Args:
+            budget: Queries per sample, at most those of the evaluation.
+        """
         budget = min(whole_number(budget, "budget"), self.ensemble.total)
         if budget < CHECKPOINT:
             return np.where(self.record.clean.correct.numpy(), np.inf, 0.0)
@@ -262,6 +286,9 @@ class Evaluation(ShownEvaluation):
         """Return the share of samples without a perturbation of size ≤ ε (0.5, "8/255").
 
         `curve().at` takes many ε.
+
+        Args:
+            epsilon: Radius in units of the norm: a number, or a text such as `8/255`.
         """
         return robust_accuracy(self.distances, as_radius(epsilon))
 
@@ -277,7 +304,11 @@ class Evaluation(ShownEvaluation):
         return Curve.of(self.distances)
 
     def aurec(self, E: float | None = None) -> Measure:
-        """Return the area under the curve up to E."""
+        """Return the area under the curve up to E.
+
+        Args:
+            E: End of the area, in units of the norm; by default the largest finite distance.
+        """
         return aurec(self.distances, E=E)
 
     # What it took

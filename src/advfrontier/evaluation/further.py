@@ -59,7 +59,12 @@ class Row(TomlTable):
 
 
 class NormRows(TomlTable):
-    """Rows of a norm, by rising queries."""
+    """Rows of a norm, by rising queries.
+
+    Args:
+        norm: Name of the norm.
+        rows: Expected decreases, by rising queries per sample.
+    """
 
     norm: str
     rows: Annotated[tuple[Row, ...], Field(min_length=1)]
@@ -76,11 +81,11 @@ class FurtherTable(TomlTable):
     """Changes by further queries on the embedded models.
 
     Args:
-        models: Names of the models.
+        models: Names of the models that were measured, three at least.
         data: Name of the data.
         samples: Samples per model.
         queries: Where further queries ended.
-        norms: The rows of each norm.
+        norms: Expected decreases in each norm.
     """
 
     models: Annotated[tuple[str, ...], Field(min_length=3)]

@@ -58,7 +58,7 @@ class Demand:
     """
 
     norm: str
-    radius: str  # as it was written
+    radius: str
     epsilon: float
     least: float
 
@@ -66,7 +66,11 @@ class Demand:
         return f"{self.norm}@{self.radius}>={self.least:g}"
 
     def rule(self, evaluation: Evaluation) -> Ruling:
-        """Rule whether an evaluation in this norm meets the demand."""
+        """Rule whether an evaluation in this norm meets the demand.
+
+        Args:
+            evaluation: Finished evaluation in the norm of the demand.
+        """
         if doubtful := doubts(evaluation.flags):
             return Ruling(
                 holds=False, text=f"{self} fails, because the distances are in doubt: {doubtful[0]}"

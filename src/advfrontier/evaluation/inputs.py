@@ -39,7 +39,12 @@ Labels = Tensor | np.ndarray[Any, Any] | Iterable[int]
 
 
 def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None = None) -> Model:
-    """Return a model, loaded from its source or given as an object."""
+    """Return a model, loaded from its source or given as an object.
+
+    Args:
+        model: From images in [0, 1] to logits, or the name of a source.
+        name: Display name; by default the source, or the class of the model.
+    """
     if isinstance(model, Model):
         return model
     if isinstance(model, str):
@@ -48,7 +53,12 @@ def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None =
 
 
 def as_data(images: Images, labels: Labels | None) -> Samples:
-    """Return samples of a source, tensors, arrays, lists, a Dataset, a DataLoader or batches."""
+    """Return samples of a source, tensors, arrays, lists, a Dataset, a DataLoader or batches.
+
+    Args:
+        images: Images in [0, 1], a Dataset, a DataLoader, `Samples`, or the name of a source.
+        labels: One class per image; None where the images come with their labels.
+    """
     if isinstance(images, str) and labels is not None:
         raise FrontierError(
             f"{images} comes with labels, and others were given beside it: leave them out"
@@ -74,7 +84,12 @@ class _Rows:
 
 
 def with_goals(samples: Samples, criterion: Criterion | None) -> Samples:
-    """Return samples with the classes to reach; some are left out or repeated as targets ask."""
+    """Return samples with the classes to reach; some are left out or repeated as targets ask.
+
+    Args:
+        samples: Samples to attack.
+        criterion: Criterion of success; None for misclassification.
+    """
     if not isinstance(criterion, Targeted):
         return samples
     rows, goals = criterion.rows(samples.labels.long().cpu())
@@ -93,7 +108,11 @@ Solvers = Mapping[str, Solver | Attack | WholeAttack]
 
 
 def check_solvers(solvers: Solvers) -> None:
-    """Raise on objects that are no solvers, and on solvers for unknown attacks."""
+    """Raise on objects that are no solvers, and on solvers for unknown attacks.
+
+    Args:
+        solvers: Attack to solver, and name of an external run to its function.
+    """
     for name, solver in solvers.items():
         run = Run.parse(name)
         if run.external is not None:
@@ -119,8 +138,8 @@ def joined_solvers(own: Mapping[str, Solver | WholeAttack], given: Solvers | Non
     """Return the solvers of a record, or those given; functions of external runs join the record's.
 
     Args:
-        own: What the record was made with.
-        given: What the user gave.
+        own: Solvers that the record was made with, by attack.
+        given: Solvers that the user gave; None for those of the record.
     """
     if given is None or all(map(is_external, given)):
         return {**own, **(given or {})}
@@ -133,9 +152,9 @@ def solvers_in(
     """Return the solvers, and the attack of every external run, imported.
 
     Args:
-        norm: Name of the norm.
+        norm: Name of the norm that external runs minimise.
         attacks: Attacks that will run, external runs among them.
-        solvers: What the user gave: solvers, and functions for external runs.
+        solvers: Solvers that the user gave by attack, and functions by external run.
     """
     found: dict[str, Solver | WholeAttack] = {}
     for name, solver in solvers.items():
@@ -165,7 +184,17 @@ def as_terms(
     eot: int = 1,
     criterion: Criterion | None = None,
 ) -> Terms:
-    """Return the terms of a record; device and precision default to the model's own."""
+    """Return the terms of a record; device and precision default to the model's own.
+
+    Args:
+        norm: Name of the norm.
+        model: Model, whose device and precision are the default.
+        seed: Seed of the base runs.
+        batch_size: Samples per batch; by default 50 on the CPU, else 100.
+        machine: Device, threads and precision that the user asked for.
+        eot: Passes that the gradient of a query is the mean of.
+        criterion: Criterion of success; None for misclassification.
+    """
     device = _device(machine, model)
     if batch_size is None:
         batch_size = 50 if device == "cpu" else 100
@@ -214,10 +243,10 @@ def working_record(
     """Prepare the record in `out/NORM`; without `out` a temporary one, removed when unused.
 
     Args:
-        out: The output folder.
-        model: The model.
-        samples: The samples.
-        terms: What decides the bits of every distance.
+        out: Output folder or address; None for a temporary folder.
+        model: Model that is evaluated.
+        samples: Samples that it is evaluated on.
+        terms: Norm, seed, batches, device and precision, which decide the bits of every distance.
         about: The other arguments of `prepare`.
     """
     if out is not None:

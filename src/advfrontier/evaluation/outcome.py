@@ -38,7 +38,7 @@ def read_units(
     """Yield every unit with the rows that it attacked.
 
     Args:
-        record: The record.
+        record: Record of an evaluation or a trace.
         totals: Name of the units to their queries.
         names: Large tensors to read, of `best_point` and `state`.
         job: Computes again what is missing, damaged or of another record.
@@ -94,7 +94,14 @@ class Outcome:
         labels: Tensor,
         correct: NDArray[np.bool_],
     ) -> Outcome:
-        """Read units, each with the rows that it attacked, up to the queries of an ensemble."""
+        """Read units, each with the rows that it attacked, up to the queries of an ensemble.
+
+        Args:
+            units: Name of each unit, the rows of the samples that it attacked, and its content.
+            ensemble: Ensemble, cut at the queries to read.
+            labels: True classes of all samples, int64 (samples,).
+            correct: (samples,) bool, classified correctly unperturbed.
+        """
         checkpoints = ensemble.total // CHECKPOINT
         unbroken = np.where(correct, np.inf, 0.0)
         trajectory = np.repeat(unbroken[None], checkpoints, axis=0)
@@ -138,7 +145,7 @@ class Outcome:
 
         Args:
             ensemble: The ensemble, at the queries of this outcome.
-            norm: Name of the norm.
+            norm: Name of the norm of the distances.
         """
         flag = beaten(self._stretches(ensemble), norm=norm)
         return () if flag is None else (flag,)

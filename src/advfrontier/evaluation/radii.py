@@ -75,7 +75,7 @@ def reference_radii(data: str, norm: str) -> tuple[Radius, ...]:
     """Return the radii usually quoted for data of this name, or none.
 
     Args:
-        data: Name of the data.
+        data: Name of the data, as a source: `cifar10:DIR` is CIFAR-10.
         norm: Name of the norm.
     """
     name = data.lower().replace("-", "").replace("_", "")
@@ -91,7 +91,7 @@ def chosen_radii(evaluation: Evaluation, text: str | None = None) -> tuple[Radiu
     """Return the given radii, else stored ones, else customary ones, else quartiles.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Evaluation whose data and record suggest radii.
         text: Radii as the user typed them, if any.
     """
     return (
@@ -107,7 +107,7 @@ def remember_radii(evaluation: Evaluation, text: str | None) -> None:
     """Let the record keep the radii that were asked for in its norm.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Evaluation whose record stores the radii.
         text: Radii as the user typed them, if any.
     """
     if sizes := tuple(size for _, size in parse_radii(text or "", evaluation.norm)):

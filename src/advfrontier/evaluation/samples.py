@@ -26,7 +26,7 @@ def sample_table(evaluation: Evaluation) -> Table:
     """Return one row per sample, in the order of the data.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Finished evaluation.
     """
     columns: dict[str, Sequence[Any]] = {
         "row": range(len(evaluation.samples)),
@@ -47,7 +47,7 @@ def class_table(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> Table:
     """Return one row per class: distances of its samples, and the classes that they become.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Finished evaluation.
         radii: Radii with their labels.
     """
     labels, d, seen = (
@@ -92,7 +92,7 @@ def class_name(evaluation: Evaluation, number: int | None) -> str | None:
     """Return the name of a class, where the data source has names.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Evaluation whose data may name the classes.
         number: Number of the class, or None.
     """
     names = evaluation.class_names or ()
@@ -138,7 +138,7 @@ def pictures(evaluation: Evaluation, d: NDArray[np.float64], count: int) -> tupl
     """Correctly classified samples at even steps through the data: the same ones in every norm.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Finished evaluation that stores its points.
         d: Distance per sample, (n,).
         count: Most samples to draw.
     """

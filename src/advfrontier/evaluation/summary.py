@@ -50,26 +50,45 @@ _AS_IT_IS = (
 
 @dataclass(frozen=True)
 class RobustAt:
-    """Robust accuracy at one radius."""
+    """Robust accuracy at one radius.
 
-    label: str  # as the radius was asked for, such as 8/255
+    Args:
+        label: Radius as it was asked for, such as `8/255`.
+        epsilon: Radius in units of the norm.
+        accuracy: Robust accuracy with its 95 % interval.
+        customary: Whether it is the radius that people quote first for this data.
+    """
+
+    label: str
     epsilon: float
     accuracy: Interval
-    customary: bool = False  # the radius that people quote first for this data
+    customary: bool = False
 
 
 @dataclass(frozen=True)
 class Averaged:
-    """Passes per query, and the share of fresh passes that misclassifies the points."""
+    """Passes per query, and the share of fresh passes that misclassifies the points.
 
-    eot: int  # passes per query
-    passes: int  # fresh ones over each point
-    lowest: float  # share; NaN where no point was found, as is the next
+    Args:
+        eot: Passes per query.
+        passes: Fresh passes over each point found.
+        lowest: Least share of fresh passes that misclassifies a point; NaN where no point was
+            found.
+        median: Median of these shares; NaN where no point was found.
+    """
+
+    eot: int
+    passes: int
+    lowest: float
     median: float
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> Averaged | None:
-        """Return the figures of an evaluation with EOT."""
+        """Return the figures of an evaluation with EOT.
+
+        Args:
+            evaluation: Finished evaluation.
+        """
         if evaluation.shares is None:
             return None
         known = evaluation.shares[~np.isnan(evaluation.shares)]
@@ -79,16 +98,28 @@ class Averaged:
 
 @dataclass(frozen=True)
 class Certified:
-    """Certified figures: the true curve lies between this curve and the attacks'."""
+    """Certified figures: the true curve lies between this curve and the attacks'.
 
-    radii: tuple[float, ...]  # per sample: no misclassified point is nearer
-    robust: tuple[RobustAt, ...]  # at the radii of the robust accuracy
+    Args:
+        radii: Per sample a radius within which no point is misclassified.
+        robust: Certified accuracy at the radii of the robust accuracy.
+        median: Median certified radius, in units of the norm.
+        curve: Certified accuracy against the radius.
+    """
+
+    radii: tuple[float, ...]
+    robust: tuple[RobustAt, ...]
     median: float
     curve: Curve
 
     @classmethod
     def of(cls, radii: NDArray[np.float64] | None, epsilons: Sequence[Radius]) -> Certified | None:
-        """Return figures of certified radii, if there are any."""
+        """Return figures of certified radii, if there are any.
+
+        Args:
+            radii: (n,), certified radius of each sample; None if `certify` was not run.
+            epsilons: Radii to read, each with its label.
+        """
         if radii is None:
             return None
         robust = tuple(
@@ -99,10 +130,16 @@ class Certified:
 
 @dataclass(frozen=True)
 class Standing:
-    """Standing of a model in a reference pool, or among models shown with it, at one tier."""
+    """Standing of a model in a reference pool, or among models shown with it, at one tier.
 
-    row: RankRow  # its own line
-    of: int  # models that take a rank
+    Args:
+        row: Row of the model in the table.
+        of: Number of models that take a rank.
+        table: Table of all models.
+    """
+
+    row: RankRow
+    of: int
     table: RankTable
 
     @property
@@ -120,7 +157,13 @@ class Standing:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Models of one norm that are shown together, with one E and their ranks."""
+    """Models of one norm that are shown together, with one E and their ranks.
+
+    Args:
+        E: Common end of the areas, in units of the norm.
+        table: Ranks of the models; None if they cannot be ranked together.
+        no_table: Reason why they cannot be ranked.
+    """
 
     E: float
     table: RankTable | None = None
@@ -130,7 +173,12 @@ class Together:
     def of(
         cls, evaluations: Sequence[Evaluation], reference: ReferencePool | None = None
     ) -> Together:
-        """Rank evaluations at their common queries, or at those of a reference pool."""
+        """Rank evaluations at their common queries, or at those of a reference pool.
+
+        Args:
+            evaluations: Evaluations in one norm, one per model.
+            reference: Reference pool to rank them in.
+        """
         try:
             table = rank_table(
                 as_pool(evaluations, reference), given=tuple(one.model for one in evaluations)
@@ -145,11 +193,17 @@ class Together:
 
 @dataclass(frozen=True)
 class QueryCurve:
-    """AUREC against queries per sample, all up to one E; empty where there is no AUREC."""
+    """AUREC against queries per sample, all up to one E; empty where there is no AUREC.
+
+    Args:
+        queries: Queries per sample, rising.
+        aurec: AUREC after each of these, in units of the norm.
+        tiers: Those of the queries at which a tier was complete.
+    """
 
     queries: tuple[int, ...] = ()
     aurec: tuple[float, ...] = ()
-    tiers: tuple[int, ...] = ()  # those of the queries at which a tier was complete
+    tiers: tuple[int, ...] = ()
 
     def at_tiers(self) -> list[float]:
         """AUREC at each of the tiers."""
@@ -159,7 +213,13 @@ class QueryCurve:
 
 @dataclass(frozen=True)
 class Win:
-    """On how many of the broken samples a run found the smallest perturbation."""
+    """On how many of the broken samples a run found the smallest perturbation.
+
+    Args:
+        run: Name of the run.
+        samples: Broken samples on which it found the smallest perturbation.
+        share: Their share of all broken samples.
+    """
 
     run: str
     samples: int
@@ -168,42 +228,79 @@ class Win:
 
 @dataclass(frozen=True)
 class NormSummary:
-    """Summary of one evaluation: one model, one norm."""
+    """Summary of one evaluation: one model, one norm.
+
+    Args:
+        model: Display name of the model.
+        data: Display name of the data.
+        norm: Name of the norm.
+        ensemble: Name of the ensemble.
+        tier: Queries per sample that the ensemble was made for.
+        seed: Seed of the base runs.
+        samples: Ids of the samples.
+        distances: Distance per sample: 0 where misclassified unperturbed, inf where never broken.
+        misclassified: Number of samples that are misclassified unperturbed.
+        unbroken: Number of samples that were never broken.
+        clean: Accuracy on unperturbed samples.
+        robust: Robust accuracy at each radius.
+        median: Smallest ε that breaks half of all samples; inf if none does.
+        averaged: Figures of models that answer at random; None without EOT.
+        certified: Certified figures; None where `certify` was not run.
+        E: End of the areas, in units of the norm.
+        aurec: Area under the curve up to E; unknown where no run broke any sample, or E is 0.
+        standing: Rank and DOI; None without other models.
+        no_standing: Reason why there is no DOI, where a reference pool was given.
+        counts: Passes through the model, by purpose.
+        queries: Queries of the attack, all samples together.
+        queries_per_sample: Queries of the attack per attacked sample, on average.
+        flags: Warnings about the distances.
+        notes: Notes on the DOI.
+        curve: Robust accuracy against the radius.
+        margin: Half the height of the 95 % band, within which the whole true curve lies.
+        by_queries: AUREC against queries per sample.
+        further: Expected change by further queries, where that is known.
+        wins: Runs by the samples on which they found the smallest perturbation, most first.
+        gallery: Adversarial examples to show.
+        commands: Commands that were typed, the last of which resumes the work.
+        versions: Versions of the libraries at work.
+        seconds: Time that the queries took.
+        success: Criterion of success in words; None for misclassification.
+    """
 
     model: str
     data: str
     norm: str
     ensemble: str
-    tier: int  # queries per sample that the ensemble was made for
+    tier: int
     seed: int
-    samples: tuple[str, ...]  # ids
-    distances: tuple[float, ...]  # 0 = already misclassified, inf = never broken
+    samples: tuple[str, ...]
+    distances: tuple[float, ...]
     misclassified: int
     unbroken: int
     clean: Interval
     robust: tuple[RobustAt, ...]
-    median: float  # the smallest ε that breaks half of all samples; inf if none does
-    averaged: Averaged | None  # with EOT
-    certified: Certified | None  # where `certify` has been run
-    E: float  # where areas end
-    aurec: Interval  # unknown where no run broke any sample, or E is 0
+    median: float
+    averaged: Averaged | None
+    certified: Certified | None
+    E: float
+    aurec: Interval
     standing: Standing | None
-    no_standing: str | None  # why there is no DOI, where a reference pool was given
-    counts: dict[str, int]  # passes through the model, by purpose
-    queries: int  # spent by the attack, all samples together
-    queries_per_sample: float  # on average over the samples that were attacked
+    no_standing: str | None
+    counts: dict[str, int]
+    queries: int
+    queries_per_sample: float
     flags: tuple[Flag, ...]
-    notes: tuple[str, ...]  # what is to be known about the DOI
+    notes: tuple[str, ...]
     curve: Curve
-    margin: float  # of the 95 % band: the whole true curve lies within ± margin
+    margin: float
     by_queries: QueryCurve
-    further: Further | None  # what further queries are expected to change, where that is known
-    wins: tuple[Win, ...]  # most first
+    further: Further | None
+    wins: tuple[Win, ...]
     gallery: tuple[GalleryItem, ...]
     commands: tuple[str, ...]
     versions: dict[str, str]
     seconds: float
-    success: str | None = None  # the criterion in words; None for misclassification
+    success: str | None = None
 
     @property
     def first_look(self) -> bool:
@@ -234,6 +331,13 @@ def summarise(
     Areas end where the defence frontier of these models ends, this one included, and without any at
     the model's own largest distance. Where the evaluation does not fit the others (another tier,
     other samples), `no_standing` says why and all else is there.
+
+    Args:
+        evaluation: Finished evaluation.
+        radii: Radii at which robust accuracy is read, each with its label.
+        reference: Reference pool to rank the model in.
+        together: E and ranks, where several models are shown together.
+        gallery: Number of adversarial examples to include.
     """
     d = as_distances(evaluation.distances)
     if reference is not None:
@@ -284,9 +388,9 @@ def summarise_all(
     models, if it fits. With reference pools, all are ranked with these.
 
     Args:
-        evaluations: The evaluations.
+        evaluations: Finished evaluations of any models in any norms.
         radii: Where accuracy is read, such as `4/255,8/255`.
-        gallery: Number of pictures.
+        gallery: Number of adversarial examples per evaluation.
         reference: Norm to reference pool.
     """
     known = reference or {}
@@ -309,7 +413,11 @@ def summarise_all(
 
 
 def total_counts(summaries: Iterable[NormSummary]) -> dict[str, int]:
-    """Count passes through the model by purpose, over all of the summaries."""
+    """Count passes through the model by purpose, over all of the summaries.
+
+    Args:
+        summaries: Summaries of any models and norms.
+    """
     total = Counter[str]()
     for summary in summaries:
         total.update(summary.counts)
@@ -317,7 +425,12 @@ def total_counts(summaries: Iterable[NormSummary]) -> dict[str, int]:
 
 
 def most_wins(summary: NormSummary, count: int) -> tuple[Win, ...]:
-    """Return the runs that found the most, and all others together as one more."""
+    """Return the runs that found the most, and all others together as one more.
+
+    Args:
+        summary: Summary of one evaluation.
+        count: Number of rows, the one for all others included.
+    """
     shown, rest = summary.wins[:count], summary.wins[count:]
     if not rest:
         return shown

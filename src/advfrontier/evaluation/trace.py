@@ -66,12 +66,15 @@ _FORMAT = 1  # of the files that `Traces.save` writes
 
 @dataclass(frozen=True, eq=False)
 class Traces(ShownTraces, Trajectories):
-    """Trajectories with what is known about how they were made."""
+    """Trajectories with what is known about how they were made.
 
-    flags: tuple[Flag, ...] = ()  # what may make these distances too large, or too good
-    counts: Mapping[str, int] = field(
-        default_factory=dict
-    )  # forward plus backward passes, by purpose
+    Args:
+        flags: Warnings that distances may be too large, or too small.
+        counts: Forward plus backward passes, by purpose.
+    """
+
+    flags: tuple[Flag, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         runs = f"{len(self.runs)} run{'' if len(self.runs) == 1 else 's'}"
@@ -147,7 +150,11 @@ class Traces(ShownTraces, Trajectories):
         return traces
 
     def join(self, other: Trajectories) -> Self:
-        """Add another's runs, with its flags and its cost."""
+        """Add another's runs, with its flags and its cost.
+
+        Args:
+            other: Traces in the same norm, of the same samples.
+        """
         joined = super().join(other)
         if not isinstance(other, Traces):
             return joined
@@ -182,17 +189,17 @@ def trace(
         model: Model from images in [0, 1] to logits, a source such as `zoo:F3`, or an nn.Module.
         images: Images (n, channels, height, width) in [0, 1], a dataset, a loader or `Samples`.
         labels: True classes (n,), where `images` has none.
-        norm: Name of the norm.
+        norm: Name of the norm, such as `L2`.
         runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default), `extended`
             or `black-box`; or a function that tells the names for a number of classes.
         queries: Where each run stops: the first `queries` of its full schedule of 1000. External
             runs alone may be given more.
-        batch_size: Samples per batch, which are one unit of work.
         seed: Seed of all random numbers.
-        eot: Passes per query of a random model.
         solvers: Attack → solver to use instead of the default.
         out: Folder of the record; a temporary one by default.
+        batch_size: Samples per batch, which are one unit of work.
         machine: Device, workers and precision.
+        eot: Passes per query of a random model.
     """
     machine, threat = as_machine(machine), norm_name(norm)
     first = _members(runs, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
@@ -287,7 +294,7 @@ def finished_runs(record: Record) -> dict[str, int]:
     finished.
 
     Args:
-        record: The record.
+        record: Record of a trace.
     """
     done = record.units()
     reached = {}
@@ -341,8 +348,8 @@ def evaluation_aoi(
     can hold them.
 
     Args:
-        evaluation: The evaluation.
-        records: Traced records.
+        evaluation: Finished evaluation.
+        records: Traces of the same model on the same samples, in the same norm.
     """
     record = _same_model(evaluation, records)
     used, traced = evaluation.record.header.solvers, record.header.solvers

@@ -111,7 +111,12 @@ def union(
 def unions(
     evaluations: Iterable[Evaluation | str] | Evaluation | str, *, radii: str
 ) -> list[UnionOfModel]:
-    """Return the union of norms of every model; arguments as in `union`."""
+    """Return the union of norms of every model; arguments as in `union`.
+
+    Args:
+        evaluations: Evaluations or their folders, of any models, one per norm and model.
+        radii: Radius of each norm at t = 1, as in `union`.
+    """
     opened = _opened(evaluations)
     table = by_model(opened)
     named = _named(radii, list(dict.fromkeys(each.norm for each in opened)))
@@ -131,7 +136,12 @@ def unions(
 
 
 def compare_unions(first: UnionOfModel, second: UnionOfModel) -> Comparison:
-    """Compare the whole curves of two models along the same path."""
+    """Compare the whole curves of two models along the same path.
+
+    Args:
+        first: Union of norms of one model.
+        second: Union of the same norms and radii of another model, on the same samples.
+    """
     return comparison.compare(first.evaluated(), second.evaluated())
 
 
@@ -139,7 +149,7 @@ def rank_unions(found: Sequence[UnionOfModel], at: Mapping[str, float] | None = 
     """Rank models by DOI along the same path, all at the same number of queries.
 
     Args:
-        found: The models, with unions of the same radii.
+        found: Unions of the models, all of the same radii.
         at: Values of t at which robust accuracy is read, by the text that heads their column.
     """
     fewest = min(each.queries for each in found)

@@ -59,23 +59,41 @@ from advfrontier.threat.criteria import Criterion, Targeted, gap_of
 
 @dataclass(frozen=True)
 class Verification:
-    """Verified and false claims of a record in one norm."""
+    """Verified and false claims of a record in one norm.
+
+    Args:
+        norm: Name of the norm.
+        place: Folder of the record.
+        model: Name of the model.
+        samples: Number of samples.
+        points: Points in the record: of every unit, the nearest one of each sample that it broke.
+        proved: Points whose class and distance were found again.
+        units: Units of the record.
+        again: Units that were run again.
+        same: Of these, those that repeated bit for bit.
+        close: Of these, those within the tolerance where rounding is not the same.
+        seed: Seed with which these units were drawn.
+        diagnosis: Where gradients were diagnosed again.
+        false: One line for each false claim: what the record says and what was found.
+        notes: Sentences on what was not verified, or only in part.
+        digest: Digest of the figures that were verified.
+    """
 
     norm: str
     place: str
     model: str
     samples: int
-    points: int  # that the record holds: of every unit the nearest one of each sample it broke
-    proved: int  # of these
+    points: int
+    proved: int
     units: int
-    again: int  # units that were done again
-    same: int  # of these, bit for bit
-    close: int  # of these, within the tolerance, where rounding is not the same
-    seed: int  # that these units were drawn with
-    diagnosis: str  # where gradients were diagnosed again
-    false: tuple[str, ...]  # each names what the record claims and what was found
+    again: int
+    same: int
+    close: int
+    seed: int
+    diagnosis: str
+    false: tuple[str, ...]
     notes: tuple[str, ...]
-    digest: str  # of the figures that were verified
+    digest: str
 
     @property
     def holds(self) -> bool:
@@ -190,7 +208,11 @@ def _used(
 
 
 def parse_rerun(rerun: str | int) -> Callable[[int], int]:
-    """Return a function from the number of units to the number to run again."""
+    """Return a function from the number of units to the number to run again.
+
+    Args:
+        rerun: A share such as `5%`, or a number of units such as `3`.
+    """
     text = str(rerun).strip()
     try:
         number = float(text.removesuffix("%"))

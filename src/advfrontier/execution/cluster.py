@@ -37,7 +37,14 @@ _SETTINGS = {  # read when Ray is imported
 def on_ray(
     work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int
 ) -> Iterator[Outcome[T, R]]:
-    """Yield outcomes of all tasks, done by the cluster that the machine names."""
+    """Yield outcomes of all tasks, done by the cluster that the machine names.
+
+    Args:
+        work: Function that does a task.
+        tasks: Tasks, each of which can be pickled.
+        machine: Device, threads and cluster.
+        retries: How often a task is repeated after its process died.
+    """
     address, each = str(machine.ray), machine.threads or 1
     ray = import_ray(address)
     slots = each * (machine.workers or max(1, cores() // each))
@@ -81,7 +88,11 @@ def on_ray(
 
 
 def import_ray(address: str) -> Any:
-    """Import Ray, set to stay quiet and, for `"local"`, on the loopback interface."""
+    """Import Ray, set to stay quiet and, for `"local"`, on the loopback interface.
+
+    Args:
+        address: `auto`, the address of a cluster, or `local`.
+    """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     if address == "local":

@@ -29,7 +29,14 @@ from advfrontier.execution.tasks import Machine, Outcome, R, T, attempt_packed, 
 def in_processes(
     work: Callable[[T], R], tasks: Sequence[T], machine: Machine, *, retries: int
 ) -> Iterator[Outcome[T, R]]:
-    """Yield outcomes of all tasks, done by as many processes as the machine says."""
+    """Yield outcomes of all tasks, done by as many processes as the machine says.
+
+    Args:
+        work: Function that does a task.
+        tasks: Tasks, each of which can be pickled.
+        machine: Device, threads and number of processes.
+        retries: How often a task is repeated after its process died.
+    """
     hint = ", made of importable functions and classes; or use workers=0"
     content = packed(work, pickle.dumps, "worker processes", hint)
     workers = min(machine.workers, len(tasks))
@@ -75,7 +82,11 @@ def in_processes(
 
 
 def died(times: int) -> str:
-    """Describe a task that never came back."""
+    """Describe a task that never came back.
+
+    Args:
+        times: How often its process died.
+    """
     return (
         f"its worker process died {times} times: killed from outside, out of memory, or a crash "
         "in native code"

@@ -98,7 +98,7 @@ class Outcome(Generic[T, R]):
     """Task with its result, or with an error as text.
 
     Args:
-        task: The task.
+        task: Task that was tried.
         result: Its result; None after an error.
         error: The error as text; None without one.
     """
@@ -112,8 +112,8 @@ def attempt(work: Callable[[T], R], task: T) -> Outcome[T, R]:
     """Do one task; an exception is its outcome, and the others continue.
 
     Args:
-        work: The function that does a task.
-        task: The task.
+        work: Function that does a task.
+        task: Argument of the function.
     """
     try:
         return Outcome(task, work(task), None)
@@ -142,7 +142,7 @@ def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str
     """Pickle the work for processes elsewhere.
 
     Args:
-        work: The function that does a task.
+        work: Function that does a task.
         dumps: Pickles an object.
         place: Where the work goes, for messages.
         hint: Advice at the end of messages.
@@ -160,7 +160,7 @@ def in_words(error: BaseException) -> str:
     """Return an error on one line; of a mistake in a program also where it was raised.
 
     Args:
-        error: The error.
+        error: Error that a task raised.
     """
     if isinstance(error, FrontierError):
         return str(error)
@@ -184,9 +184,9 @@ def execute(
     model on its first call in a process and keep it.
 
     Args:
-        work: The function that does a task.
-        tasks: The tasks.
-        machine: Device and processes.
+        work: Function that does a task.
+        tasks: Tasks, in the order in which they are begun.
+        machine: Device, processes and cluster.
         retries: How often a task is repeated after its process died.
     """
     if retries < 0:

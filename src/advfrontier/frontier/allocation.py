@@ -112,7 +112,7 @@ def staged(
     An external run cannot be resumed, so later tiers leave it at the queries of its first.
 
     Args:
-        problem: The allocation problem.
+        problem: Values and costs of every level of every run, and the rules between them.
         budgets: Queries per sample, rising: numbers, or text such as `4k`.
         plain: Whether a move raises one run only, instead of what the rules C require too.
     """
@@ -143,7 +143,7 @@ def ordered(problem: Problem, start: Levels, end: Levels) -> list[Raises]:
     """Order moves from one allocation to a larger one, best gain per query first, each feasible.
 
     Args:
-        problem: The allocation problem.
+        problem: Values and costs of every level of every run, and the rules between them.
         start: Allocation to start from: the level of every run, (runs,).
         end: Allocation to end at, nowhere below `start`.
     """
@@ -168,7 +168,7 @@ def greedy(
     """Return the moves from `start` as far as `budget` allows, no run above `ceiling`.
 
     Args:
-        problem: The allocation problem.
+        problem: Values and costs of every level of every run, and the rules between them.
         start: Allocation to start from: the level of every run, (runs,).
         budget: Queries per sample.
         ceiling: Highest level of every run, (runs,); by default the last.
@@ -252,7 +252,7 @@ def gain(problem: Problem, reached: NDArray[np.float64], raises: Raises) -> floa
     """Return the value that a move adds to what is reached already.
 
     Args:
-        problem: The allocation problem.
+        problem: Values and costs of every level of every run, and the rules between them.
         reached: Value that is reached on each sample, (n,).
         raises: The move, as (run, level) pairs.
     """
@@ -290,7 +290,7 @@ def improve(
     early, but is never skipped wrongly.)
 
     Args:
-        problem: The allocation problem.
+        problem: Values and costs of every level of every run, and the rules between them.
         start: Allocation to start from: the level of every run, (runs,).
         budget: Queries per sample.
         floor: Lowest level of every run, (runs,).

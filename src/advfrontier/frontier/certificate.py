@@ -41,7 +41,7 @@ def certify(
     Prices tried for one budget bound the others too.
 
     Args:
-        problem: The allocation problem.
+        problem: Values and costs of every level of every run, and the rules between them.
         allocations: Budget to the allocation that was found for it.
         steps: Steps of the descent per budget.
     """
@@ -78,7 +78,7 @@ def bound_at(
     """Return bounds of several budgets at these prices, and the pairs that attain one of them.
 
     Args:
-        problem: The allocation problem.
+        problem: Values and costs of every level of every run, and the rules between them.
         prices: Price of each sample, (n,), at least 0.
         budgets: Queries per sample of several budgets.
         choose_for: Budget whose choices are returned.
@@ -128,7 +128,7 @@ def exact_optimum(problem: Problem, budget: int, *, seconds: float = 60.0) -> Le
     run a, which needs x[a, j].
 
     Args:
-        problem: The allocation problem.
+        problem: Values and costs of every level of every run, and the rules between them.
         budget: Queries per sample.
         seconds: Time limit of the solver.
     """

@@ -52,7 +52,11 @@ class Interval:
 
     @classmethod
     def unknown(cls, *flags: str) -> Interval:
-        """Neither a figure nor an interval: all NaN, and the reasons."""
+        """Neither a figure nor an interval: all NaN, and the reasons.
+
+        Args:
+            flags: Reasons, as sentences.
+        """
         return cls(math.nan, math.nan, math.nan, flags=flags)
 
     @property

@@ -32,30 +32,51 @@ class Curve:
 
     @classmethod
     def of(cls, distances: ArrayLike) -> Curve:
-        """Build the curve of per-sample distances."""
+        """Build the curve of per-sample distances.
+
+        Args:
+            distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
+                broken.
+        """
         d = as_distances(distances)
         steps, counts = np.unique(np.concatenate(([0.0], d[np.isfinite(d)])), return_counts=True)
         counts[0] -= 1  # the 0 put in front so that every curve starts there
         return cls(steps, (d.size - np.cumsum(counts)) / d.size)
 
     def at(self, epsilon: ArrayLike) -> NDArray[np.float64]:
-        """Robust accuracy at one ε or many."""
+        """Robust accuracy at one ε or many.
+
+        Args:
+            epsilon: Perturbation size in units of the norm: one, or an array of any shape.
+        """
         where = np.searchsorted(self.epsilons, check_epsilon(epsilon), side="right") - 1
         return np.asarray(self.accuracies[where], dtype=np.float64)
 
     def area(self, E: float) -> float:
-        """Return the area under the curve from 0 to E; `aurec` computes it from the distances."""
+        """Return the area under the curve from 0 to E; `aurec` computes it from the distances.
+
+        Args:
+            E: End of the area, in units of the norm.
+        """
         edges = np.minimum(np.append(self.epsilons, np.inf), check_limit(E))
         return float(np.dot(self.accuracies, np.diff(edges)))
 
     def falls_to(self, share: float) -> float:
-        """Return the ε at which the curve has fallen to this share, or its last step."""
+        """Return the ε at which the curve has fallen to this share, or its last step.
+
+        Args:
+            share: Robust accuracy, in [0, 1].
+        """
         return float(
             self.epsilons[min(int((self.accuracies > share).sum()), self.epsilons.size - 1)]
         )
 
     def less(self, other: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return every ε where either curve drops, and this curve less the other from there on."""
+        """Return every ε where either curve drops, and this curve less the other from there on.
+
+        Args:
+            other: Curve of another model in the same norm.
+        """
         steps = np.union1d(self.epsilons, other.epsilons)
         return steps, self.at(steps) - other.at(steps)
 

@@ -93,9 +93,9 @@ class ReferencePool:
     """Models evaluated on the same samples, norm and tier, to rank a newcomer against.
 
     Args:
-        norm: Name of the norm.
+        norm: Name of the norm of the distances.
         dataset: Name of the data set.
-        queries: Queries per sample.
+        queries: Queries per sample of the tier.
         samples: Ids of the samples, (n,).
         distances: Model to its distance per sample, (n,).
         flags: Model to its flags.
@@ -127,6 +127,10 @@ class ReferencePool:
 
         Of the reference pool the models' samples are taken; one of its models that has the name of
         another gives way.
+
+        Args:
+            models: Evaluations of different models.
+            reference: Pool to join them with, at the same queries.
         """
         first, names = models[0], [model.model.removeprefix("zoo:") for model in models]
         if twice := {name for name in names if names.count(name) > 1}:
@@ -169,12 +173,20 @@ class ReferencePool:
         return defence_frontier(self.distances, flagged=self.flagged)
 
     def doi(self, model: str) -> Measure:
-        """DOI of one of the models."""
+        """DOI of one of the models.
+
+        Args:
+            model: Name of a model of the pool.
+        """
         self._check(model)
         return doi(self.distances[model], self.frontier)
 
     def only(self, models: Collection[str]) -> ReferencePool:
-        """Return these models as a pool with its own frontier."""
+        """Return these models as a pool with its own frontier.
+
+        Args:
+            models: Names of models of the pool.
+        """
         self._check(*models)
         return replace(
             self,
@@ -183,7 +195,11 @@ class ReferencePool:
         )
 
     def on(self, samples: Sequence[str]) -> ReferencePool:
-        """Return the pool on these of its samples, in this order."""
+        """Return the pool on these of its samples, in this order.
+
+        Args:
+            samples: Ids of samples of the pool.
+        """
         if tuple(samples) == self.samples:
             return self
         place = {sample: i for i, sample in enumerate(self.samples)}
@@ -205,6 +221,9 @@ class ReferencePool:
 
         A model of the pool that has the same name, or the name without `zoo:`, is the same one and
         gives way.
+
+        Args:
+            newcomer: Evaluation of a model on samples of the pool, at the same queries.
         """
         if newcomer.norm != self.norm:
             raise FrontierError(

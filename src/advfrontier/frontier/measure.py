@@ -35,7 +35,7 @@ class Evaluated:
 
     Args:
         model: Name of the model.
-        norm: Name of the norm.
+        norm: Name of the norm of the distances.
         samples: Ids of the samples, (n,).
         distances: Distance per sample, (n,): 0 where misclassified unperturbed, inf where never
             broken.

@@ -35,7 +35,7 @@ class Problem:
     """Runs, levels, what each pair is worth on each sample, and which pairs a pair requires.
 
     Args:
-        norm: Name of the norm.
+        norm: Name of the norm of the distances.
         runs: Names of the runs.
         costs: Queries per level, with 0 for level 0, (levels + 1,).
         values: Value of each level from 1 on, (runs, levels, samples).
@@ -60,28 +60,50 @@ class Problem:
         return np.zeros(len(self.runs), dtype=np.int64)
 
     def cost(self, levels: Levels) -> int:
-        """Return the queries of an allocation."""
+        """Return the queries of an allocation.
+
+        Args:
+            levels: Level of every run, (runs,); 0 for none.
+        """
         return int(self.costs[levels].sum())
 
     def reached(self, levels: Levels) -> NDArray[np.float64]:
-        """Return the value that an allocation reaches on each sample."""
+        """Return the value that an allocation reaches on each sample.
+
+        Args:
+            levels: Level of every run, (runs,); 0 for none.
+        """
         best = np.zeros(self.values.shape[2])
         for run in np.flatnonzero(levels):
             np.maximum(best, self.values[run, levels[run] - 1], out=best)
         return best
 
     def aoi(self, levels: Levels) -> float:
-        """Global AOI of an allocation."""
+        """Global AOI of an allocation.
+
+        Args:
+            levels: Level of every run, (runs,); 0 for none.
+        """
         return float(self.reached(levels).sum()) + self.constant
 
     def gains(self, reached: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the value that each level of each run adds to `reached`, alone: (run, level)."""
+        """Return the value that each level of each run adds to `reached`, alone: (run, level).
+
+        Args:
+            reached: Value that is reached on each sample so far, (n,).
+        """
         # A run at a time: what lies between stays in the processor's cache.
         best = np.stack([np.maximum(rows, reached).sum(axis=1) for rows in self.values])
         return np.asarray(best - reached.sum(), dtype=np.float64)
 
     def raises(self, levels: Levels, run: int, level: int) -> Raises:
-        """Return the move that brings a run to a level, after the raises that C requires."""
+        """Return the move that brings a run to a level, after the raises that C requires.
+
+        Args:
+            levels: Level of every run before the move, (runs,).
+            run: Index of the run to raise.
+            level: Level to raise it to.
+        """
         required = []
         for other, least in self.needs[run][level]:
             if levels[other] < least:
@@ -89,7 +111,11 @@ class Problem:
         return (*required, (run, level))
 
     def feasible(self, levels: Levels) -> bool:
-        """Return whether an allocation obeys the rules C."""
+        """Return whether an allocation obeys the rules C.
+
+        Args:
+            levels: Level of every run, (runs,); 0 for none.
+        """
         for run in np.flatnonzero(levels):
             for other, least in self.needs[run][levels[run]]:
                 if levels[other] < least:

@@ -67,7 +67,7 @@ class RankTable:
     """Models of one norm, best first and those in doubt last, with their curves.
 
     Args:
-        norm: Name of the norm.
+        norm: Name of the norm of the distances.
         data: Name of the data.
         queries: Queries of the common tier.
         samples: Number of samples.
@@ -97,7 +97,11 @@ class RankTable:
         return tuple(self.rows[0].robust)
 
     def row(self, model: str) -> RankRow:
-        """Return the row of one of the models."""
+        """Return the row of one of the models.
+
+        Args:
+            model: Name of a model of the table.
+        """
         return next(row for row in self.rows if row.model == model)
 
 

@@ -23,7 +23,7 @@ class Trajectories:
         queries: Checkpoints, (checkpoints,).
         distances: Best distances so far, (runs, checkpoints, samples).
         samples: Ids of the samples, (n,).
-        norm: Name of the norm.
+        norm: Name of the norm of the distances.
         solvers: Attack to its settings.
     """
 
@@ -90,7 +90,15 @@ class Trajectories:
         samples: Sequence[str],
         norm: str,
     ) -> Self:
-        """Make trajectories from the distances at each checkpoint, better or worse than before."""
+        """Make trajectories from the distances at each checkpoint, better or worse than before.
+
+        Args:
+            runs: Names of the runs.
+            queries: Checkpoints, rising, (checkpoints,).
+            distances: (runs, checkpoints, samples), the distances found up to each checkpoint.
+            samples: Ids of the samples.
+            norm: Name of the norm of the distances.
+        """
         best = np.minimum.accumulate(np.asarray(distances, dtype=np.float64), axis=1)
         return cls(tuple(runs), np.asarray(queries, dtype=np.int64), best, tuple(samples), norm)
 
@@ -99,6 +107,9 @@ class Trajectories:
 
         Runs without queries have found nothing: inf, except where another run shows the sample
         misclassified unperturbed.
+
+        Args:
+            queries: Queries per run: one of the checkpoints, or run to checkpoint.
         """
         wanted = queries if isinstance(queries, Mapping) else dict.fromkeys(self.runs, int(queries))
         spent = np.zeros(len(self.runs), dtype=np.int64)
@@ -116,7 +127,11 @@ class Trajectories:
         return found
 
     def best(self, queries: int | Mapping[str, int]) -> NDArray[np.float64]:
-        """Return the least distance per sample over all runs after `queries`."""
+        """Return the least distance per sample over all runs after `queries`.
+
+        Args:
+            queries: Queries per run: one of the checkpoints, or run to checkpoint.
+        """
         return np.asarray(self.at(queries).min(axis=0), dtype=np.float64)
 
     def frontier(self) -> NDArray[np.float64]:
@@ -131,7 +146,12 @@ class Trajectories:
     def select(
         self, *, runs: Sequence[str] | None = None, samples: Sequence[str] | None = None
     ) -> Self:
-        """Keep these runs and these samples, in this order."""
+        """Keep these runs and these samples, in this order.
+
+        Args:
+            runs: Names of runs; None for all.
+            samples: Ids of samples; None for all.
+        """
         rows = self._places("run", self.runs, self.runs if runs is None else runs)
         columns = self._places("sample", self.samples, self.samples if samples is None else samples)
         return replace(
@@ -142,12 +162,20 @@ class Trajectories:
         )
 
     def thin(self, queries: Sequence[int]) -> Self:
-        """Keep these checkpoints only."""
+        """Keep these checkpoints only.
+
+        Args:
+            queries: Checkpoints to keep.
+        """
         where = self.places(queries)
         return replace(self, queries=self.queries[where], distances=self.distances[:, where])
 
     def places(self, queries: Sequence[int]) -> NDArray[np.intp]:
-        """Return the indices of these checkpoints."""
+        """Return the indices of these checkpoints.
+
+        Args:
+            queries: Checkpoints to look up.
+        """
         where = np.searchsorted(self.queries, queries)
         if (where >= self.queries.size).any() or (self.queries[where] != np.asarray(queries)).any():
             missing = sorted(set(queries) - set(self.queries.tolist()))
@@ -158,7 +186,11 @@ class Trajectories:
         return np.asarray(where, dtype=np.intp)
 
     def join(self, other: Trajectories) -> Self:
-        """Add another's runs, traced in the same norm on the same samples (in any order)."""
+        """Add another's runs, traced in the same norm on the same samples (in any order).
+
+        Args:
+            other: Trajectories in the same norm, on the same samples.
+        """
         if self.norm != other.norm:
             raise FrontierError(
                 f"trajectories in {self.norm} and in {other.norm}: expected the same norm"

@@ -83,28 +83,54 @@ class Union:
         return Curve.of(self.distances)
 
     def aurec(self, E: float | None = None) -> Measure:
-        """Return the area under the curve up to t = E, by default where the curve ends."""
+        """Return the area under the curve up to t = E, by default where the curve ends.
+
+        Args:
+            E: End of the area, as a multiple of the radii.
+        """
         return aurec(self.distances, E=E)
 
     def aurec_interval(self, E: float | None = None) -> Interval:
-        """Return the area with its confidence interval for other samples of the same source."""
+        """Return the area with its confidence interval for other samples of the same source.
+
+        Args:
+            E: End of the area, as a multiple of the radii.
+        """
         limit = epsilon_min(self.distances).value if E is None else E
         return aurec_interval(self.distances, E=limit)
 
     def robust_accuracy(self, t: float = 1.0) -> float:
-        """Return the share of samples that no norm breaks within t times its radius."""
+        """Return the share of samples that no norm breaks within t times its radius.
+
+        Args:
+            t: Multiple of the radii, at least 0.
+        """
         return robust_accuracy(self.distances, t)
 
     def robust_accuracy_interval(self, t: float = 1.0) -> Interval:
-        """Return the robust accuracy at t with its confidence interval."""
+        """Return the robust accuracy at t with its confidence interval.
+
+        Args:
+            t: Multiple of the radii, at least 0.
+        """
         return robust_accuracy_interval(self.distances, t)
 
     def alone(self, norm: str, t: float = 1.0) -> float:
-        """Return the robust accuracy in one of the norms within t times its radius."""
+        """Return the robust accuracy in one of the norms within t times its radius.
+
+        Args:
+            norm: Name of one of the norms.
+            t: Multiple of the radii, at least 0.
+        """
         return robust_accuracy(self.by_norm[norm], t * self.radii[norm])
 
     def broken_only_by(self, norm: str, t: float = 1.0) -> float:
-        """Return the share of samples that this norm breaks within t, and no other norm does."""
+        """Return the share of samples that this norm breaks within t, and no other norm does.
+
+        Args:
+            norm: Name of one of the norms.
+            t: Multiple of the radii, at least 0.
+        """
         place = list(self.by_norm).index(norm)
         others = np.delete(self.scaled, place, axis=0)
         return float(

@@ -21,7 +21,13 @@ from advfrontier.record.identity import data_digest, mark
 
 @dataclass(frozen=True)
 class RadiusTask:
-    """AutoAttack at one radius on one shard."""
+    """AutoAttack at one radius on one shard.
+
+    Args:
+        radius: Radius of the perturbation, in units of the norm.
+        first: First row of the shard.
+        count: Number of its rows.
+    """
 
     radius: float
     first: int
@@ -33,7 +39,11 @@ class RadiusTask:
         return f"radii/{self.radius!r}/{self.first:05d}+{self.count:03d}.safetensors"
 
     def belongs(self, record: Record) -> str:
-        """Return the mark of the task's file, made of its own samples only."""
+        """Return the mark of the task's file, made of its own samples only.
+
+        Args:
+            record: Record that the file is of.
+        """
         rows = slice(self.first, self.first + self.count)
         return mark(
             record.header, self.file, data_digest(record.clean.ids[rows], record.clean.labels[rows])
@@ -47,7 +57,11 @@ class RadiusTask:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AutoAttackJob(Job[RadiusTask]):
-    """Run AutoAttack at radii, shard by shard. Calling it does one radius on one shard."""
+    """Run AutoAttack at radii, shard by shard. Calling it does one radius on one shard.
+
+    Args:
+        radii: Radii to attack at, in units of the norm.
+    """
 
     radii: tuple[float, ...]
     counted = "units of AutoAttack"
@@ -111,7 +125,13 @@ class AutoAttackJob(Job[RadiusTask]):
 def missing_radii(
     folder: Folder, radii: Sequence[float], shards: Sequence[tuple[int, int]]
 ) -> list[RadiusTask]:
-    """List the tasks of these radii that a record's folder lacks."""
+    """List the tasks of these radii that a record's folder lacks.
+
+    Args:
+        folder: Folder of the record.
+        radii: Radii to look for, in units of the norm.
+        shards: First row and number of rows of each shard.
+    """
     done = set(folder.names("radii"))
     missing = []
     for radius in radii:
@@ -123,7 +143,11 @@ def missing_radii(
 
 
 def read_points(record: Record) -> KnownPoints:
-    """Read a finished record of AutoAttack; raise if it is not finished."""
+    """Read a finished record of AutoAttack; raise if it is not finished.
+
+    Args:
+        record: Record of AutoAttack.
+    """
     accuracies, queries = [], []
     flags: Counter[str] = Counter()
     for radius in record.header.radii:

@@ -32,19 +32,21 @@ _LOST = (
 
 @dataclass(eq=False, repr=False)
 class Model:
-    """Classifier with a name; one with a source is loaded once in each process."""
+    """Classifier with a name; one with a source is loaded once in each process.
 
-    name: str  # what tables call it
-    given: Callable[[Tensor], Tensor] | None = (
-        None  # from images in [0, 1] to logits; None if it is to be loaded
-    )
-    source: str | None = None  # what the record says it was loaded from
-    load: Callable[[str], nn.Module] | None = (
-        None  # loads it from its source, here or in another process
-    )
-    placed: tuple[str, str] | None = (
-        None  # device and precision that it was put to, once it is loaded
-    )
+    Args:
+        name: Display name.
+        given: From images in [0, 1] to logits; None if the model is loaded from its source.
+        source: Source that the record names; None for a model that was given as an object.
+        load: Loads the model from its source, here or in another process.
+        placed: Device and precision that a loaded model was put to.
+    """
+
+    name: str
+    given: Callable[[Tensor], Tensor] | None = None
+    source: str | None = None
+    load: Callable[[str], nn.Module] | None = None
+    placed: tuple[str, str] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         state = {
@@ -73,7 +75,12 @@ class Model:
         return model_digest(self.function)
 
     def oracle(self, terms: Terms, *, surrogate: bool = False) -> Oracle:
-        """Return the model as an oracle, on the device where it runs."""
+        """Return the model as an oracle, on the device where it runs.
+
+        Args:
+            terms: Terms of the record: device, precision and passes per query.
+            surrogate: Replace gradients that vanish by rounding or saturation.
+        """
         precision: torch.dtype = getattr(torch, terms.dtype)
         if (
             self.given is None
@@ -90,15 +97,23 @@ class Model:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job(ABC, Generic[T]):
-    """Work on a record. Calling it does one task and stores the result, in any process."""
+    """Work on a record. Calling it does one task and stores the result, in any process.
+
+    Args:
+        model: Model to evaluate.
+        samples: Samples to evaluate it on.
+        record: Record that stores the results; `drive` sets it, and each process opens it anew.
+        until: Time at which tasks that can stop half-way do, as `time.time()` returns it; None for
+            never.
+        tick: Called with the progress of the work, where it is done in this process.
+    """
 
     model: Model
     samples: Samples
-    record: Record | None = None  # set by `drive`, and opened anew in another process
-    until: float | None = None  # when tasks that can stop half-way do, as `time.time()` tells it
-    # Called with the progress of the work, where it is done in this process.
+    record: Record | None = None
+    until: float | None = None
     tick: Callable[[int], object] | None = None
-    counted: ClassVar[str]  # what progress is counted in, in the plural
+    counted: ClassVar[str]
 
     def __getstate__(self) -> dict[str, Any]:
         state = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -120,7 +135,11 @@ class Job(ABC, Generic[T]):
         return self.work.images(self.samples)
 
     def recognise(self, alike: Callable[[], bool] = lambda: True) -> None:
-        """Raise on other code than the record's, and on another model."""
+        """Raise on other code than the record's, and on another model.
+
+        Args:
+            alike: Tells whether the model answers as the record's did.
+        """
         header = self.work.header
         if header.numerics != NUMERICS:
             raise FrontierError(
@@ -152,11 +171,19 @@ class Job(ABC, Generic[T]):
         """Return the progress as text, such as `3 of 8 units`."""
 
     def size(self, task: T) -> int:  # noqa: ARG002
-        """Return the weight of a task."""
+        """Return the weight of a task.
+
+        Args:
+            task: One of the tasks that `missing` lists.
+        """
         return 1
 
     def labels(self, tasks: Sequence[T]) -> Callable[[T, Any], str]:  # noqa: ARG002
-        """Return the text to show after a task: its name, unless the job has more to show."""
+        """Return the text to show after a task: its name, unless the job has more to show.
+
+        Args:
+            tasks: All tasks, in the order in which they are begun.
+        """
         return lambda task, _: f"{self.work.header.terms.norm} {task}"
 
     @abstractmethod
@@ -170,6 +197,11 @@ def drive(record: Record, job: J, machine: Machine) -> J:
     Raises Unfinished if the machine's time is up before that.
 
     Returns the job, ready to do a task again whose file is lost later.
+
+    Args:
+        record: Record to complete.
+        job: Job that lists the missing tasks and does them.
+        machine: Device, processes and cluster.
     """
     machine, job = replace(machine, device=record.header.terms.device), replace(job, record=record)
     job.check()

@@ -54,7 +54,12 @@ _SURROGATE = Flag(
 
 
 class Prepared(NamedTuple):
-    """Record that is ready for work, and its verified samples in memory."""
+    """Record that is ready for work, and its verified samples in memory.
+
+    Args:
+        record: Record, with its clean pass.
+        samples: Samples whose images were compared with the record's ids.
+    """
 
     record: Record
     samples: Samples
@@ -78,10 +83,10 @@ def prepare(
     samples of the same data extend it.
 
     Args:
-        place: The folder.
-        model: The model.
-        samples: The samples.
-        terms: What decides the bits of every distance.
+        place: Folder of the record: a path or an address.
+        model: Model that the record is of.
+        samples: Samples that the record is of.
+        terms: Norm, seed, batches, device and precision, which decide the bits of every distance.
         kind: Kind of the record.
         gradients: Whether any run needs gradients; None if they are used where the model has any.
         store_images: Whether the images are stored beside the record.
@@ -139,7 +144,15 @@ def try_model(
     gradients: bool | None,  # noqa: FBT001
     batch_size: int,
 ) -> tuple[Gradients, tuple[Flag, ...]]:
-    """Return which gradients will be used, and the flags of a model."""
+    """Return which gradients will be used, and the flags of a model.
+
+    Args:
+        oracle: Model on its device; its passes are counted as checks.
+        images: Images of all samples.
+        labels: True classes of all samples, int64 (n,).
+        gradients: Whether any run needs gradients; None if they are used where the model has any.
+        batch_size: Samples per batch of the attacks.
+    """
     few = few_rows(len(labels), diagnosed(batch_size))
     sample = images(few), labels[few]
     flags: list[Flag] = []
@@ -214,7 +227,14 @@ def _check_same(
 def answers_alike(
     record: Record, oracle: Oracle, images: Callable[[Tensor], Tensor], known: CleanPass
 ) -> bool:
-    """Tell whether a model answers as it did in the clean pass, on a few samples."""
+    """Tell whether a model answers as it did in the clean pass, on a few samples.
+
+    Args:
+        record: Record, whose flags tell whether answers may vary.
+        oracle: Model on its device.
+        images: Returns the images of given rows, int64 (k,).
+        known: Clean pass of the record.
+    """
     rows = few_rows(len(known.labels))
     answers = oracle.logits(images(rows).to(oracle.device, oracle.dtype))
     expected = known.logits[rows]
@@ -288,7 +308,11 @@ def few_rows(samples: int, most: int = _RECOGNISED) -> Tensor:
 
 
 def tidy(record: Record) -> None:
-    """Remove units that a longer one replaced, files of grown shards, and partial files."""
+    """Remove units that a longer one replaced, files of grown shards, and partial files.
+
+    Args:
+        record: Record to tidy.
+    """
     files, layout = sorted(record.unit_files()), set(record.shards)
     longest = dict(files)  # of one listing: others may be writing to the record just now
     replaced = {}

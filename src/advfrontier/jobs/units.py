@@ -40,7 +40,13 @@ _STRETCH = 100  # queries between two looks at the clock
 
 @dataclass(frozen=True)
 class UnitTask:
-    """Bring one unit to `queries`, from the `reached` that it has spent before."""
+    """Bring one unit to `queries`, from the `reached` that it has spent before.
+
+    Args:
+        unit: Name of the unit.
+        queries: Queries to bring it to.
+        reached: Queries that it has spent before.
+    """
 
     unit: UnitName
     queries: int
@@ -164,7 +170,12 @@ class UnitJob(Job[UnitTask]):
     # Doing it, in any process
 
     def again(self, unit: UnitName, queries: int) -> None:
-        """Run a unit from the start: its file was lost or damaged, or is of another record."""
+        """Run a unit from the start: its file was lost or damaged, or is of another record.
+
+        Args:
+            unit: Name of the unit.
+            queries: Queries to bring it to.
+        """
         self.work.check_numerics()
         self(UnitTask(unit, queries))
 
@@ -287,7 +298,12 @@ def _tensors(stored: StoredUnit) -> dict[str, Tensor]:
 
 
 def needs_gradients(attacks: Iterable[str], norm: str) -> bool:
-    """Tell whether any of these attacks or runs uses gradients."""
+    """Tell whether any of these attacks or runs uses gradients.
+
+    Args:
+        attacks: Names of attacks or runs.
+        norm: Name of the norm.
+    """
     for name in attacks:
         if check_run(Run.parse(name), norm).step_queries > 1:
             return True

@@ -71,7 +71,11 @@ class SolverFacts:
     pools: tuple[str, ...] = ("extended",)
 
     def runs_in(self, norm: str) -> bool:
-        """Tell whether the solver runs in a norm."""
+        """Tell whether the solver runs in a norm.
+
+        Args:
+            norm: Name of the norm.
+        """
         return self.norms == ANY or norm in self.norms
 
 
@@ -170,7 +174,7 @@ def pool(norm: str, *, classes: int = 10, name: str = "paper") -> tuple[Run, ...
     """Every run of a pool in one norm; with few classes there are fewer targets.
 
     Args:
-        norm: Name of the norm.
+        norm: Name of the norm; attacks that do not run in it are left out.
         classes: Number of classes.
         name: `paper`, `extended` or `black-box`.
     """
@@ -196,8 +200,8 @@ def check_run(run: Run, norm: str, classes: int = TARGETS + 1) -> SolverFacts:
     """Return the facts of the run's solver, or say why there is no such run.
 
     Args:
-        run: The run.
-        norm: Name of the norm.
+        run: Parsed name of the run.
+        norm: Name of the norm that the run must exist in.
         classes: Number of classes.
     """
     facts = facts_of(run.solver)

@@ -189,8 +189,8 @@ class Span:
     """Step and its place among the queries of the ensemble.
 
     Args:
-        index: Its place among the steps.
-        step: The step.
+        index: Index among the steps, from 0.
+        step: Step of the ensemble.
         begin: Queries of the ensemble before it.
         end: Queries of the ensemble after it.
         reached: What the run of a Raise has spent before the step; 0 for other steps.
@@ -254,7 +254,13 @@ class Ensemble(TomlTable, Shown):
 
     @classmethod
     def of(cls, name: str, norm: str, queries: Mapping[str, int]) -> Ensemble:
-        """Make an ensemble from queries per run: base runs first, then restarts and targets."""
+        """Make an ensemble from queries per run: base runs first, then restarts and targets.
+
+        Args:
+            name: Display name.
+            norm: Name of the norm.
+            queries: Run to its queries; runs with 0 are left out.
+        """
         active = [run for run in queries if queries[run]]
         order = sorted(active, key=lambda run: Run.parse(run).index)
         steps = [{"run": run, "queries": queries[run]} for run in order]
@@ -294,7 +300,11 @@ class Ensemble(TomlTable, Shown):
         return tuple(spans)
 
     def cuts(self, queries: int) -> Span | None:
-        """Return the step of an external run that a budget would cut; None if there is none."""
+        """Return the step of an external run that a budget would cut; None if there is none.
+
+        Args:
+            queries: Budget, in queries per sample.
+        """
         for span in self.between(queries - 1, queries + 1):
             whole = isinstance(span.step, Raise) and is_external(span.step.run)
             if whole and span.begin < queries < span.end:
@@ -307,7 +317,12 @@ class Ensemble(TomlTable, Shown):
         return self.spans[-1].end if self.spans else 0
 
     def between(self, first: int, last: int) -> Iterator[Span]:
-        """Yield the steps that spend the queries from `first` to `last` of the ensemble."""
+        """Yield the steps that spend the queries from `first` to `last` of the ensemble.
+
+        Args:
+            first: Queries of the ensemble at which the range begins.
+            last: Queries of the ensemble at which it ends.
+        """
         for span in self.spans:
             if span.begin < last and first < span.end:
                 yield span
@@ -361,7 +376,11 @@ class Ensemble(TomlTable, Shown):
         return (*(tier for tier in TIERS if tier < self.total), self.total)
 
     def prefix(self, queries: int) -> tuple[tuple[Any, ...], ...]:
-        """Return what decides the result of the first `queries` queries, as plain values."""
+        """Return what decides the result of the first `queries` queries, as plain values.
+
+        Args:
+            queries: Budget, in queries per sample.
+        """
         parts: list[tuple[Any, ...]] = []
         for span in self.between(0, queries):
             length = min(span.end, queries) - span.begin
@@ -372,7 +391,11 @@ class Ensemble(TomlTable, Shown):
         return tuple(parts)
 
     def holds(self, other: Ensemble) -> bool:
-        """Tell whether `other` is a prefix of this ensemble."""
+        """Tell whether `other` is a prefix of this ensemble.
+
+        Args:
+            other: Ensemble that may be shorter.
+        """
         return self.total >= other.total and (self.prefix(other.total) == other.prefix(other.total))
 
     # Variants
@@ -388,6 +411,9 @@ class Ensemble(TomlTable, Shown):
         """Return the ensemble cut at `budget` queries, or at the last place before where it can be.
 
         That is a multiple of CHECKPOINT that is not inside the step of an external run.
+
+        Args:
+            budget: Budget, in queries per sample.
         """
         total = min(budget // CHECKPOINT * CHECKPOINT, self.total)
         if (span := self.cuts(total)) is not None:
@@ -395,14 +421,22 @@ class Ensemble(TomlTable, Shown):
         return self if total == self.total else self.with_total(total)
 
     def with_total(self, total: int) -> Ensemble:
-        """Return the same steps with another number of queries per sample."""
+        """Return the same steps with another number of queries per sample.
+
+        Args:
+            total: Budget, in queries per sample; a multiple of 10 within the list.
+        """
         if (span := self.cuts(total)) is not None:
             raise FrontierError(_cut_message(total, span))
         name = tier_name(self.name, total)
         return self.model_copy(update={"name": name, "total": total, "aoi": None, "bound": None})
 
     def for_classes(self, classes: int) -> Ensemble:
-        """Return the ensemble without targets that a model with so few classes does not have."""
+        """Return the ensemble without targets that a model with so few classes does not have.
+
+        Args:
+            classes: Number of classes of the model.
+        """
         kept = [step for step in self.steps if not _beyond(step, classes)]
         if len(kept) == len(self.steps):
             return self
@@ -506,7 +540,11 @@ class Ensemble(TomlTable, Shown):
         return whole.model_copy(update={"total": min(self.total, whole.total)})
 
     def check(self, *, classes: int = TARGETS + 1) -> None:
-        """Raise if a run does not exist in this norm, or with this number of classes."""
+        """Raise if a run does not exist in this norm, or with this number of classes.
+
+        Args:
+            classes: Number of classes of the model.
+        """
         for step in self.steps:
             if isinstance(step, Raise):
                 check_run(Run.parse(step.run), self.norm, classes)
@@ -539,23 +577,39 @@ class Ensemble(TomlTable, Shown):
 
     @classmethod
     def from_toml(cls, text: str | bytes) -> Ensemble:
-        """Read what `to_toml` wrote, or a list of steps written by hand."""
+        """Read what `to_toml` wrote, or a list of steps written by hand.
+
+        Args:
+            text: Content of a TOML file.
+        """
         return _readable(parse_toml(cls, text, "ensemble"))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the TOML file."""
+        """Write the TOML file.
+
+        Args:
+            path: File, such as `mine.toml`: a path or an address.
+        """
         Path(path).write_text(self.to_toml(), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Ensemble:
-        """Read a TOML file and check that its ensemble can be run."""
+        """Read a TOML file and check that its ensemble can be run.
+
+        Args:
+            path: File that `save` or `advfrontier allocate` wrote, or one written by hand.
+        """
         ensemble = _readable(read_toml(cls, path))
         ensemble.check()
         return ensemble
 
 
 def make_ensemble(**fields: Any) -> Ensemble:
-    """Make an ensemble; mistakes are FrontierErrors."""
+    """Make an ensemble; mistakes are FrontierErrors.
+
+    Args:
+        fields: Fields of `Ensemble` by name.
+    """
     try:
         return Ensemble(**fields)
     except ValidationError as error:
@@ -567,7 +621,7 @@ def refinements(step: Refine | Fork, *, gained: bool) -> tuple[Refine, ...]:
     """Return the refinements that a step spends on samples with or without a gain before it.
 
     Args:
-        step: The step.
+        step: Refinement, or fork with refinements of both kinds of samples.
         gained: Whether the step before brought the samples nearer.
     """
     if isinstance(step, Refine):
@@ -686,7 +740,7 @@ def tier_queries(tier: str | int) -> int:
     """Read a budget: `4k`, `12k`, `4000` or a number.
 
     Args:
-        tier: The budget.
+        tier: Budget: `4k`, `4000` or 4000.
     """
     text = shown(tier) if isinstance(tier, int) else str(tier).strip().lower()
     number, factor = (text[:-1], 1000) if text.endswith("k") else (text, 1)

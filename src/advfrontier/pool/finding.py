@@ -83,7 +83,13 @@ def find_ensemble(ensemble: Asked, norm: str, classes: int) -> Ensemble:
 
 
 def find_larger(ensemble: Asked, before: Ensemble | None, classes: int) -> Asked:
-    """Return what a bare budget means when an evaluation is extended: more of the same kind."""
+    """Return what a bare budget means when an evaluation is extended: more of the same kind.
+
+    Args:
+        ensemble: Larger ensemble that the user asked for: a budget, a name or runs.
+        before: Ensemble that was evaluated so far; None for a trace.
+        classes: Number of classes of the model.
+    """
     if isinstance(ensemble, int | Real):
         ensemble = whole_number(ensemble, "ensemble")
     if before is None or not isinstance(ensemble, str | int):
@@ -199,12 +205,6 @@ def _alternating(
 
     External runs come first, each in one piece: `queries=` of their names, else an even share of
     the budget.
-
-    Args:
-        asked: The pool or the runs.
-        norm: Name of the norm.
-        classes: Classes of the model.
-        budget: Queries per sample in all, where they are limited.
     """
     if isinstance(asked, str) and asked in POOLS:
         name = f"{asked}-pool" if asked in FAMILIES else asked  # not the ensemble paper-12k

@@ -29,7 +29,13 @@ def published_totals() -> dict[str, Any]:
 
 
 def paper_ensemble(name: str, norm: str, *, classes: int = 10) -> Ensemble:
-    """Return `paper-4k`, `-8k` or `-12k` in one norm; few classes have fewer targets."""
+    """Return `paper-4k`, `-8k` or `-12k` in one norm; few classes have fewer targets.
+
+    Args:
+        name: `paper-4k`, `paper-8k` or `paper-12k`.
+        norm: Name of the norm.
+        classes: Number of classes of the model.
+    """
     if name not in PAPER_TIERS:
         raise FrontierError(f"unknown ensemble {name!r}: expected one of {', '.join(PAPER_TIERS)}")
     norm = norm_name(norm)

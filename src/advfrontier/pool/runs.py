@@ -101,7 +101,11 @@ class External:
 
 
 def parameter_value(text: str) -> Value:
-    """Read a parameter: a number, a fraction such as 8/255, true, false, none, or a text."""
+    """Read a parameter: a number, a fraction such as 8/255, true, false, none, or a text.
+
+    Args:
+        text: Text after the equals sign, as in `steps=100`.
+    """
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     fraction = _FRACTION.fullmatch(text)
@@ -118,6 +122,9 @@ def parse_external(name: str) -> External | None:
     """Read the name of an external run; None if the name is of another kind.
 
     Raises FrontierError if only its parameters or the attack's name cannot be read.
+
+    Args:
+        name: Name of a run, such as `foolbox:DDNAttack?steps=100`.
     """
     head, mark, written = name.partition("?")
     origin, colon, attack = head.rpartition(":")
@@ -160,7 +167,11 @@ class Run:
 
     @classmethod
     def parse(cls, name: str) -> Run:
-        """Read a run's name; the parameters of an external run are sorted."""
+        """Read a run's name; the parameters of an external run are sorted.
+
+        Args:
+            name: Name of a run, such as `fmn`, `apgd_min-ce:target1` or `mine.py:attack`.
+        """
         match = _NAME.fullmatch(name)
         if match is not None:
             variant = cast("Variant", match["variant"] or "base")
@@ -196,7 +207,11 @@ class Run:
 
 
 def is_external(run: str) -> bool:
-    """Tell whether a name is one of an external run, which is done in one piece."""
+    """Tell whether a name is one of an external run, which is done in one piece.
+
+    Args:
+        run: Name of a run.
+    """
     return parse_external(run) is not None
 
 
@@ -204,8 +219,8 @@ def closure(run: Run, level: int, *, smallest: int) -> dict[Run, int]:
     """Return the least queries that other runs need before `run` may have `level`.
 
     Args:
-        run: The run.
-        level: Its queries.
+        run: Run whose requirements are wanted.
+        level: Queries that the run may be given.
         smallest: Queries that make a base run active.
     """
     if run.variant == "target":

@@ -33,9 +33,9 @@ class Folder:
     """Whole files by name, behind an address that fsspec knows; names use `/`.
 
     Args:
-        address: What opens the folder again, from anywhere.
-        system: The file system of fsspec.
-        root: Path of the folder in it.
+        address: Address that opens the folder again, from any machine.
+        system: File system of fsspec.
+        root: Path of the folder within the file system.
     """
 
     def __init__(self, address: str, system: Any, root: str) -> None:
@@ -43,7 +43,11 @@ class Folder:
         self._system, self._root = system, root.rstrip("/")
 
     def open(self, name: str) -> BinaryIO | None:
-        """Open a file to read it, or return None if there is no such file."""
+        """Open a file to read it, or return None if there is no such file.
+
+        Args:
+            name: Name of the file within the folder, with `/` between parts.
+        """
         with self._explained("read", name):
             try:
                 return io.BytesIO(self._system.cat_file(f"{self._root}/{name}"))
@@ -51,7 +55,11 @@ class Folder:
                 return None
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file, or None if there is no such file."""
+        """Return the content of a file, or None if there is no such file.
+
+        Args:
+            name: Name of the file within the folder, with `/` between parts.
+        """
         file = self.open(name)
         if file is None:
             return None
@@ -59,7 +67,12 @@ class Folder:
             return file.read()
 
     def write(self, name: str, content: bytes) -> None:
-        """Put a whole file there, in place of the one that was."""
+        """Put a whole file there, in place of the one that was.
+
+        Args:
+            name: Name of the file within the folder, with `/` between parts.
+            content: Whole content of the file.
+        """
         path = f"{self._root}/{name}"
         with self._explained("written", name):
             self._system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
@@ -69,6 +82,10 @@ class Folder:
         """Put a whole file there unless there is one already; return whether it was put there.
 
         Of two writers at the same moment one wins, in stores that can tell (S3, GCS and others).
+
+        Args:
+            name: Name of the file within the folder, with `/` between parts.
+            content: Whole content of the file.
         """
         path = f"{self._root}/{name}"
         with self._explained("written", name):
@@ -85,7 +102,7 @@ class Folder:
         """Return the names of all files below a folder of this folder, sorted.
 
         Args:
-            under: Name of the folder.
+            under: Name of a folder within this one; empty for all.
             depth: How many folders below it are searched; None for all.
             skip_unreadable: Leave folders out that must not be read, instead of raising.
         """
@@ -105,12 +122,21 @@ class Folder:
         return sorted({name.split("/")[0] for name in self.names()})
 
     def remove(self, name: str) -> None:
-        """Delete a file; it is no error if there is none."""
+        """Delete a file; it is no error if there is none.
+
+        Args:
+            name: Name of the file within the folder, with `/` between parts.
+        """
         with self._explained("removed", name), suppress(FileNotFoundError):
             self._system.rm_file(f"{self._root}/{name}")
 
     def remove_abandoned(self, under: str, older_than: float) -> None:
-        """Delete what killed processes left half written; here nothing is ever half written."""
+        """Delete what killed processes left half written; here nothing is ever half written.
+
+        Args:
+            under: Name of the folder to tidy, within this one; empty for all.
+            older_than: Only files last changed before that time, in seconds since the epoch.
+        """
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
@@ -209,7 +235,7 @@ class LocalFolder(Folder):
         """Delete files directly in a folder that killed processes left half written.
 
         Args:
-            under: Name of the folder.
+            under: Name of the folder to tidy, within this one; empty for all.
             older_than: Only files last changed before that time, in seconds since the epoch.
         """
         with self._explained("tidied", under):
@@ -249,7 +275,11 @@ class LocalFolder(Folder):
 
 
 def open_folder(place: str | PathLike[str]) -> Folder:
-    """Open a local path, or an address with `://`."""
+    """Open a local path, or an address with `://`.
+
+    Args:
+        place: Local path, or address such as `s3://bucket/mine`.
+    """
     if not isinstance(place, str) or "://" not in place:
         return LocalFolder(place)
     import fsspec  # noqa: PLC0415  # only who uses addresses pays for the import
@@ -265,7 +295,12 @@ def open_folder(place: str | PathLike[str]) -> Folder:
 
 
 def below(folder: str | PathLike[str], *names: str) -> str:
-    """Return a path or an address with names behind it."""
+    """Return a path or an address with names behind it.
+
+    Args:
+        folder: Path or address of a folder.
+        names: Names to append, in order.
+    """
     text = os.fspath(folder) or "."
     if not names:
         return text
@@ -277,7 +312,7 @@ def norm_folder(out: str | PathLike[str], norm: str) -> str:
     """Return the folder of a record: `out/NORM`, or `out` if it ends so or is a record.
 
     Args:
-        out: What the user named.
+        out: Path or address of the output folder that the user named.
         norm: Name of the norm, such as `L2`.
     """
     folder = open_folder(out)
@@ -309,6 +344,9 @@ def folder_name(name: str) -> str:
 
     Different models have different folders, and none is `.` or `..`. What a folder name cannot
     hold everywhere is written as `%` and its number, as addresses do.
+
+    Args:
+        name: Display name or source of a model.
     """
     letters = []
     for letter in name:
@@ -328,10 +366,10 @@ def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") 
     """Write one whole file to a path or an address, and return which.
 
     Args:
-        path: The file.
+        path: File to write: a path or an address.
         content: Its content.
-        mark: Bytes that a file in its place must hold to be replaced: one that somebody else
-            wrote is left alone. Without a mark every file is replaced.
+        mark: Bytes that a file in its place must hold to be replaced: one that somebody else wrote
+            is left alone. Without a mark every file is replaced.
     """
     text = os.fspath(path)
     if "://" in text:
@@ -394,7 +432,7 @@ def write_files(
     """Write files to a folder of this machine and move them to one that may be anywhere.
 
     Args:
-        folder: Where the files are to be.
+        folder: Output folder: a path or an address.
         write: Writes the files below the folder it is given, and yields them.
         mark: As in `write_file`.
     """

@@ -54,8 +54,8 @@ class ModelIdentity(Frozen):
     """Model of a record.
 
     Args:
-        name: What tables call it.
-        source: What `load_model` takes; None if the model was given as an object.
+        name: Display name.
+        source: Source that `load_model` takes; None if the model was given as an object.
         digest: Digest of its parameters and structure.
     """
 
@@ -123,7 +123,15 @@ class Terms(Frozen):
 
 
 class Versions(Frozen):
-    """Versions that computed a record: install these to get the same bits."""
+    """Versions that computed a record: install these to get the same bits.
+
+    Args:
+        python: Version of Python.
+        platform: Operating system and processor.
+        advfrontier: Version of this package.
+        torch: Version of PyTorch.
+        numpy: Version of NumPy.
+    """
 
     python: str
     platform: str
@@ -132,7 +140,11 @@ class Versions(Frozen):
     numpy: str
 
     def round_alike(self, other: Versions) -> bool:
-        """Tell whether the libraries that round have the same versions."""
+        """Tell whether the libraries that round have the same versions.
+
+        Args:
+            other: Versions at work elsewhere.
+        """
         return (self.torch, self.numpy) == (other.torch, other.numpy)
 
 
@@ -166,17 +178,17 @@ class Header(Frozen):
     """All that `record.json` says.
 
     Args:
-        kind: What the record is for.
-        model: Which model it is of.
-        data: Which samples.
-        terms: What else decides the bits of distances.
+        kind: Kind of the record: evaluation, trace or AutoAttack.
+        model: Model that the record is of.
+        data: Samples that the record is of.
+        terms: Norm, seed, batches, device and precision, which decide the bits of every distance.
         gradients: Whose gradients attacks use.
         numerics: Room to version, of the code that decides bits.
         versions: What the record was begun with.
         later: Other versions that have worked on it since.
         solvers: Attack to its solver's class and parameters.
         runs: Of a trace: run to the most queries asked for.
-        ensemble: What an evaluation is working towards.
+        ensemble: Ensemble that an evaluation works towards.
         finished: The last ensemble that was complete.
         radii: Of a baseline, the radii attacked at; else where accuracy is to be read.
         keep_state: Whether units keep what is needed to extend them.
@@ -231,7 +243,7 @@ class Header(Frozen):
         """Read what `to_bytes` wrote.
 
         Args:
-            content: The file.
+            content: Bytes of `record.json`.
             place: The record's folder, for messages.
         """
         fields = unsealed(content, place, FILE)
@@ -314,7 +326,7 @@ class HeaderChange(Frozen):
             last one, which does.
         runs: Run to queries asked for; the largest counts.
         solvers: Attack to its solver, union; the first solver of an attack stays.
-        ensemble: What the evaluation works towards.
+        ensemble: Ensemble that the evaluation works towards.
         finished: The ensemble that is complete.
         radii: Where accuracy is to be read.
         add_radii: Radii attacked at, union.
@@ -342,7 +354,11 @@ class HeaderChange(Frozen):
     later: Versions | None = None
 
     def apply(self, header: Header) -> Header:
-        """Return the header after this change."""
+        """Return the header after this change.
+
+        Args:
+            header: Header as it is.
+        """
         changes: dict[str, Any] = {
             "model": self._model(header.model),
             "flags": self._flags(header.flags),
@@ -411,7 +427,11 @@ class HeaderChange(Frozen):
 
 
 def solver_repr(parameters: Parameters) -> str:
-    """Return a solver as text, such as `FMN(alpha=1.0)`."""
+    """Return a solver as text, such as `FMN(alpha=1.0)`.
+
+    Args:
+        parameters: Class and hyper-parameters of the solver, as a record stores them.
+    """
     kind = parameters.get("class", "")
     given = [f"{name}={value}" for name, value in parameters.items() if name != "class"]
     return f"{kind}({', '.join(given)})"
@@ -431,7 +451,11 @@ TYPED = {  # on the command line, and in Python
 
 
 def sealed(fields: dict[str, Any]) -> bytes:
-    """Return a JSON file of these fields, with the schema and a checksum."""
+    """Return a JSON file of these fields, with the schema and a checksum.
+
+    Args:
+        fields: Fields of the file, as plain values.
+    """
     content = {"schema": SCHEMA, **fields}
     content["checksum"] = checksum(content)
     return json.dumps(content, indent=2, ensure_ascii=False).encode(errors="surrogatepass") + b"\n"
@@ -441,7 +465,7 @@ def unsealed(content: bytes, place: str, name: str) -> dict[str, Any]:
     """Return the fields of a file that `sealed` made; raise if it is damaged or of another schema.
 
     Args:
-        content: The file.
+        content: Bytes of the file.
         place: The record's folder, for messages.
         name: The file's name in it.
     """
@@ -462,7 +486,14 @@ def unsealed(content: bytes, place: str, name: str) -> dict[str, Any]:
 
 
 def validated(kind: type[AnyModel], fields: dict[str, Any], place: str, name: str) -> AnyModel:
-    """Return the fields of a file as a model; raise if they are not those of one."""
+    """Return the fields of a file as a model; raise if they are not those of one.
+
+    Args:
+        kind: Class of the model.
+        fields: Fields of the file, as plain values.
+        place: Folder of the record, for messages.
+        name: Name of the file in it.
+    """
     try:
         return kind.model_validate_json(json.dumps(fields), strict=True)
     except RecursionError as error:
@@ -472,7 +503,11 @@ def validated(kind: type[AnyModel], fields: dict[str, Any], place: str, name: st
 
 
 def first_mistake(error: ValidationError) -> str:
-    """Return where the first mistake of a file is, and which."""
+    """Return where the first mistake of a file is, and which.
+
+    Args:
+        error: Error of pydantic, with one mistake at least.
+    """
     first = error.errors(include_url=False)[0]
     reason = first["msg"].removeprefix("Value error, ")
     where = ".".join(map(str, first["loc"]))
@@ -480,12 +515,22 @@ def first_mistake(error: ValidationError) -> str:
 
 
 def checksum(content: dict[str, Any]) -> str:
-    """Return the checksum of a JSON file's fields."""
+    """Return the checksum of a JSON file's fields.
+
+    Args:
+        content: Fields of the file, without the checksum.
+    """
     return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def damaged(place: str, name: str, reason: str) -> FrontierError:
-    """Return the error for a file of a record that cannot be believed."""
+    """Return the error for a file of a record that cannot be believed.
+
+    Args:
+        place: Folder of the record.
+        name: Name of the file in it.
+        reason: Reason, as a clause.
+    """
     return FrontierError(
         f"{place}/{name} is damaged ({reason}): expected a record; put back a copy, or remove the "
         "folder and start again"
@@ -519,7 +564,11 @@ def _check_registered(norm: str, place: str) -> None:
 
 
 def installed(package: str) -> str:
-    """Return the installed version of a package; `unknown` if it is not installed."""
+    """Return the installed version of a package; `unknown` if it is not installed.
+
+    Args:
+        package: Name of the package on PyPI.
+    """
     try:
         return version(package)
     except PackageNotFoundError:

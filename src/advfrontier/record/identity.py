@@ -30,7 +30,11 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def digest(*parts: bytes) -> str:
-    """Return a digest short enough to be shown and long enough to be unique."""
+    """Return a digest short enough to be shown and long enough to be unique.
+
+    Args:
+        parts: Bytes to hash, one part after the other.
+    """
     whole = blake2b(digest_size=16)
     for part in parts:
         whole.update(part)
@@ -52,7 +56,7 @@ def mark(header: Header, *more: str) -> str:
 
     Args:
         header: The record's header.
-        more: What else decides the content of this file.
+        more: Whatever else decides the content of the file, as text.
     """
     terms = json.dumps(header.terms.model_dump(), sort_keys=True)
     numerics = json.dumps(header.numerics, sort_keys=True)
@@ -61,7 +65,11 @@ def mark(header: Header, *more: str) -> str:
 
 
 def solver_parameters(solver: Solver | WholeAttack) -> Parameters:
-    """Return a solver's class and hyper-parameters as text that is equal in every process."""
+    """Return a solver's class and hyper-parameters as text that is equal in every process.
+
+    Args:
+        solver: Solver or external attack.
+    """
     if isinstance(solver, WholeAttack):
         return solver.identity()
     kind = type(solver)
@@ -154,7 +162,11 @@ def versions() -> Versions:
 
 
 def several_versions(header: Header) -> tuple[Flag, ...]:
-    """Return a flag if several versions of a library that rounds have worked on a record."""
+    """Return a flag if several versions of a library that rounds have worked on a record.
+
+    Args:
+        header: Header with the versions that have worked on the record.
+    """
     flags = []
     for package in _ROUNDING:
         used = dict.fromkeys(getattr(each, package) for each in (header.versions, *header.later))
@@ -168,5 +180,10 @@ def several_versions(header: Header) -> tuple[Flag, ...]:
 
 
 def rounds_alike(one: Versions, two: Versions) -> bool:
-    """Tell whether the libraries that round have the same versions."""
+    """Tell whether the libraries that round have the same versions.
+
+    Args:
+        one: Versions of one computation.
+        two: Versions of another.
+    """
     return one.round_alike(two)

@@ -25,7 +25,12 @@ _LIMIT = 2**28  # bytes of images that one reader keeps in memory
 
 
 def image_file(first: int, count: int) -> str:
-    """Return the name of the file of a shard's images."""
+    """Return the name of the file of a shard's images.
+
+    Args:
+        first: First row of the shard.
+        count: Number of its rows.
+    """
     return f"{IMAGES}/{first:05d}+{count:03d}.safetensors"
 
 
@@ -35,7 +40,7 @@ def store_images(folder: Folder, first: int, images: Tensor) -> None:
     They are stored as bytes where that loses nothing, in a quarter of the space.
 
     Args:
-        folder: The record's folder.
+        folder: Folder of the record.
         first: Row of the first image.
         images: (n, …) in [0, 1].
     """
@@ -82,11 +87,11 @@ def read_stored(
     """Return images that lie beside a record.
 
     Args:
-        place: The record's folder.
+        place: Path or address of the record's folder.
         shape: Shape of one image.
         shard: Samples per file.
         samples: Samples of the record.
-        rows: Which, all of one shard.
+        rows: Rows to read, int64 (k,), all of one shard.
     """
     first = int(rows[0]) // shard * shard
     count = min(shard, samples - first)
@@ -130,7 +135,7 @@ class VerifiedImages:
         """Identify samples: read all images once, shard by shard, and check images and labels.
 
         Args:
-            samples: The samples.
+            samples: Samples to read, and whose ids are computed.
             shard: Samples that are read together.
             limit: Bytes of images to keep in memory.
         """

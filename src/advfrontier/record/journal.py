@@ -41,7 +41,7 @@ class Entry(Frozen):
     Args:
         number: Larger than those of all changes that its writer knew.
         token: Tells apart changes with the same number.
-        change: The change.
+        change: Change of the header.
     """
 
     number: int = Field(ge=1, le=_LAST)
@@ -66,7 +66,7 @@ class Journal:
     """Journal of a record.
 
     Args:
-        folder: The record's folder.
+        folder: Folder of the record.
         model: Digest of the record's model.
     """
 
@@ -110,7 +110,11 @@ class Journal:
         return entries
 
     def append(self, change: HeaderChange) -> None:
-        """Add a change after all that `read` returned last."""
+        """Add a change after all that `read` returned last.
+
+        Args:
+            change: Change of the header.
+        """
         known = self._entries()
         number = max((place[0] for place in known), default=0) + 1
         if number > _LAST:

@@ -42,8 +42,8 @@ class Record:
     """Files of one record, and its header as it was last read or written.
 
     Args:
-        folder: The record's folder.
-        header: Its header.
+        folder: Folder of the record.
+        header: Header, as it was read or written last.
     """
 
     def __init__(self, folder: Folder, header: Header) -> None:
@@ -59,7 +59,11 @@ class Record:
 
     @classmethod
     def find(cls, place: str | PathLike[str]) -> Record | None:
-        """Return the record in a folder, or None if there is none."""
+        """Return the record in a folder, or None if there is none.
+
+        Args:
+            place: Path or address of the record's folder.
+        """
         folder = open_folder(place)
         content = folder.read(FILE)
         if content is None:
@@ -74,8 +78,8 @@ class Record:
         """Return the record in a folder, or in the folder of the only norm there.
 
         Args:
-            place: The folder.
-            kind: What the record must be for. Raises if there is no such record.
+            place: Path or address of the record's folder.
+            kind: Kind that the record must be of; another one raises.
         """
         here = cls.find(place)
         records = [here] if here is not None else _records_of_norms(place)
@@ -95,6 +99,10 @@ class Record:
     @classmethod
     def begin(cls, place: str | PathLike[str], header: Header) -> Record | None:
         """Start a record in a folder that does not exist yet, or is empty.
+
+        Args:
+            place: Path or address of a folder that does not exist yet, or is empty.
+            header: First header of the record.
 
         Returns:
             The record; None if another process has started one there at this moment.
@@ -134,7 +142,7 @@ class Record:
         Nothing is written where nothing changes.
 
         Args:
-            change: What to change.
+            change: Change of the header, made in one transaction.
             optional: Do without the change where the folder must not be written.
 
         Returns:
@@ -227,7 +235,11 @@ class Record:
             return None
 
     def write_clean(self, clean: CleanPass) -> None:
-        """Store the clean pass of all samples: those of the header, or more after them."""
+        """Store the clean pass of all samples: those of the header, or more after them.
+
+        Args:
+            clean: Clean pass of all samples.
+        """
         identity = {
             "samples": len(clean.labels),
             "digest": data_digest(clean.ids, clean.labels),
@@ -263,7 +275,11 @@ class Record:
         return radii.numpy()
 
     def write_certified(self, radii: NDArray[np.float64]) -> None:
-        """Store certified radii, one per sample."""
+        """Store certified radii, one per sample.
+
+        Args:
+            radii: (n,), in units of the norm.
+        """
         self.write_file(_CERTIFIED, {"radii": torch.from_numpy(radii)}, {}, self._mark("certified"))
 
     def _mark(self, what: str) -> str:
@@ -281,7 +297,11 @@ class Record:
         return Samples(data.name, self.clean.labels, images, data.class_names or None)
 
     def images(self, samples: Samples) -> VerifiedImages:
-        """Return a reader of samples' images that refuses others than those of the record."""
+        """Return a reader of samples' images that refuses others than those of the record.
+
+        Args:
+            samples: Samples whose ids are compared with the record's.
+        """
         read = samples.read
         if isinstance(read, VerifiedImages):
             if np.array_equal(read.ids, self.clean.ids):
@@ -332,7 +352,12 @@ class Record:
         return sum(reached), len(reached)
 
     def unit_mark(self, unit: UnitName, queries: int) -> str:
-        """Return the mark of a unit's file: samples, steps and solvers up to there decide it."""
+        """Return the mark of a unit's file: samples, steps and solvers up to there decide it.
+
+        Args:
+            unit: Name of the unit.
+            queries: Queries that the unit has spent.
+        """
         rows = slice(unit.first, unit.first + unit.count)
         ensemble = None if self.header.kind == "trace" else self.header.ensemble
         if ensemble is None:
@@ -351,8 +376,8 @@ class Record:
         """Return a unit at exactly these queries; None if it is missing, damaged or foreign.
 
         Args:
-            unit: Which unit.
-            queries: How far it has come.
+            unit: Name of the unit: run or `ensemble`, and shard.
+            queries: Queries that the unit has spent.
             names: The large parts to read: some of `best_point` and `state`. None for both.
         """
         ensemble = self.header.ensemble
@@ -378,7 +403,12 @@ class Record:
         return stored
 
     def write_unit(self, unit: UnitName, stored: StoredUnit) -> None:
-        """Store a unit. Raises Damaged if its tensors are not of the form they must have."""
+        """Store a unit. Raises Damaged if its tensors are not of the form they must have.
+
+        Args:
+            unit: Name of the unit.
+            stored: Content of its file.
+        """
         stored.check(
             len(self.clean.attacked(*unit.shard)),
             classes=self.clean.classes,
@@ -388,11 +418,21 @@ class Record:
         self.folder.write(unit.file(stored.queries), content)
 
     def remove_unit(self, unit: UnitName, queries: int) -> None:
-        """Delete the file of a unit after `queries`, if there is one."""
+        """Delete the file of a unit after `queries`, if there is one.
+
+        Args:
+            unit: Name of the unit.
+            queries: Queries that the unit had spent.
+        """
         self.folder.remove(unit.file(queries))
 
     def lacks(self, unit: UnitName, queries: int) -> FrontierError:
-        """Return the error for a unit that is needed and cannot be read."""
+        """Return the error for a unit that is needed and cannot be read.
+
+        Args:
+            unit: Name of the unit.
+            queries: Queries that the unit has spent.
+        """
         why = self.why(unit.file(queries))
         # By its name it is done, and not all of it is always read.
         cure = "; remove that file" if why else ""
@@ -414,7 +454,7 @@ class Record:
         """Copy the record into `place/NORM`, new or empty; the header comes last.
 
         Args:
-            place: The folder.
+            place: Path or address of a folder that does not exist yet, or is empty.
         """
         place = norm_folder(place, self.header.terms.norm)
         if Record.find(place) is not None:
@@ -438,7 +478,7 @@ class Record:
         """Return the tensors and words of a file; None if it is missing, damaged or foreign.
 
         Args:
-            name: The file.
+            name: Name of the file in the record.
             belongs: The mark that it must carry.
             names: Which tensors to read, as for `tensors.unpack`.
         """
@@ -460,13 +500,24 @@ class Record:
         return tensors, words
 
     def why(self, name: str) -> str:
-        """Return in brackets why a file that is there was not read."""
+        """Return in brackets why a file that is there was not read.
+
+        Args:
+            name: Name of the file in the record.
+        """
         return f" ({self.damaged[name]})" if name in self.damaged else ""
 
     def write_file(
         self, name: str, tensors: Mapping[str, Tensor], words: Mapping[str, str], belongs: str
     ) -> None:
-        """Write a tensor file with its mark."""
+        """Write a tensor file with its mark.
+
+        Args:
+            name: Name of the file in the record.
+            tensors: Tensors by name.
+            words: Texts by key, stored beside the tensors.
+            belongs: Mark that says which record and samples the file is of.
+        """
         self.folder.write(name, pack(tensors, {**words, "belongs": belongs}))
 
 
@@ -474,9 +525,9 @@ def find_records(path: str, *, kind: RecordKind, needed: bool = True) -> list[Re
     """Return the records at or below a folder, sorted, norms in their usual order.
 
     Args:
-        path: The folder; three levels below it are searched.
-        kind: What the records are for; others are left out.
-        needed: Raise if there is none.
+        path: Path or address of a folder; three levels below it are searched.
+        kind: Kind of the records; others are left out.
+        needed: Raise if there is no such record.
     """
     folder = open_folder(path)
     names = folder.names(depth=_DEPTH, skip_unreadable=True)

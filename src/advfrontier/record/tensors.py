@@ -26,7 +26,12 @@ class Damaged(Exception):  # noqa: N818  # a state of a file, not a user's mista
 
 
 def pack(tensors: Mapping[str, Tensor], words: Mapping[str, str] = {}) -> bytes:
-    """Return one file with the tensors, the words, and checksums of both."""
+    """Return one file with the tensors, the words, and checksums of both.
+
+    Args:
+        tensors: Tensors by name, on any device.
+        words: Texts by key, stored beside the tensors.
+    """
     held: dict[str, Tensor] = {}
     storages = set()
     for name, tensor in sorted(tensors.items()):
@@ -54,7 +59,7 @@ def unpack(
     """Return the tensors and words that `pack` was given; raise Damaged if a part was changed.
 
     Args:
-        content: The file. Of an open file only what is asked for is read.
+        content: Bytes of the file, or the open file, of which only what is asked for is read.
         names: Names of the tensors to read; one that ends in a dot stands for all that begin so.
             None for all.
     """
@@ -124,9 +129,9 @@ def require(
 
     Args:
         tensors: The tensors of the file.
-        name: Which of them.
+        name: Name of the tensor to check.
         shape: Its shape; None stands for any number.
-        dtypes: What it may be.
+        dtypes: Types that it may have.
         low: Smallest value allowed.
         high: Largest value allowed, which may be inf.
         nan: Whether NaN is allowed.
@@ -170,6 +175,11 @@ def _checksum(name: str, tensor: Tensor) -> str:
 
 
 def seal(words: Mapping[str, str], checksums: str) -> str:
-    """Return the seal of a file: a digest of its words and of the checksums of its tensors."""
+    """Return the seal of a file: a digest of its words and of the checksums of its tensors.
+
+    Args:
+        words: Texts by key.
+        checksums: JSON of the checksums of the tensors.
+    """
     text = json.dumps([sorted(words.items()), checksums])
     return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -50,7 +50,7 @@ class UnitName:
     """One unit of a record.
 
     Args:
-        name: The run of a trace, or `ensemble`.
+        name: Name of the run in a trace, or `ensemble`.
         first: First row of its shard.
         count: Number of rows.
     """
@@ -65,7 +65,11 @@ class UnitName:
         return self.first, self.count
 
     def file(self, queries: int) -> str:
-        """Return the name of the unit's file after `queries`."""
+        """Return the name of the unit's file after `queries`.
+
+        Args:
+            queries: Queries that the unit has spent.
+        """
         letters = []
         for letter in self.name:  # a colon is no good in file names everywhere
             if letter in _PLAIN:
@@ -79,7 +83,11 @@ class UnitName:
 
     @classmethod
     def of_file(cls, name: str) -> tuple[UnitName, int] | None:
-        """Return the unit and the queries that a file's name says; None if it is no unit's."""
+        """Return the unit and the queries that a file's name says; None if it is no unit's.
+
+        Args:
+            name: Name of a file in the record.
+        """
         parts = _FILE.fullmatch(name)
         if parts is None:
             return None
@@ -129,9 +137,10 @@ class StoredUnit:
 
     Args:
         queries: Queries spent on every sample.
-        names: What spent them: m runs, then refinements such as `fmn:refine`.
+        names: Names of the m runs and refinements: runs first, then refinements such as
+            `fmn:refine`.
         spent: Passes through the model, by purpose: checks, attack, verification.
-        seconds: Time it took.
+        seconds: Time that the unit took.
         trajectory: (queries / 10, n) float64, the best distance after 10, 20, … queries.
         classes: (n,) int64, the class of each point; -1 where there is none.
         origin: (n,) int16, index into `names` of the run whose point was kept; -1 for none.
@@ -142,10 +151,10 @@ class StoredUnit:
         rejected: (m, n) int32, 1 where an external run evaluated a misclassified point that does
             not count.
         unspent: (n,) int32, queries of external runs that ended before their step did.
-        best_point: (n, d) in [0, 1], the nearest misclassified points. Traces have none, and it
-            may not have been read.
+        best_point: (n, d) in [0, 1], the nearest misclassified points. Traces have none, and it may
+            not have been read.
         shares: (n,) float32, with EOT the share of passes that misclassifies each point.
-        state: What is needed to resume it, of any form, if it was kept and read.
+        state: Tensors that resume the unit; empty if they were not kept or not read.
     """
 
     queries: int
@@ -178,6 +187,13 @@ class StoredUnit:
         """Make one from tensors by name, those of its state as `state.…`; others are left out.
 
         Raises KeyError if one that every unit has is missing.
+
+        Args:
+            tensors: Tensors by name, those of the state as `state.NAME`.
+            queries: Queries spent on every sample.
+            names: Names of the runs and refinements.
+            spent: Passes through the model, by purpose.
+            seconds: Time that the unit took.
         """
         known: dict[str, Any] = {name: tensors[name] for name in SMALL if name != "shares"}
         for name in ("best_point", "shares"):
@@ -242,7 +258,11 @@ class StoredUnit:
             raise Damaged("its classes and distances do not agree on which samples have a point")
 
     def to_bytes(self, words: Mapping[str, str] = {}) -> bytes:
-        """Return the unit's file; `words` are written beside it."""
+        """Return the unit's file; `words` are written beside it.
+
+        Args:
+            words: Texts by key, stored beside the tensors.
+        """
         facts = _Facts(
             queries=self.queries,
             names=self.names,
@@ -283,7 +303,15 @@ class StoredUnit:
         classes: int | None = None,
         features: int | None = None,
     ) -> Self:
-        """Return the unit that the tensors and words of a file make; raise Damaged if none."""
+        """Return the unit that the tensors and words of a file make; raise Damaged if none.
+
+        Args:
+            tensors: Tensors by name.
+            words: Texts by key.
+            rows: Attacked rows of the shard, n.
+            classes: Classes of the model, where they are known.
+            features: Numbers in one image, where they are known.
+        """
         try:
             facts = _Facts.model_validate_json(words["unit"], strict=True)
             unit = cls.of(
@@ -302,7 +330,11 @@ class StoredUnit:
 
 
 def parts_to_read(names: Collection[str] | None) -> tuple[str, ...] | None:
-    """Return which tensors of a unit's file to read: all small ones, and large ones as named."""
+    """Return which tensors of a unit's file to read: all small ones, and large ones as named.
+
+    Args:
+        names: Some of `best_point` and `state`; None for both.
+    """
     if names is None:
         return None
     chosen = list(SMALL)
@@ -317,6 +349,10 @@ def shards_of(samples: int, size: int) -> list[tuple[int, int]]:
     """Return first row and number of rows of each shard.
 
     They are fixed ranges, so that more samples leave the full ones as they are.
+
+    Args:
+        samples: Number of samples.
+        size: Samples per shard.
     """
     return [(first, min(size, samples - first)) for first in range(0, samples, size)]
 

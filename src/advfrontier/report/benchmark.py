@@ -51,7 +51,7 @@ def update_page(
     """Put the rows of finished records in the tables beside a page, and write all of it again.
 
     Args:
-        bench: The benchmark and its folder of records, which may be empty.
+        bench: Benchmark, and the folder of its records, which may be empty.
         page: The page, such as `docs/results.md`; tables and figures are in `docs/results/`.
         norms: Norms whose records are looked at.
 
@@ -93,8 +93,8 @@ class View:
     """Tables of a benchmark, each computed once for the page and its figures.
 
     Args:
-        bench: The benchmark.
-        results: Its tables.
+        bench: Benchmark, and the folder of its records.
+        results: Tables of the benchmark.
     """
 
     bench: Bench
@@ -177,17 +177,31 @@ class View:
         return HELD_OUT if HELD_OUT in set(self.scores["split"]) else TRAIN
 
     def label(self, family: str, budget: int) -> str:
-        """Return the name of an ensemble as `--ensemble` takes it: `4k`, `greedy-4k`."""
+        """Return the name of an ensemble as `--ensemble` takes it: `4k`, `greedy-4k`.
+
+        Args:
+            family: Family of ensembles: `default`, `greedy` or `paper`.
+            budget: Queries per sample.
+        """
         tier = tier_label(budget)
         return tier if family == DEFAULT else f"{family}-{tier}"
 
     def ordered(self, names: Iterable[str]) -> list[str]:
-        """Return ids of models in the order of the benchmark."""
+        """Return ids of models in the order of the benchmark.
+
+        Args:
+            names: Ids of models.
+        """
         place = {model.id: k for k, model in enumerate(self.bench.benchmark.models)}
         return sorted(names, key=lambda name: (place.get(name, len(place)), model_key(name)))
 
     def title(self, norm: str, data: str) -> str:
-        """Return the symbol of a norm, with the data set where there are several."""
+        """Return the symbol of a norm, with the data set where there are several.
+
+        Args:
+            norm: Name of the norm.
+            data: Name of the data set.
+        """
         several = self.results.distances["data"].nunique() > 1
         return f"{norm_symbol(norm)}, {data}" if several else norm_symbol(norm)
 
@@ -199,7 +213,7 @@ def page_text(view: View, figures: Mapping[str, str], folder: str) -> str:
     """Return the page.
 
     Args:
-        view: The tables.
+        view: Benchmark with its tables.
         figures: Name to link of the figures that could be drawn.
         folder: Name of the folder beside the page.
     """
@@ -559,7 +573,11 @@ def _warnings(view: View, *, drawn: bool) -> str:
 
 
 def missing(view: View) -> list[str]:
-    """Return one line for every kind of rows that some models of the benchmark lack."""
+    """Return one line for every kind of rows that some models of the benchmark lack.
+
+    Args:
+        view: Benchmark with its tables.
+    """
     bench, distances, points = view.bench, view.results.distances, view.results.points
     absent: dict[tuple[str, str], list[str]] = {}  # (what, models) → norms
     for norm in NORMS:
@@ -580,7 +598,11 @@ def missing(view: View) -> list[str]:
 
 
 def warnings(view: View) -> list[str]:
-    """Return the warnings about models, those that differ in numbers alone as one."""
+    """Return the warnings about models, those that differ in numbers alone as one.
+
+    Args:
+        view: Benchmark with its tables.
+    """
     flags = view.results.flags
     pattern = flags["text"].map(lambda text: re.sub(r"[\d.]+", "#", text))
     lines = []
@@ -596,7 +618,11 @@ def warnings(view: View) -> list[str]:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """Return a table as Markdown, columns of numbers on the right; missing cells are dashes."""
+    """Return a table as Markdown, columns of numbers on the right; missing cells are dashes.
+
+    Args:
+        table: Table whose cells are texts and numbers.
+    """
     cells = []
     for row in table.itertuples(index=False):
         cells.append([_cell(value) for value in row])
@@ -610,7 +636,11 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def html_table(table: pd.DataFrame) -> str:
-    """Return a table as HTML, one line per row, for parts of the page that are folded."""
+    """Return a table as HTML, one line per row, for parts of the page that are folded.
+
+    Args:
+        table: Table whose cells are texts and numbers.
+    """
     head = "".join(f"<th>{escape(str(column))}</th>" for column in table.columns)
     lines = [f"<tr>{head}</tr>"]
     for row in table.itertuples(index=False):

@@ -39,8 +39,8 @@ def draw_figures(view: View, folder: Path) -> dict[str, Path]:
     """Draw every figure that has something to show.
 
     Args:
-        view: The tables of a benchmark.
-        folder: Where the PNG files go.
+        view: Benchmark with its tables.
+        folder: Output folder of the PNG files.
 
     Returns:
         Name to file; nothing where matplotlib is not installed.

@@ -43,7 +43,7 @@ class _Kind(NamedTuple):
     """Format of export.
 
     Args:
-        content: What is said to be written.
+        content: Text that says what was written.
         file: Ending of the files, or the name of the only file.
         mark: Bytes by which an own file is known.
         single: Whether one file holds all evaluations.
@@ -199,11 +199,11 @@ def export(
     """Write one evaluation in one format; return the files.
 
     Args:
-        evaluation: The evaluation.
-        kind: A format that has a file per evaluation: `csv`, `parquet`, `npz`, `card`, `classes`
-            or `png`. NPZ holds images and adversarial points too.
-        path: The file, or the folder of the pictures.
-        radii: Where accuracy is read.
+        evaluation: Finished evaluation.
+        kind: A format that has a file per evaluation: `csv`, `parquet`, `npz`, `card`, `classes` or
+            `png`. NPZ holds images and adversarial points too.
+        path: Output file; for `png` the folder of the pictures.
+        radii: Radii at which accuracy is read, each with its label.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "png":
@@ -225,7 +225,11 @@ def export(
 
 
 def latex(summaries: Sequence[NormSummary]) -> str:
-    """Return the summary tables for a paper that loads booktabs."""
+    """Return the summary tables for a paper that loads booktabs.
+
+    Args:
+        summaries: Summaries of any models and norms.
+    """
     parts = ["% written by advfrontier; needs \\usepackage{booktabs}"]
     for table in summary_tables(summaries):
         symbols = replace(table, columns=(Column("norm", "norm"), *table.columns[1:]))
@@ -237,7 +241,7 @@ def card(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> dict[str, Any]
     """Return an entry of a leaderboard, with the field names of RobustBench's model cards.
 
     Args:
-        evaluation: The evaluation.
+        evaluation: Finished evaluation.
         radii: Where accuracy is read; the customary radius or the last one is quoted.
     """
     summary, flags = summarise(evaluation, radii=radii, gallery=0), evaluation.flags

@@ -68,7 +68,7 @@ def write_figures(
     """Write `curve-NORM` and `queries-NORM` per norm, and `curves` with all norms side by side.
 
     Args:
-        folder: Where the files go: a path or an address.
+        folder: Output folder: a path or an address.
         summaries: Evaluations of one model or several.
         formats: Kinds of files, such as `pdf`, `png` and `svg`.
 
@@ -116,7 +116,7 @@ def write_paper_figures(
     Every figure is exactly as wide as its name says.
 
     Args:
-        folder: Where the files go: a path or an address.
+        folder: Output folder: a path or an address.
         summaries: Evaluations of one model or several.
         baselines: AutoAttack's points, by model and norm, which are drawn as crosses.
         font: `serif`, as in Times, or `sans`, as in Helvetica.
@@ -156,9 +156,9 @@ def draw_points(axes: Axes, points: KnownPoints, line: Line) -> None:
     """Draw AutoAttack's robust accuracy as crosses in the model's colour.
 
     Args:
-        axes: Where to.
-        points: Its radii and accuracies.
-        line: Colour of the model.
+        axes: Axes to draw into.
+        points: Robust accuracy of AutoAttack at every radius.
+        line: Colour, dashes and label of the model.
     """
     cross: dict[str, Any] = {
         "linestyle": "none",
@@ -175,7 +175,7 @@ def draw_intervals(axes: Axes, summaries: Sequence[NormSummary], lines: Mapping[
     """Draw the 95 % intervals of several models as bars beside each other, at the radii marked.
 
     Args:
-        axes: Where to; their limits are set.
+        axes: Axes to draw into, whose limits are set.
         summaries: Models in one norm.
         lines: Model to colour and dashes.
     """
@@ -194,7 +194,7 @@ def draw_curves(axes: Axes, summaries: Sequence[NormSummary], lines: Mapping[str
     intervals are bars at the radii marked.
 
     Args:
-        axes: Where to.
+        axes: Axes to draw into.
         summaries: Models in one norm; those it is ranked among are drawn in grey.
         lines: Model to colour and dashes.
     """
@@ -229,10 +229,10 @@ def draw_band(axes: Axes, curve: Curve, margin: float, line: Line) -> None:
     """Draw the 95 % band around a curve.
 
     Args:
-        axes: Where to.
-        curve: The curve.
-        margin: Half the height of the band.
-        line: Colour of the model.
+        axes: Axes to draw into.
+        curve: Robust accuracy against the radius.
+        margin: Half the height of the band, a share from 0 to 1.
+        line: Colour of the band, as of the model's curve.
     """
     epsilons, accuracies = _endless(curve)
     low = [max(0.0, accuracy - margin) for accuracy in accuracies]
@@ -246,9 +246,9 @@ def draw_steps(axes: Axes, curve: Curve, **line: Any) -> None:
     """Draw a curve, which continues at its last accuracy.
 
     Args:
-        axes: Where to.
-        curve: The curve.
-        line: Its label, colour, dashes and width.
+        axes: Axes to draw into.
+        curve: Robust accuracy against the radius.
+        line: Label, colour, dashes and width of the line.
     """
     axes.plot(*_endless(curve), drawstyle="steps-post", **line)
 
@@ -262,8 +262,8 @@ def far_end(curves: Iterable[Curve], marks: Iterable[tuple[float, str]] = ()) ->
     """Return the ε where a chart ends: all curves have fallen to 1 %, and all marks are inside.
 
     Args:
-        curves: The curves of the chart.
-        marks: Places and labels of its marks.
+        curves: Curves that the axis must show.
+        marks: Radii and labels that it must show.
     """
     far = 0.0
     for curve in curves:
@@ -279,9 +279,9 @@ def curve_axes(
     """Set limits and titles of axes with robustness curves.
 
     Args:
-        axes: The axes.
-        norm: Name of the norm.
-        curves: The curves in them.
+        axes: Axes to set up.
+        norm: Name of the norm, for the label.
+        curves: Curves that will be drawn in them.
         marks: Places and labels of the marks.
     """
     axes.set_xlim(0, far_end(curves, marks))
@@ -294,7 +294,7 @@ def draw_queries(axes: Axes, summaries: Sequence[NormSummary], lines: Mapping[st
     """Draw AUREC against queries, with a mark at each usual budget.
 
     Args:
-        axes: Where to.
+        axes: Axes to draw into.
         summaries: Models in one norm; those that have no AUREC are left out.
         lines: Model to colour and dashes.
     """
@@ -322,7 +322,7 @@ def draw_marks(axes: Axes, items: Sequence[tuple[float, str]]) -> None:
     """Draw dotted lines with labels on top; a label that would hide the one before is raised.
 
     Args:
-        axes: Where to; their limits are set.
+        axes: Axes to draw into, whose limits are set.
         items: Places and labels, from left to right.
     """
     width = 72 * axes.get_window_extent().width / axes.figure.dpi  # points of the axes
@@ -390,7 +390,7 @@ def line_number(number: int) -> tuple[int, int]:
     """Return the indices of colour and dashes of a model; colours recur with other dashes.
 
     Args:
-        number: Place of the model among those drawn together.
+        number: Index of the model among those drawn together, from 0.
     """
     return number % len(COLOURS), (number + number // len(COLOURS)) % len(DASHES)
 
@@ -399,14 +399,18 @@ def line_of(number: int) -> dict[str, Any]:
     """Return colour and dashes of a model, as matplotlib has them.
 
     Args:
-        number: Place of the model among those drawn together.
+        number: Index of the model among those drawn together, from 0.
     """
     colour, dashes = line_number(number)
     return {"color": COLOURS[colour], "linestyle": DASHES[dashes]}
 
 
 def lines_of(models: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return model to colour and dashes, the same ones for every panel."""
+    """Return model to colour and dashes, the same ones for every panel.
+
+    Args:
+        models: Names of the models, in the order of their colours.
+    """
     return {model: line_of(number) for number, model in enumerate(dict.fromkeys(models))}
 
 

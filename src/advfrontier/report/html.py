@@ -299,22 +299,30 @@ def write_page(path: str | PathLike[str], template: str, **content: Any) -> str:
     """Fill a template and write it, with the folders on its way; return its path or address.
 
     Args:
-        path: A path or an address.
+        path: Output file: a path or an address.
         template: Name of the template.
-        content: Its variables.
+        content: Variables of the template, by name.
     """
     page = environment().get_template(template).render(**content)
     return write_file(path, page.encode(), mark=MARK)
 
 
 def as_html(table: Table) -> Markup:
-    """Return a table element with title and notes, for a notebook."""
+    """Return a table element with title and notes, for a notebook.
+
+    Args:
+        table: Table, which may hold texts of users.
+    """
     template = environment().get_template("table.html.j2")
     return Markup(template.render(table=table, rows=as_cells(table)))  # noqa: S704 - it escapes
 
 
 def chart_html(chart: plots.Chart) -> Markup:
-    """Return a chart with its style sheet, for a notebook: nothing in it needs a script."""
+    """Return a chart with its style sheet, for a notebook: nothing in it needs a script.
+
+    Args:
+        chart: Chart to draw.
+    """
     macros: Any = environment().get_template("chart.html.j2").module
     return Markup('<style>{}</style><div style="max-width: 560px">{}</div>').format(
         asset("chart.css"), macros.chart(chart)
@@ -365,7 +373,11 @@ def _cleaned(value: Any) -> Any:
 
 
 def typeset(text: str) -> Markup:
-    """Return a text as markup: the index of a norm is set low, and no line ends before a %."""
+    """Return a text as markup: the index of a norm is set low, and no line ends before a %.
+
+    Args:
+        text: Plain text.
+    """
     escaped = str(escape(clean(text)))
     marked = re.sub("ℓ([₀-₉∞])", lambda norm: f"ℓ<sub>{norm[1].translate(_RAISED)}</sub>", escaped)
     return Markup(marked.replace(" %", "\u00a0%"))  # noqa: S704 - escaped just above
@@ -400,5 +412,9 @@ def bitmap(image: NDArray[np.uint8]) -> bytes:
 
 
 def bitmap_uri(image: NDArray[np.uint8]) -> str:
-    """Return a bitmap as an address that needs no file."""
+    """Return a bitmap as an address that needs no file.
+
+    Args:
+        image: (height, width, 1 or 3) uint8, grey or RGB.
+    """
     return "data:image/bmp;base64," + base64.b64encode(bitmap(image)).decode("ascii")

@@ -49,8 +49,8 @@ class Cell:
     """One figure of the table.
 
     Args:
-        value: As a number; NaN where it is unknown.
-        text: As it is printed.
+        value: Value of the figure; NaN where it is unknown.
+        text: Printed text of the figure.
         half: Half the 95 % interval as text; empty if there is none.
     """
 
@@ -116,10 +116,10 @@ def write_paper(
     `advfrontier.bib`. Figures are 3.25, 5.5 and 6.75 inches wide, and every curve has a CSV file.
 
     Args:
-        folder: A path or an address.
+        folder: Output folder: a path or an address.
         summaries: Evaluations of one model or several.
         baselines: AutoAttack's points, by model and norm.
-        columns: Kinds of columns.
+        columns: Kinds of columns, as `parse_columns` returns them.
         width: Width of the table in points.
         font: `serif` or `sans`, of the figures.
         data_name: Name of the data in caption and sentence; by default as it was typed.
@@ -179,7 +179,7 @@ def table_columns(
     Args:
         summaries: Evaluations, in the order of the rows.
         baselines: AutoAttack's points, by model and norm.
-        kinds: Kinds of columns.
+        kinds: Kinds of columns, as `parse_columns` returns them.
     """
     columns = []
     if "clean" in kinds:
@@ -268,10 +268,10 @@ def table_tex(
     """Return the table with its caption; it needs booktabs.
 
     Args:
-        summaries: Evaluations.
-        columns: The columns.
-        width: Width in points that it has to fit.
-        models: The rows.
+        summaries: Summaries that the caption describes.
+        columns: Columns, as `table_columns` returns them.
+        width: Width in points that the table has to fit.
+        models: Names of the models, one per row.
     """
     intervals, letters, longest = _layout(models, columns, width)
     rows = []
@@ -423,7 +423,12 @@ def _data(summaries: Sequence[NormSummary]) -> str:
 
 
 def table_csv(columns: Sequence[PaperColumn], models: Sequence[str]) -> str:
-    """Return the table's figures as CSV: shares from 0 to 1, and half the intervals in percent."""
+    """Return the table's figures as CSV: shares from 0 to 1, and half the intervals in percent.
+
+    Args:
+        columns: Columns, as `table_columns` returns them.
+        models: Names of the models, one per row.
+    """
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n")
     header = ["model"]
@@ -470,7 +475,7 @@ def sentence_tex(summaries: Sequence[NormSummary]) -> str:
     """Return how the models were evaluated, as LaTeX.
 
     Args:
-        summaries: The evaluations.
+        summaries: Summaries of any models and norms.
     """
     text = latex_text(sentence(summaries)).replace("“", "``")
     cited = text.replace("”)", r"''~\cite{advfrontier})")
@@ -481,7 +486,7 @@ def document_tex(figures: Sequence[str]) -> str:
     """Return a document that shows the table, the sentence and every figure.
 
     Args:
-        figures: Their files.
+        figures: Names of the figures' files.
     """
     lines = [
         "% written by advfrontier: pdflatex paper; bibtex paper; pdflatex paper",

@@ -50,7 +50,11 @@ class Axis:
     log: bool = False
 
     def place(self, value: float) -> float:
-        """Return where a value lies, in units from the start."""
+        """Return where a value lies, in units from the start.
+
+        Args:
+            value: Value in the unit of the axis.
+        """
         if self.log:
             return SIDE * math.log(value / self.low) / math.log(self.high / self.low)
         return SIDE * (value - self.low) / (self.high - self.low)
@@ -146,7 +150,7 @@ class Chart:
     """Everything that a page draws of one chart.
 
     Args:
-        norm: Name of the norm.
+        norm: Name of the norm of the horizontal axis.
         title: Axis title below the chart.
         text: Description for readers who do not see it.
         x: Values from left to right.
@@ -172,7 +176,7 @@ def look(number: int, *, doubt: bool = False) -> str:
     """Return the classes of the lines of a model.
 
     Args:
-        number: Its place among the models of a page, which decides colour and dashes.
+        number: Index of the model among those of the page, from 0.
         doubt: Whether its distances cannot be trusted; the line is then dotted.
     """
     colour, dash = line_number(number)
@@ -184,7 +188,8 @@ def curve_chart(summaries: Sequence[NormSummary], names: Sequence[str]) -> Chart
 
     Args:
         summaries: Models in one norm; the first is drawn on top.
-        names: All models of the page; a model's place there decides its colour and dashes.
+        names: All models of the page; the index of a model among them decides its colour and
+            dashes.
     """
     first = summaries[0]
     curves = [summary.curve for summary in summaries]
@@ -254,7 +259,8 @@ def queries_chart(summaries: Sequence[NormSummary], names: Sequence[str]) -> Cha
 
     Args:
         summaries: Models in one norm; the first is drawn on top.
-        names: All models of the page; a model's place there decides its colour and dashes.
+        names: All models of the page; the index of a model among them decides its colour and
+            dashes.
     """
     drawn = [summary for summary in summaries if summary.by_queries.queries]
     if not drawn:
@@ -330,7 +336,8 @@ def board_chart(table: RankTable, names: Sequence[str]) -> Chart:
 
     Args:
         table: Models in one norm.
-        names: All models of the page; a model's place there decides its colour and dashes.
+        names: All models of the page; the index of a model among them decides its colour and
+            dashes.
     """
     ending = [table.frontier]
     for row in table.rows:

@@ -30,7 +30,12 @@ Row = Sequence[str]  # one text per column, which may have several lines
 
 
 class Layout(NamedTuple):
-    """Headings and rows as text, ready to be drawn."""
+    """Headings and rows as text, ready to be drawn.
+
+    Args:
+        headings: One text per column.
+        rows: One text per column for each row.
+    """
 
     headings: Row
     rows: Sequence[Row]
@@ -81,7 +86,7 @@ def as_cells(table: Table, *, between: str = " ") -> list[Row]:
     """Return every cell of a table as it is printed.
 
     Args:
-        table: The table.
+        table: Table whose values are formatted.
         between: What stands between a figure and its interval.
     """
     shows = []
@@ -147,7 +152,7 @@ def print_tables(*tables: Table, stream: TextIO | None = None) -> None:
 
     Args:
         tables: The tables, from top to bottom.
-        stream: Where to; by default standard output.
+        stream: Stream to print to; by default standard output.
     """
     target = stream or sys.stdout
     if not target.isatty():
@@ -171,7 +176,11 @@ def _for_width(table: Table, width: int) -> RichTable | Text:
 
 
 def as_text(table: Table) -> str:
-    """Return a table as text for a pipe or a log: columns side by side, headings underlined."""
+    """Return a table as text for a pipe or a log: columns side by side, headings underlined.
+
+    Args:
+        table: Table to print.
+    """
     parts = [printable(table.title)]
     if table.rows:
         layouts = list(_layouts(table))
@@ -226,13 +235,7 @@ def _wide(text: str) -> int:
 
 
 def _width(table: Table, layout: Layout, *, folded: int | None = None) -> int:
-    """Return the columns that a table takes.
-
-    Args:
-        table: The table.
-        layout: Its headings and rows.
-        folded: The columns given to names that may be folded, if those are to be folded.
-    """
+    """Return the columns that a table takes."""
     total = 0
     for index, column in enumerate(table.columns):
         texts = [layout.headings[index], *(row[index] for row in layout.rows)]
@@ -286,7 +289,11 @@ def _listing(table: Table) -> Text:
 
 
 def as_markdown(table: Table) -> str:
-    """Return a Markdown table without its title; notes are a list below it."""
+    """Return a Markdown table without its title; notes are a list below it.
+
+    Args:
+        table: Table to print.
+    """
     rules = [":--" if column.left else "--:" for column in table.columns]
     lines = [_markdown_row(_headings(table)), _markdown_row(rules)]
     for row in as_cells(table):
@@ -308,7 +315,11 @@ def _markdown_row(texts: Row) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Return raw values, one line a row; both ends of an interval have columns of their own."""
+    """Return raw values, one line a row; both ends of an interval have columns of their own.
+
+    Args:
+        table: Table to write.
+    """
     flat = [*map(_flat, table.records())]
     names: dict[str, None] = {}
     for row in flat:
@@ -359,7 +370,11 @@ def _joined_symbols(text: str) -> str:
 
 
 def as_latex(table: Table) -> str:
-    """Return a `tabular` with the rules of booktabs; notes are comments below it."""
+    """Return a `tabular` with the rules of booktabs; notes are comments below it.
+
+    Args:
+        table: Table to write; symbols of norms become formulas.
+    """
     sides = "".join("l" if column.left else "r" for column in table.columns)
     escapes = str.maketrans(_LATEX)
 

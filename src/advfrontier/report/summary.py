@@ -51,7 +51,11 @@ _CSV = (
 
 
 def in_order(summaries: Iterable[NormSummary]) -> list[NormSummary]:
-    """Return summaries in the usual order of norms; norms of a user come last."""
+    """Return summaries in the usual order of norms; norms of a user come last.
+
+    Args:
+        summaries: Summaries of one model, or of several.
+    """
 
     def place(summary: NormSummary) -> int:
         return NORMS.index(summary.norm) if summary.norm in NORMS else len(NORMS)
@@ -60,7 +64,11 @@ def in_order(summaries: Iterable[NormSummary]) -> list[NormSummary]:
 
 
 def has_rank(summary: NormSummary) -> bool:
-    """Tell whether a model has a DOI and a rank, possibly in brackets."""
+    """Tell whether a model has a DOI and a rank, possibly in brackets.
+
+    Args:
+        summary: Summary of one evaluation.
+    """
     return summary.standing is not None and summary.standing.row.rank is not None
 
 
@@ -175,12 +183,7 @@ def _notes(summaries: Sequence[NormSummary], *, several: bool) -> tuple[str, ...
 
 
 def _area_notes(summary: NormSummary, place: str) -> list[str]:
-    """Return what is certified, and why there is no AUREC.
-
-    Args:
-        summary: The evaluation.
-        place: Its norm, and its model where there are several.
-    """
+    """Return what is certified, and why there is no AUREC."""
     notes = []
     if summary.certified:
         notes.append(
@@ -215,7 +218,11 @@ def _doi_notes(summaries: Sequence[NormSummary]) -> list[str]:
 
 
 def rank_tables(ranking: Ranking) -> list[Table]:
-    """Return the table over all norms, if there is one, and a table per norm."""
+    """Return the table over all norms, if there is one, and a table per norm.
+
+    Args:
+        ranking: Ranking in each norm and over all of them.
+    """
     tables = [_overall(ranking)] if ranking.overall else []
     tables += map(_of_norm, ranking.norms)
     notes = [_LEGEND]
@@ -276,7 +283,11 @@ def _rank_cells(row: RankRow) -> tuple[Any, ...]:
 
 
 def row_flags(row: RankRow) -> list[str]:
-    """Return why a model is in doubt and what limits its DOI, each reason once."""
+    """Return why a model is in doubt and what limits its DOI, each reason once.
+
+    Args:
+        row: Row of a rank table.
+    """
     texts = [*map(str, row.flags)]
     if not row.dois:  # a row of one norm, not a mean over norms
         texts += row.doi.flags
@@ -284,7 +295,11 @@ def row_flags(row: RankRow) -> list[str]:
 
 
 def ranking_csv(ranking: Ranking) -> str:
-    """Return a line per model and norm, and with norm `all` a line per model over shared norms."""
+    """Return a line per model and norm, and with norm `all` a line per model over shared norms.
+
+    Args:
+        ranking: Ranking in each norm and over all of them.
+    """
     columns = [*map(Column, _CSV)]
     radii = []
     for table in ranking.norms:
@@ -333,7 +348,7 @@ def comparison_table(comparison: Comparison, first: NormSummary, second: NormSum
     """Return the verdict on two models in one norm and the figures behind it.
 
     Args:
-        comparison: Their comparison.
+        comparison: Comparison of the two models.
         first: Summary of its first model.
         second: Summary of its second model, in the same norm.
     """
@@ -355,7 +370,11 @@ def comparison_table(comparison: Comparison, first: NormSummary, second: NormSum
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """Return what to know beside the verdict: where the curves cross, and flags."""
+    """Return what to know beside the verdict: where the curves cross, and flags.
+
+    Args:
+        comparison: Comparison of two models in one norm.
+    """
     notes = []
     if comparison.crossings:
         crossings = comparison.crossings

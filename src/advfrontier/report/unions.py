@@ -22,7 +22,7 @@ def union_tables(found: Sequence[UnionOfModel], shares: Sequence[tuple[str, floa
     """Return a table per model: accuracy against all norms at once, and against each of them.
 
     Args:
-        found: The models.
+        found: Unions of the models, all of the same radii.
         shares: Values of t, as written and as numbers.
     """
     return [_table(each, shares) for each in found]
@@ -60,7 +60,11 @@ def _table(union: UnionOfModel, shares: Sequence[tuple[str, float]]) -> Table:
 
 
 def unions_compared(comparison: Comparison) -> Table:
-    """Return the verdict on two models along the same path and the figures behind it."""
+    """Return the verdict on two models along the same path and the figures behind it.
+
+    Args:
+        comparison: Comparison of two unions of the same radii.
+    """
     columns = (Column("model", folds=True), Column(f"AUREC up to {size(comparison.E)}", "size"))
     rows: list[tuple[Any, ...]] = list(zip(comparison.names, comparison.aurec, strict=True))
     rows.append(("difference", comparison.difference))
@@ -68,7 +72,11 @@ def unions_compared(comparison: Comparison) -> Table:
 
 
 def unions_csv(found: Sequence[UnionOfModel]) -> str:
-    """Return a row per model and sample: the t that breaks it, the norm, and all distances."""
+    """Return a row per model and sample: the t that breaks it, the norm, and all distances.
+
+    Args:
+        found: Unions of the models, all of the same radii.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     norms = list(found[0].radii)

@@ -114,7 +114,12 @@ def _step_text(step: Raise | Refine | Fork) -> str:
 
 
 def text(result: Any, **options: Any) -> str:
-    """Return the tables of a result as plain text; arguments as of `tables`."""
+    """Return the tables of a result as plain text; arguments as of `tables`.
+
+    Args:
+        result: An evaluation, traces or an ensemble.
+        options: Of an evaluation, `radii`, such as `4/255,8/255`.
+    """
     return "\n\n".join(map(as_text, tables(result, **options)))
 
 
@@ -143,8 +148,8 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
     """Draw the curve of an evaluation by matplotlib and return the axes.
 
     Args:
-        evaluation: The evaluation.
-        ax: Where to; by default a new figure of pyplot.
+        evaluation: Finished evaluation.
+        ax: Axes to draw into; by default a new figure of pyplot.
         radii: Where lines are drawn, such as `4/255,8/255`, instead of the usual radii.
     """
     need_matplotlib()
@@ -168,7 +173,11 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
 
 
 def dataframe(evaluation: Evaluation) -> Any:
-    """Return a pandas DataFrame with one row per sample."""
+    """Return a pandas DataFrame with one row per sample.
+
+    Args:
+        evaluation: Finished evaluation.
+    """
     pd = _pandas()
     table = sample_table(evaluation)
     return pd.DataFrame(table.records(), columns=[column.label for column in table.columns])
@@ -180,8 +189,8 @@ def plot_traces(traces: Traces, *, ax: Axes | None = None) -> Axes:
     Samples that some run never broke are left out, so that the means are of the same samples.
 
     Args:
-        traces: The traces.
-        ax: Where to; by default a new figure of pyplot.
+        traces: Traces of one model.
+        ax: Axes to draw into; by default a new figure of pyplot.
     """
     need_matplotlib()
     if ax is None:
@@ -205,7 +214,7 @@ def draw_card(card: AttackCard, path: str | PathLike[str]) -> str:
     """Write the figure of an attack's card: its distance beyond the frontier against queries.
 
     Args:
-        card: The card.
+        card: Results of `attack_card`.
         path: The file, which ends in .pdf or .png, or an address.
     """
     need_matplotlib()
@@ -237,7 +246,11 @@ def draw_card(card: AttackCard, path: str | PathLike[str]) -> str:
 
 
 def traces_dataframe(traces: Traces) -> Any:
-    """Return a pandas DataFrame with columns run, queries, sample and distance."""
+    """Return a pandas DataFrame with columns run, queries, sample and distance.
+
+    Args:
+        traces: Traces of one model.
+    """
     pd = _pandas()
     index = pd.MultiIndex.from_product(
         [traces.runs, traces.queries.tolist(), traces.samples], names=["run", "queries", "sample"]
@@ -249,8 +262,8 @@ def traces_report(traces: Traces, path: str | PathLike[str]) -> str:
     """Write a page with the table of traces and their curves; return its path or address.
 
     Args:
-        traces: The traces.
-        path: The file, or an address.
+        traces: Traces of one model.
+        path: Output file: a path or an address.
     """
     need_matplotlib()
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
@@ -288,7 +301,7 @@ def report(
 
     Args:
         evaluations: Evaluations of the model and of others.
-        path: The file, or an address.
+        path: Output file: a path or an address.
         radii: Where robust accuracy is read, such as `4/255,8/255`, instead of the usual radii.
     """
     return write_report(path, summarise_all(evaluations, radii=radii))

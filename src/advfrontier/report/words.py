@@ -56,7 +56,11 @@ def headline(summaries: Sequence[NormSummary]) -> str:
 
 
 def quoted(summary: NormSummary) -> RobustAt:
-    """Return robust accuracy at the customary radius, or at the last one that was asked for."""
+    """Return robust accuracy at the customary radius, or at the last one that was asked for.
+
+    Args:
+        summary: Summary of one evaluation.
+    """
     for at in summary.robust:
         if at.customary:
             return at
@@ -140,7 +144,11 @@ def _few_digits(share: float) -> str:
 
 
 def passes_text(summaries: Sequence[NormSummary]) -> str:
-    """Return how many passes a query is the mean of; empty where each query is one pass."""
+    """Return how many passes a query is the mean of; empty where each query is one pass.
+
+    Args:
+        summaries: Summaries of any models and norms.
+    """
     passes = sorted({summary.averaged.eot if summary.averaged else 1 for summary in summaries})
     if passes == [1]:
         return ""
@@ -148,13 +156,21 @@ def passes_text(summaries: Sequence[NormSummary]) -> str:
 
 
 def success_text(summaries: Sequence[NormSummary]) -> str:
-    """Return what counted as a success; empty for misclassification."""
+    """Return what counted as a success; empty for misclassification.
+
+    Args:
+        summaries: Summaries of any models and norms.
+    """
     words = {summary.success for summary in summaries if summary.success is not None}
     return f", success: {' or '.join(sorted(words))}" if words else ""
 
 
 def flagged(summaries: Sequence[NormSummary]) -> list[tuple[str, list[str]]]:
-    """Return every flag once, with the symbols of the norms it was raised in."""
+    """Return every flag once, with the symbols of the norms it was raised in.
+
+    Args:
+        summaries: Summaries of any models and norms.
+    """
     norms: dict[str, list[str]] = {}
     for summary in summaries:
         symbol = norm_text(summary.norm)
@@ -191,12 +207,20 @@ def sentence(summaries: Sequence[NormSummary]) -> str:
 
 
 def models_of(summaries: Iterable[NormSummary]) -> list[str]:
-    """Return the names of the models, each once, in the order of their first summary."""
+    """Return the names of the models, each once, in the order of their first summary.
+
+    Args:
+        summaries: Summaries of any models and norms.
+    """
     return list(dict.fromkeys(summary.model for summary in summaries))
 
 
 def listed(parts: Sequence[str]) -> str:
-    """Return `a, b and c`."""
+    """Return `a, b and c`.
+
+    Args:
+        parts: Texts, one at least.
+    """
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
