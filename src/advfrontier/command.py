@@ -11,7 +11,11 @@ _COMMAND: ContextVar[str] = ContextVar("command", default="")
 
 @contextmanager
 def typed(command: str) -> Iterator[None]:
-    """Store this command in all records that are worked on inside the `with` block."""
+    """Store this command in all records that are worked on inside the `with` block.
+
+    Args:
+        command: Command line, as it can be typed again.
+    """
     token = _COMMAND.set(command)
     try:
         yield

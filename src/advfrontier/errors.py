@@ -74,7 +74,7 @@ def whole_number(value: Any, what: str, *, least: int | None = None) -> int:
 
     Args:
         value: An integer of any type, such as a NumPy integer.
-        what: What the number is, for the message.
+        what: Name of the number, for the message.
         least: Smallest value that is allowed.
     """
     try:
@@ -123,7 +123,8 @@ def explain_os_errors(action: str, place: object) -> Iterator[None]:
     """Raise FrontierError in place of the operating system's errors, saying what to do.
 
     Args:
-        action: What was tried, as in "cannot be read": `read`, `written`, `listed`, `removed`, …
+        action: Participle for the message, as in "cannot be read": `read`, `written`, `listed`,
+            `removed`, …
         place: The file or folder, as the user knows it.
     """
     try:

@@ -70,7 +70,7 @@ def benchmark(
         model_name: Display name of the model.
         data_dir: Folder of the data.
         batch_size: Images per batch.
-        device: Where the model runs; by default where it is.
+        device: Device of the model; by default the model's own.
         ensemble: Ensemble as `evaluate` takes it.
         out: Folder of the record, with which the curve can be drawn later.
     """

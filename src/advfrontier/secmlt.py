@@ -34,7 +34,7 @@ class Logits(nn.Module):
     """A model of secml-torch as a module from images to logits.
 
     Args:
-        model: The model, whose pre- and postprocessing are kept.
+        model: Model, whose pre- and postprocessing are kept.
     """
 
     def __init__(self, model: SecmltModel) -> None:
@@ -60,7 +60,7 @@ def evaluate(
     """Evaluate a model of secml-torch.
 
     Args:
-        model: Model of SecML-Torch.
+        model: Classifier of SecML-Torch.
         data: A DataLoader or Dataset of images in [0, 1] and labels.
         norm: Name of the norm, or a list of norms.
         options: The other arguments of `advfrontier.evaluate`.

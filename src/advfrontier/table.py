@@ -57,6 +57,7 @@ class Doubted:
 
     Args:
         value: A number or an `Interval`.
+        in_doubt: Whether brackets are printed; False prints the figure as usual.
     """
 
     value: Any
@@ -69,7 +70,7 @@ class Table:
 
     Args:
         title: One line above the table.
-        columns: The columns.
+        columns: Columns, from left to right.
         rows: Per row a cell for each column: text, a number, None (nothing is known: printed as a
             dash), an `Interval`, or a `Doubted` number or interval.
         notes: Sentences below the table.

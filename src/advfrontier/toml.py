@@ -46,7 +46,7 @@ def read_toml(kind: type[AnyTable], path: str | PathLike[str]) -> AnyTable:
 
     Args:
         kind: Model of the table that the file holds.
-        path: The file.
+        path: Path of the TOML file.
     """
     with explain_os_errors("read", path):
         try:
@@ -90,15 +90,20 @@ def first_mistake(error: ValidationError, content: Any) -> str:
     """Return where the first mistake is, the value there and what was expected.
 
     Args:
-        error: What the model of a table raised.
-        content: The table.
+        error: Error of pydantic, with one mistake at least.
+        content: Table that was read, as plain values.
     """
     first = error.errors(include_url=False)[0]
     return _mistake(content, first["loc"], first["type"], first["msg"])
 
 
 def has_key(path: str | PathLike[str], key: str) -> bool:
-    """Tell whether a TOML file has this key at its top; False also for a file that is no TOML."""
+    """Tell whether a TOML file has this key at its top; False also for a file that is no TOML.
+
+    Args:
+        path: Path of the file.
+        key: Name of a key.
+    """
     try:
         return key in tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -106,13 +111,21 @@ def has_key(path: str | PathLike[str], key: str) -> bool:
 
 
 def toml_text(value: str) -> str:
-    """Return a string as TOML writes it."""
+    """Return a string as TOML writes it.
+
+    Args:
+        value: String of any characters.
+    """
     # A JSON string is a TOML basic string but for one character, which TOML wants escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def shown(value: Any) -> str:
-    """Return a value as text, shortened."""
+    """Return a value as text, shortened.
+
+    Args:
+        value: Value of any type.
+    """
     try:
         return reprlib.repr(value)
     except ValueError:  # Python refuses to write out a number of thousands of digits

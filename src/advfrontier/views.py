@@ -44,7 +44,8 @@ class ShownEvaluation(Shown):
         """Return the table that the command line prints.
 
         Args:
-            radii: Where robust accuracy is read, such as `4/255,8/255`, instead of the usual radii.
+            radii: Radii at which robust accuracy is read, such as `4/255,8/255`, instead of the
+                usual ones.
         """
         return Text(_call("text", self, radii=radii))
 
@@ -52,9 +53,9 @@ class ShownEvaluation(Shown):
         """Draw the curve with its 95 % band by matplotlib and return the axes.
 
         Args:
-            ax: Where to draw; by default a new figure. In axes that hold other evaluations, this
-                one gets another colour.
-            radii: Where lines are drawn, such as `4/255,8/255`, instead of the usual radii.
+            ax: Axes to draw into; by default a new figure. In axes that hold other evaluations,
+                this one gets another colour.
+            radii: Radii at which lines are drawn, such as `4/255,8/255`, instead of the usual ones.
         """
         axes: Axes = _call("plot", self, ax=ax, radii=radii)
         return axes
@@ -73,9 +74,10 @@ class ShownEvaluation(Shown):
         """Write the HTML report and return its path or address.
 
         Args:
-            path: The file, such as `report.html`, or an address.
+            path: Output file, such as `report.html`: a path or an address.
             others: Evaluations of other models, or of this one in other norms.
-            radii: Where robust accuracy is read, such as `4/255,8/255`, instead of the usual radii.
+            radii: Radii at which robust accuracy is read, such as `4/255,8/255`, instead of the
+                usual ones.
         """
         return str(_call("report", [self, *others], path, radii=radii))
 
@@ -87,7 +89,7 @@ class ShownTraces(Shown):
         """Draw the mean distance of every run against queries by matplotlib and return the axes.
 
         Args:
-            ax: Where to draw; by default a new figure.
+            ax: Axes to draw into; by default a new figure.
         """
         axes: Axes = _call("plot_traces", self, ax=ax)
         return axes
@@ -100,7 +102,7 @@ class ShownTraces(Shown):
         """Write an HTML page with the table and the curves and return its path or address.
 
         Args:
-            path: The file, such as `traces.html`, or an address.
+            path: Output file, such as `traces.html`: a path or an address.
         """
         return str(_call("traces_report", self, path))
 

@@ -49,7 +49,7 @@ class Loaded:
     """Attack that can be called.
 
     Args:
-        origin: What decides its points beside its parameters: class, and version or source.
+        origin: Facts beside the parameters that decide the points: class, and version or source.
         attack: `attack(model, images, labels)`.
         at_radius: `attack(model, images, labels, radius)`, where it has no `attack`.
     """

@@ -62,8 +62,8 @@ def attack(
             as many.
         seed: Random seed.
         batch_size: Samples per batch.
-        device: Where the model runs; by default where it is.
-        criterion: What counts as a success, such as `Targeted(3)`; by default misclassification.
+        device: Device of the model; by default the model's own.
+        criterion: Criterion of success, such as `Targeted(3)`; by default misclassification.
 
     Returns:
         Points and distances, as `points, distances = attack(…)`.

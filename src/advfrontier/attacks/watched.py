@@ -118,7 +118,7 @@ class Watched(nn.Module):
         """Return what was found, for a run of `queries` queries.
 
         Args:
-            queries: Those of its step, at least as many as it was allowed.
+            queries: Queries of the step, at least as many as were allowed.
         """
         rejected = self._outside.copy()
         rejected[self._missed()] = True
@@ -258,7 +258,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
     Args:
         seed: Seed of Python's, NumPy's and PyTorch's random numbers inside the block.
-        device: Where the attack computes.
+        device: Device that the attack computes on.
     """
     numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002  # libraries use it
     cuda = [device] if device.type == "cuda" else []

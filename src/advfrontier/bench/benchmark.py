@@ -75,7 +75,7 @@ class BenchmarkData(TomlTable):
     """Data set.
 
     Args:
-        source: What `load_data` takes, such as `cifar10:data`.
+        source: Source of the samples, as `load_data` takes it, such as `cifar10:data`.
         radii: Norm to the radius at which robust accuracy is compared, such as "8/255".
     """
 
@@ -88,8 +88,8 @@ class BenchmarkModel(TomlTable):
 
     Args:
         id: Short name; tables show it and folders are named after it.
-        source: What `load_model` takes. Without a source the model is skipped unless
-            `--source ID=…` names a copy.
+        source: Source of the model, as `load_model` takes it. Without a source the model is skipped
+            unless `--source ID=…` names a copy.
         data: Name of its data set.
         split: `train`: greedy ensembles are allocated on it; or `held-out`.
         batch: Samples per batch.
@@ -108,13 +108,13 @@ class Benchmark(TomlTable):
     """Contents of a benchmark's file.
 
     Args:
-        samples: The first samples of every data set.
+        samples: Number of samples of every data set; the first ones are taken.
         budgets: Rising numbers of queries per sample, such as `["4k", "8k", "12k"]`.
         pool: Traced runs: names of runs, or pools such as `paper`.
         baseline: Models that AutoAttack attacks: those of a split, or `all`. Default: none.
         published: Use the solvers as published, and the paper's allocation as printed.
         data: Name to data set.
-        models: The models.
+        models: Models to evaluate, one at least.
     """
 
     samples: Count

@@ -48,7 +48,7 @@ class Bench:
 
     Args:
         name: Name of the benchmark.
-        benchmark: What is run.
+        benchmark: Benchmark to run.
         out: Folder of all records.
     """
 

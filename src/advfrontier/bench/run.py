@@ -79,8 +79,8 @@ def run_benchmark(
     Args:
         bench: Benchmark, and the folder of its records.
         norms: Names of the norms to work in, such as `L2`.
-        stages: What to do: some of `trace` (and allocate), `evaluate`, `baseline`. Default: all.
-        machine: Where the work is done. Default: in this process.
+        stages: Stages to do: some of `trace` (and allocate), `evaluate`, `baseline`. Default: all.
+        machine: Device and processes. Default: this process.
         download: Fetch models and data that are not on this machine.
         say: Called with one line when a part begins or fails.
 

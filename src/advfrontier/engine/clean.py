@@ -120,6 +120,18 @@ def clean_pass(
     Without `gradients` (the model has none, and only black-box runs follow) it is 1 query, and the
     boundary is unknown: taken for as far as the box goes. `first` is what messages call the first
     sample.
+
+    Args:
+        oracle: Model on its device; its passes are charged to setup.
+        images: (n, …) in [0, 1].
+        labels: True classes, int64 (n,).
+        norm: Norm of the estimated distance to the boundary.
+        batch_size: Samples per batch.
+        gradients: Whether a backward pass estimates the distance to the boundary.
+        ids: (n,) uint64, hashes of the images' contents; computed if they are not given.
+        first: Number of the first sample, for messages.
+        criterion: Criterion of success; None for misclassification.
+        goals: (n,), the classes to reach; None if the attack is untargeted.
     """
     oracle.purpose = "setup"
     parts = []

@@ -121,8 +121,8 @@ class Search:
     """One run of a solver on a shard: the problem, the solver's state and the best points.
 
     Args:
-        solver: The solver.
-        problem: What the run starts from.
+        solver: Solver, with its parameters.
+        problem: Samples and starting points of the run.
         state: The solver's state, a dataclass of tensors.
         best_point: (n, d), nearest misclassified point of this run; the input before the first.
         best_distance: (n,) in working precision; inf before the first success.
@@ -248,7 +248,7 @@ class Search:
         """Continue where an equal run stopped after `queries` queries.
 
         Args:
-            tensors: What `tensors` of that run returned, on any device.
+            tensors: Tensors that `tensors` of that run returned, on any device.
             queries: Queries that it had spent.
         """
         device = self.best_point.device

@@ -64,8 +64,9 @@ def robustly_misclassified(
     Args:
         logits: (n, classes).
         gap: (n,), their margin.
-        clean_spread: As `safety` takes it.
-        dtype: As `safety` takes it.
+        clean_spread: (n,), the spread of the logits at the unperturbed images; by default that of
+            the logits.
+        dtype: Precision in which the model computed the logits; by default that of the logits.
     """
     return gap < -safety(logits, clean_spread, dtype)
 

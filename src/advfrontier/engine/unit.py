@@ -52,7 +52,7 @@ class Part:
         first: Queries of the ensemble at which the step begins.
         begin: Queries of the ensemble at which this stretch begins.
         end: Queries of the ensemble at which it ends.
-        reached: What the run had spent when the step began.
+        reached: Queries that the run had spent when the step began.
     """
 
     key: str
@@ -70,7 +70,7 @@ class Unit:
     """Ensemble on a shard, with all that is needed to store it and to resume it.
 
     Args:
-        ensemble: The ensemble; the whole list, also beyond the queries asked for.
+        ensemble: Ensemble; the whole list, also beyond the queries asked for.
         shard: The attacked samples, on the device.
         solvers: Attack to solver, where it is not the attack's own, and external run to its attack.
         best_point: (n, d) on the device, the nearest misclassified points; the inputs before.
@@ -156,7 +156,7 @@ class Unit:
         """Continue where a unit of this ensemble, or of one that this one holds, stopped.
 
         Args:
-            tensors: What its `tensors` returned.
+            tensors: Tensors that `tensors` of that unit returned.
             queries: Queries that it had spent.
             names: Names of its ensemble; by default those of this one.
         """
@@ -281,8 +281,8 @@ class Unit:
         """Take in what a run found, and keep its state if it continues later.
 
         Args:
-            part: The stretch that was run.
-            search: The run, as it is now.
+            part: Stretch that was run.
+            search: Run at the end of the stretch.
             measured: (checkpoints, rows) float64, its best distances on the way.
         """
         rows = torch.arange(len(self.shard)) if part.rows is None else part.rows

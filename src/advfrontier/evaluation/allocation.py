@@ -164,7 +164,7 @@ def allocation_tables(
         norm: Name of the norm, for the titles.
         records: The traces that were allocated on.
         ensembles: Budget to ensemble.
-        files: Their files, in the same order.
+        files: Files of the ensembles, in the same order.
     """
     runs: dict[str, None] = {}
     for ensemble in ensembles.values():

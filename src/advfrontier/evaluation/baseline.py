@@ -60,12 +60,12 @@ def run_autoattack(
     Args:
         out: Folder of the record.
         model: Model, or the name of a source.
-        samples: The samples it is attacked on.
+        samples: Samples to attack.
         norm: `L1`, `L2` or `Linf`.
         radii: Radii of the perturbation. Those of earlier calls stay in the record.
         seed: Random seed.
         batch_size: Samples per batch; a batch at one radius is one unit of work.
-        machine: Where the work is done. AutoAttack computes in float32.
+        machine: Device and processes. AutoAttack computes in float32.
 
     Returns:
         Robust accuracy and queries per sample at every radius of the record.

@@ -56,8 +56,8 @@ class AttackCard:
 
     Args:
         attack: Name of its run.
-        traces: Its trace and those of the pool, on the same samples.
-        allocated: The allocations.
+        traces: Traces of the attack and of the pool, on the same samples.
+        allocated: Allocations with and without the attack, one per budget.
     """
 
     attack: str
@@ -166,12 +166,12 @@ def attack_card(
     """Trace an attack beside a pool and return its card.
 
     Args:
-        attack: Its run, such as `mine.py:attack`.
+        attack: Run of the attack, such as `mine.py:attack`.
         model: Model or name of a source, as `evaluate` takes it.
         images: Images or name of a source, as `evaluate` takes them.
         labels: One class per image, as `evaluate` takes them.
         norm: Name of the norm, such as `L2`.
-        runs: What it is compared with: names of runs, or a pool, of which base runs are traced.
+        runs: Runs to compare with: names of runs, or a pool, of which base runs are traced.
         queries: Queries per run.
         budgets: Queries per sample of the ensembles.
         solvers: Solvers in place of the attacks' own, and functions for external runs; as

@@ -31,9 +31,9 @@ def certify(
     """Compute the certified radius of each sample, and store it in the evaluation's record.
 
     Args:
-        evaluation: A finished one, in L1, L2 or Linf, of a feed-forward ReLU network.
-        model: The model, where the record does not name a source that can be loaded without running
-            code.
+        evaluation: Finished evaluation in L1, L2 or Linf, of a feed-forward ReLU network.
+        model: Model of the evaluation; needed where the record names no source that can be loaded
+            without running code.
         precision: By what share a radius may be below the largest that the bounds certify.
         progress: Show a progress bar.
     """

@@ -131,23 +131,23 @@ def evaluate(
             of its file; or runs, such as `["fmn", "fmn:target1"]`, or a pool (`paper`, `extended`,
             `black-box`), which advance alternately, 100 queries at a time, up to 1000 queries each,
             or with `black-box@2000` to 2000 in all.
-        eps: Where robust accuracy is read: a size such as 8/255 or "8/255", several in a list, or
-            norm to sizes. By default the radii usually quoted.
+        eps: Radii at which robust accuracy is read: a size such as 8/255 or "8/255", several in a
+            list, or norm to sizes. By default the radii usually quoted.
         seed: Random seed of restarts and of random starting points.
         solvers: In place of those that the ensemble was learned with: `{"fmn": FMN(alpha=1)}`, or
             all as `PUBLISHED`. Functions for external runs: `{"callable:mine": attack}`.
-        out: The record is written to `out/NORM`; killed, the same call continues. Without it the
-            record is temporary.
+        out: Folder or address; the record is `out/NORM`, and the same call resumes it. By default
+            the record is temporary.
         name: Display name of the model; by default its source or its class.
         batch_size: Samples per batch, which are one unit of work: by default 50 on the CPU, else
             100.
-        machine: Where the work is done: a `Machine`, or a device such as `cuda`. By default here,
-            where the model is.
+        machine: A `Machine`, or a device such as `cuda`. By default this process, on the device of
+            the model.
         device: Device of the model; the same as in `machine`.
         dtype: `float32` or `float64`; the same as in `machine`.
         eot: How many passes the gradient of a query is the mean of, for models that answer at
             random.
-        criterion: What counts as a success: `Targeted(3)`, `TopK(5)` or `Rejecting()`; by default
+        criterion: Criterion of success: `Targeted(3)`, `TopK(5)` or `Rejecting()`; by default
             misclassification.
 
     Returns:
@@ -289,8 +289,8 @@ def extend(
 
     Args:
         evaluation: Finished evaluation to extend.
-        ensemble: The larger ensemble, as in `evaluate`.
-        model: The model, where the record names none that can be loaded.
+        ensemble: Larger ensemble, as `evaluate` takes it.
+        model: Model of the evaluation; needed where the record names none that can be loaded.
         machine: Device and processes.
         solvers: Solvers in place of the attacks' own, as `evaluate` takes them.
     """

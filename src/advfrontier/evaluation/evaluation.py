@@ -120,14 +120,14 @@ class Evaluation(ShownEvaluation):
         No query is repeated where states were kept. Killed at any moment, the same call continues.
 
         Args:
-            ensemble: As in `evaluate`; a number of queries alone continues the evaluation's own
-                kind of ensemble.
-            model: The model, where the record does not name a source that can be loaded without
-                running code.
+            ensemble: Larger ensemble, as `evaluate` takes it; a number of queries alone continues
+                the evaluation's own kind of ensemble.
+            model: Model of the evaluation; needed where the record names no source that can be
+                loaded without running code.
             machine: Workers and the like; device, threads and batches are those the record began
                 with.
-            solvers: Those it was made with, where they are neither the attacks' own nor the
-                published ones, and the functions of external runs that a record only names.
+            solvers: Solvers that the evaluation was made with, where they are neither the attacks'
+                own nor the published ones, and the functions of external runs.
         """
         from advfrontier.evaluation.evaluate import extend  # noqa: PLC0415  # which makes evaluations
 
@@ -155,7 +155,7 @@ class Evaluation(ShownEvaluation):
 
         Args:
             rows: Indices of samples, int64 (k,).
-            device: Where its tensors are; by default the CPU.
+            device: Device of the tensors; by default the CPU.
         """
         if self.criterion is None:
             return None

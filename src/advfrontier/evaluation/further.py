@@ -43,7 +43,8 @@ class Row(TomlTable):
         queries: Queries per sample so far.
         aurec: Lower end, median and upper end of the decrease of AUREC, up to the E of the results
             so far.
-        distance: The same of the mean distance of the samples broken so far.
+        distance: Lower end, median and upper end of the decrease of the mean distance of the
+            samples broken so far.
     """
 
     queries: Annotated[int, Field(ge=10, lt=2**31)]
@@ -84,7 +85,7 @@ class FurtherTable(TomlTable):
         models: Names of the models that were measured, three at least.
         data: Name of the data.
         samples: Samples per model.
-        queries: Where further queries ended.
+        queries: Queries per sample at which the measured ensembles ended.
         norms: Expected decreases in each norm.
     """
 
@@ -122,7 +123,7 @@ def expected_change(ensemble: Ensemble, classes: int) -> Further | None:
     table and at its end.
 
     Args:
-        ensemble: The ensemble that an evaluation has spent.
+        ensemble: Ensemble, cut at the queries that the evaluation has spent.
         classes: Number of classes of the model.
     """
     table = load_table()

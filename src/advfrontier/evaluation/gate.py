@@ -36,7 +36,7 @@ class Ruling:
 
     Args:
         holds: Whether the demand is met.
-        text: The reason, in one sentence.
+        text: Reason, in one sentence.
     """
 
     holds: bool

@@ -68,11 +68,11 @@ class ReferenceSet(_Frozen):
     """Models of one data set that others are ranked with.
 
     Args:
-        data: Name of the data set.
-        norms: Norm to the models evaluated in it.
-        format: What the file is.
+        format: Constant that identifies the format of the file.
         version: Version of its format.
         advfrontier: Version of the program that wrote it.
+        data: Name of the data set.
+        norms: Norm to the models evaluated in it.
     """
 
     format: Literal["advfrontier reference set"] = "advfrontier reference set"
@@ -85,7 +85,7 @@ class ReferenceSet(_Frozen):
         """Return norm to reference pool, in the norms of the evaluations; of all without any.
 
         Args:
-            evaluations: Those to be ranked. Their samples and labels must be those of the set.
+            evaluations: Evaluations to rank, on samples of the set with its labels.
         """
         wanted = {evaluation.norm for evaluation in evaluations} or set(self.norms)
         missing = sorted(wanted - set(self.norms))
@@ -104,7 +104,7 @@ class ReferenceSet(_Frozen):
         """Return a sentence for every evaluation that was made with another ensemble.
 
         Args:
-            evaluations: Those to be ranked.
+            evaluations: Evaluations to rank.
         """
         notes = []
         for evaluation in evaluations:
@@ -136,7 +136,7 @@ class ReferenceSet(_Frozen):
         """Write the file and return its path or address.
 
         Args:
-            path: The file, such as `cifar10.ref`.
+            path: Output file, such as `cifar10.ref`: a path or an address.
         """
         text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=1)
         return write_file(path, f"{text}\n".encode(), mark=_FORMAT.encode())
@@ -146,7 +146,7 @@ class ReferenceSet(_Frozen):
         """Read a file that `save` wrote.
 
         Args:
-            path: The file, or an address.
+            path: File that `save` wrote: a path or an address.
         """
         folder, _, name = str(path).replace("\\", "/").rpartition("/")
         content = open_folder(folder or ".").read(name)

@@ -105,7 +105,7 @@ class GalleryItem:
 
     Args:
         sample: Id of the sample.
-        row: Its row in the data.
+        row: Row of the sample in the data.
         label: True class.
         label_name: Name of that class, if known.
         prediction: Class of the adversarial example; of the image where there is none.

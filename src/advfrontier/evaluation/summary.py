@@ -389,7 +389,7 @@ def summarise_all(
 
     Args:
         evaluations: Finished evaluations of any models in any norms.
-        radii: Where accuracy is read, such as `4/255,8/255`.
+        radii: Radii at which robust accuracy is read, such as `4/255,8/255`.
         gallery: Number of adversarial examples per evaluation.
         reference: Norm to reference pool.
     """

@@ -96,7 +96,7 @@ class Traces(ShownTraces, Trajectories):
         """Write the traces into one file.
 
         Args:
-            path: The file, such as `traces.npz`, or an address.
+            path: Output file, such as `traces.npz`: a path or an address.
         """
         facts = {
             "format": _FORMAT,
@@ -117,7 +117,7 @@ class Traces(ShownTraces, Trajectories):
         """Read what `save` wrote, or the record of a trace from its folder.
 
         Args:
-            path: The file or the folder.
+            path: File that `save` wrote, or the folder of a trace.
         """
         if not str(path).endswith(".npz"):
             return load_traces(path)
@@ -190,9 +190,9 @@ def trace(
         images: Images (n, channels, height, width) in [0, 1], a dataset, a loader or `Samples`.
         labels: True classes (n,), where `images` has none.
         norm: Name of the norm, such as `L2`.
-        runs: What to run: names such as `fmn:restart1`; a pool, `paper` (the default), `extended`
-            or `black-box`; or a function that tells the names for a number of classes.
-        queries: Where each run stops: the first `queries` of its full schedule of 1000. External
+        runs: Runs to trace: names such as `fmn:restart1`; a pool, `paper` (the default), `extended`
+            or `black-box`; or a function from a number of classes to names.
+        queries: Queries of each run: the first `queries` of its full schedule of 1000. External
             runs alone may be given more.
         seed: Seed of all random numbers.
         solvers: Attack → solver to use instead of the default.

@@ -93,8 +93,8 @@ def union(
     """Return the robustness of one model against several norms at once.
 
     Args:
-        evaluations: Its evaluations or their folders, one per norm; others than those that `radii`
-            names are left out.
+        evaluations: Evaluations of one model or their folders, one per norm; norms that `radii`
+            does not name are left out.
         radii: Radius of each norm at t = 1, such as `L1=12,L2=0.5,Linf=8/255`; without names in the
             order of the evaluations.
     """

@@ -73,7 +73,7 @@ class Verification:
         same: Of these, those that repeated bit for bit.
         close: Of these, those within the tolerance where rounding is not the same.
         seed: Seed with which these units were drawn.
-        diagnosis: Where gradients were diagnosed again.
+        diagnosis: Images or points at which gradients were diagnosed again.
         false: One line for each false claim: what the record says and what was found.
         notes: Sentences on what was not verified, or only in part.
         digest: Digest of the figures that were verified.
@@ -138,16 +138,17 @@ def verify(
 
     Args:
         evaluation: A finished one, or its folder.
-        model: The model that the record should be of; as `evaluate` takes it.
-        images: The data that it should be of, or more that begin with them; as `evaluate` takes
-            them.
+        model: Model that the record claims to be of, as `evaluate` takes it.
+        images: Data that the record claims to be of, or more that begin with them; as `evaluate`
+            takes them.
         labels: One class per image.
-        rerun: The share of the units to do again, `5%`, or their number; 0 for none.
-        seed: Of the draw; by default one that nobody could know beforehand.
-        solvers: Those that the record was made with, where they are neither the attacks' own nor
+        rerun: Units to run again: a share such as `5%`, or a number; 0 for none.
+        seed: Random seed of the units that are run again; by default one that nobody could know
+            beforehand.
+        solvers: Solvers that the record was made with, where they are neither the attacks' own nor
             the published ones.
         progress: Show a progress bar; by default on terminals and in notebooks.
-        criterion: The targets, if the record has any.
+        criterion: Targets, if the record has any.
     """
     claimed = evaluation if isinstance(evaluation, Evaluation) else Evaluation.load(evaluation)
     if not claimed.finished:

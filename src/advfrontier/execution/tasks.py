@@ -25,8 +25,8 @@ class Machine:
     """Device, and the processes that share the work.
 
     Args:
-        device: Where the model runs: `cpu`, `cuda`, `cuda:1`, `mps`, a `torch.device`, or `auto`
-            for the fastest there is. By default where the model is.
+        device: Device of the model: `cpu`, `cuda`, `cuda:1`, `mps`, a `torch.device`, or `auto` for
+            the fastest there is. By default the model's own.
         dtype: `float32` or `float64`, or the torch dtype of that name. By default the type of the
             model's parameters.
         threads: Threads of each process; by default those PyTorch has here. Results depend on them
@@ -37,8 +37,8 @@ class Machine:
         keep_state: Whether units keep what is needed to extend them without repeating queries.
         progress: Show a progress bar; by default on terminals and in notebooks.
         until: When to stop, as `time.time()` tells it: no task is begun after it but the first.
-        executor: What does the tasks instead, if given: called with the work and the tasks, it
-            yields `Outcome`s.
+        executor: Replaces the process pool: called with the function and the tasks, it yields
+            `Outcome`s.
     """
 
     device: str | torch.device | None = None
@@ -99,8 +99,8 @@ class Outcome(Generic[T, R]):
 
     Args:
         task: Task that was tried.
-        result: Its result; None after an error.
-        error: The error as text; None without one.
+        result: Result of the task; None after an error.
+        error: Error as text; None without one.
     """
 
     task: T
@@ -144,7 +144,7 @@ def packed(work: object, dumps: Callable[[object], bytes], place: str, hint: str
     Args:
         work: Function that does a task.
         dumps: Pickles an object.
-        place: Where the work goes, for messages.
+        place: Name of the receiver, for messages.
         hint: Advice at the end of messages.
     """
     try:

@@ -238,7 +238,7 @@ def applied(levels: Levels, moves: Iterable[Raises]) -> Levels:
     """Return the allocation after these moves.
 
     Args:
-        levels: The level of every run, (runs,).
+        levels: Level of every run before the moves, (runs,).
         moves: The moves, in order.
     """
     after = levels.copy()
@@ -266,7 +266,7 @@ class Lowered(NamedTuple):
     """Allocation with one run lowered.
 
     Args:
-        levels: The level of every run, (runs,).
+        levels: Level of every run after the move, (runs,).
         reached: Value that is reached on each sample, (n,).
         loss: Value that is lost.
         freed: Queries that are freed.

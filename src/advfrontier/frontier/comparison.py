@@ -98,7 +98,7 @@ class Reversal:
         leader: Model that is ahead at the reference radius.
         overtaken_by: Model that is ahead beyond.
         epsilon: Radius from which on it is ahead.
-        lead: Its largest lead, a share of the samples.
+        lead: Largest lead of that model beyond, a share of the samples.
     """
 
     leader: str

@@ -28,7 +28,7 @@ class RankRow:
 
     Args:
         model: Name of the model.
-        rank: Its rank from 1; None where there is no DOI.
+        rank: Rank from 1; None where there is no DOI.
         ranks: First and last rank of the middle 95 % of resamples; None if not known.
         doi: DOI with its interval over samples.
         bracketed: Whether the model is in doubt; over several norms, in any of them.

@@ -63,8 +63,9 @@ class UnitJob(Job[UnitTask]):
     Args:
         wanted: Name of the units to their ensemble: a run's name in a trace, else ENSEMBLE.
         solvers: Attack to solver, where it is not the attack's own, and external run to its attack.
-        keep: What is stored beside distances: points, and states to resume from.
-        change: What else the header is to say once work begins.
+        keep: Tensors to store beside distances: `points`, `states` to resume from, or `distances`
+            alone.
+        change: Change of the header that is made once work begins.
     """
 
     wanted: Mapping[str, Ensemble]

@@ -53,12 +53,12 @@ class SolverFacts:
         name: Name of the solver, as in the run `NAME-LOSS:restart1`.
         solver: Its class as `module:Class`; a solver of a notebook may be the class itself.
         norms: Norms it runs in; `ANY` for every norm that is registered.
-        losses: The losses it offers; the class is then made with `loss_name=…`. A single empty
-            name if the solver has its own loss.
+        losses: Losses that the class takes as `loss_name=…`; a single empty name if the solver has
+            its own loss.
         restarts: Whether it takes random starting points.
         targets: Whether it can be run towards a class.
         step_queries: 2 for a forward and a backward pass per step, 1 for a black-box solver.
-        pools: The pools it is a member of; plug-ins join `extended`.
+        pools: Pools that the attack is a member of; plug-ins join `extended`.
     """
 
     name: str

@@ -193,7 +193,7 @@ class Span:
         step: Step of the ensemble.
         begin: Queries of the ensemble before it.
         end: Queries of the ensemble after it.
-        reached: What the run of a Raise has spent before the step; 0 for other steps.
+        reached: Queries that the run of a Raise has spent before the step; 0 for other steps.
     """
 
     index: int
@@ -209,7 +209,7 @@ class Ensemble(TomlTable, Shown):
     Args:
         name: Display name, such as `4k`.
         norm: Name of the norm, such as `L2`.
-        steps: The steps in order. They may go beyond `total`.
+        steps: Steps in order. They may go beyond `total`.
         total: Queries per sample: the list is cut there. By default the whole list.
         aoi: Global AOI on the models the ensemble was allocated on, where known.
         bound: Upper bound on the AOI of any ensemble with this budget on those models.
@@ -401,7 +401,12 @@ class Ensemble(TomlTable, Shown):
     # Variants
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with other fields; what was computed from the old ones is left behind."""
+        """Return a copy with other fields; what was computed from the old ones is left behind.
+
+        Args:
+            update: Field to its new value.
+            deep: Copy the values of the fields, too.
+        """
         copied = super().model_copy(update=update, deep=deep)
         for name in copied.__dict__.keys() - type(self).model_fields.keys():
             del copied.__dict__[name]

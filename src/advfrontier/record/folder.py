@@ -367,7 +367,7 @@ def write_file(path: str | PathLike[str], content: bytes, *, mark: bytes = b"") 
 
     Args:
         path: File to write: a path or an address.
-        content: Its content.
+        content: Whole content of the file.
         mark: Bytes that a file in its place must hold to be replaced: one that somebody else wrote
             is left alone. Without a mark every file is replaced.
     """
@@ -396,7 +396,7 @@ def check_writable(path: str | PathLike[str], mark: bytes = b"") -> None:
     """Raise for a link that leads out of its folder, and for a file that somebody else wrote.
 
     Args:
-        path: The file that is to be written.
+        path: File to be written: a path or an address.
         mark: Bytes that a file of advfrontier in its place holds.
     """
     with explain_os_errors("written", path):
@@ -434,7 +434,7 @@ def write_files(
     Args:
         folder: Output folder: a path or an address.
         write: Writes the files below the folder it is given, and yields them.
-        mark: As in `write_file`.
+        mark: Bytes that a file in its place must hold to be replaced, as in `write_file`.
     """
     target = open_folder(os.fspath(folder))
     written = []

@@ -68,7 +68,7 @@ class DataIdentity(Frozen):
     """Samples of a record, in their order.
 
     Args:
-        name: The data set as the user typed it.
+        name: Display name of the data; by default the source that the user typed.
         samples: Number of samples.
         shape: Shape of one image, such as (3, 32, 32).
         digest: Digest of images and labels.
@@ -98,7 +98,7 @@ class Terms(Frozen):
         dtype: Precision of images and points.
         threads: CPU threads.
         eot: Passes through the model that one query is the mean of.
-        criterion: What counts as a success, such as `untargeted` or `top-5`.
+        criterion: Criterion of success, such as `untargeted` or `top-5`.
     """
 
     norm: str
@@ -182,20 +182,21 @@ class Header(Frozen):
         model: Model that the record is of.
         data: Samples that the record is of.
         terms: Norm, seed, batches, device and precision, which decide the bits of every distance.
-        gradients: Whose gradients attacks use.
+        gradients: Gradients that attacks use: the model's own, surrogates, doubted ones or none.
         numerics: Room to version, of the code that decides bits.
-        versions: What the record was begun with.
+        versions: Versions that the record was begun with.
         later: Other versions that have worked on it since.
         solvers: Attack to its solver's class and parameters.
-        runs: Of a trace: run to the most queries asked for.
+        runs: In a trace, each run to the most queries asked for.
         ensemble: Ensemble that an evaluation works towards.
-        finished: The last ensemble that was complete.
-        radii: Of a baseline, the radii attacked at; else where accuracy is to be read.
+        finished: Last ensemble that was complete.
+        radii: In a baseline, the radii attacked at; elsewhere the radii at which accuracy is to be
+            read.
         keep_state: Whether units keep what is needed to extend them.
-        flags: What may make distances wrong, found when the record was set up or finished.
+        flags: Warnings about the distances, found when the record was set up or finished.
         counts: Passes through the model that no unit counts, by purpose.
         replaced: Passes of units whose shard has grown since, by file name.
-        commands: What was typed, in order; the last command resumes the work.
+        commands: Commands that were typed, in order; the last one resumes the work.
     """
 
     kind: RecordKind
@@ -320,15 +321,16 @@ class HeaderChange(Frozen):
         add_flags: Flags to add, unless the header has one of their kind already.
         set_flags: Kind to the flag that replaces those of the kind; None removes them.
         add_counts: Purpose to passes, added.
-        replaced: As in the header, union.
-        command: What was typed; noted once.
+        replaced: Passes of units whose shard has grown since, by file name; joined with the
+            header's.
+        command: Command that was typed; stored once.
         resumes: Whether `command` resumes the record's work. Other commands are noted before the
             last one, which does.
         runs: Run to queries asked for; the largest counts.
         solvers: Attack to its solver, union; the first solver of an attack stays.
         ensemble: Ensemble that the evaluation works towards.
-        finished: The ensemble that is complete.
-        radii: Where accuracy is to be read.
+        finished: Ensemble that is complete.
+        radii: Radii at which accuracy is to be read.
         add_radii: Radii attacked at, union.
         keep_state: Whether units keep their state.
         later: Versions at work, noted if they round differently from those known.

@@ -59,7 +59,7 @@ def stored_images(
     """Return a shard's images as they are stored; None if they are missing or damaged.
 
     Args:
-        folder: The record's folder.
+        folder: Folder of the record.
         first: Row of the first image.
         count: Number of images.
         shape: Shape of one image, where it is known.

@@ -378,7 +378,7 @@ class Record:
         Args:
             unit: Name of the unit: run or `ensemble`, and shard.
             queries: Queries that the unit has spent.
-            names: The large parts to read: some of `best_point` and `state`. None for both.
+            names: Large tensors to read: some of `best_point` and `state`; None for both.
         """
         ensemble = self.header.ensemble
         if ensemble is not None and queries > ensemble.longest:
@@ -480,7 +480,7 @@ class Record:
         Args:
             name: Name of the file in the record.
             belongs: The mark that it must carry.
-            names: Which tensors to read, as for `tensors.unpack`.
+            names: Names of the tensors to read, as `tensors.unpack` takes them; None for all.
         """
         self.damaged.pop(name, None)
         file = self.folder.open(name)

@@ -128,9 +128,9 @@ def require(
     """Return a tensor of a file; raise Damaged if it is missing, or not of this form.
 
     Args:
-        tensors: The tensors of the file.
+        tensors: Tensors of the file, by name.
         name: Name of the tensor to check.
-        shape: Its shape; None stands for any number.
+        shape: Expected shape; None stands for any number.
         dtypes: Types that it may have.
         low: Smallest value allowed.
         high: Largest value allowed, which may be inf.

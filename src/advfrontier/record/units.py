@@ -284,8 +284,8 @@ class StoredUnit:
         """Read what `to_bytes` wrote; raise Damaged if it is not a unit of this form.
 
         Args:
-            content: The file.
-            names: The large parts to read: some of `best_point` and `state`. None for both.
+            content: Bytes of the file, or the open file.
+            names: Large tensors to read: some of `best_point` and `state`; None for both.
             rows: Attacked rows of the shard.
             classes: Classes of the model, where they are known.
             features: Numbers in one image, where they are known.

@@ -129,10 +129,10 @@ def export_all(
     Args:
         evaluations: Evaluations with files of their own. A file is named after the record, where
             the record is below the folder, because there may be several models.
-        summaries: What `latex` and `sentence` are about.
+        summaries: Summaries that `latex` and `sentence` describe.
         folder: A path or an address.
         kinds: Formats, as `parse_formats` returns them.
-        radii: Where accuracy is read, such as `4/255,8/255`, instead of the usual radii.
+        radii: Radii at which accuracy is read, such as `4/255,8/255`, instead of the usual ones.
     """
     root = below(open_folder(folder).place, "")  # an address may end with a slash
     for name in kinds:
@@ -242,7 +242,7 @@ def card(evaluation: Evaluation, radii: Sequence[Radius] = ()) -> dict[str, Any]
 
     Args:
         evaluation: Finished evaluation.
-        radii: Where accuracy is read; the customary radius or the last one is quoted.
+        radii: Radii at which accuracy is read; the customary one or the last one is quoted.
     """
     summary, flags = summarise(evaluation, radii=radii, gallery=0), evaluation.flags
     at = quoted(summary) if summary.robust else None

@@ -45,8 +45,8 @@ def write_report(path: str | PathLike[str], summaries: Sequence[NormSummary]) ->
     """Write the report of the first model in all its norms, and return its path or address.
 
     Args:
-        path: The file, such as `report.html`, or an address.
-        summaries: The model, and other models that are drawn beside it.
+        path: Output file, such as `report.html`: a path or an address.
+        summaries: Summaries of the model, and of other models that are drawn beside it.
     """
     if not summaries:
         raise FrontierError(
@@ -194,7 +194,7 @@ def write_comparison(
     """Write a page with both curves and their difference in every norm; return where.
 
     Args:
-        path: The file, such as `comparison.html`, or an address.
+        path: Output file, such as `comparison.html`: a path or an address.
         compared: Per norm a comparison, and the summaries of its two models in its order.
     """
     if not compared:
@@ -243,11 +243,11 @@ def write_leaderboard(
     """Write the leaderboard: sortable tables with the curves beside them; return where.
 
     Args:
-        path: The file, such as `board.html`, or an address.
-        ranking: The models. A model has one colour on all of the page.
+        path: Output file, such as `board.html`: a path or an address.
+        ranking: Ranks of the models in each norm and over all norms.
         title: Heading of the page.
-        highlight: Models that stand out; by default the models asked about, where they stand
-            among reference models.
+        highlight: Models that stand out; by default the models asked about, where they stand among
+            reference models.
     """
     given: dict[str, bool] = {}  # model: whether it is one of those asked about
     for row in ranking.overall:

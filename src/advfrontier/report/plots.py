@@ -96,7 +96,7 @@ class Line:
     """One path of a chart.
 
     Args:
-        kind: What it shows, which decides its style: `model`, `band`, `certified`, `pool`,
+        kind: Kind of line, which decides its style: `model`, `band`, `certified`, `pool`,
             `frontier`, `lead` or `dots`.
         path: Commands of an SVG path in units: M, H, V, L, h and Z.
         series: Names of the switches that hide it.

@@ -87,7 +87,7 @@ def as_cells(table: Table, *, between: str = " ") -> list[Row]:
 
     Args:
         table: Table whose values are formatted.
-        between: What stands between a figure and its interval.
+        between: Text between a figure and its interval.
     """
     shows = []
     for index, column in enumerate(table.columns):

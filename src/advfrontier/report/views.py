@@ -52,7 +52,7 @@ def tables(result: Any, **options: Any) -> list[Table]:
 
     Args:
         result: An evaluation, traces or an ensemble.
-        options: Of an evaluation, `radii`, such as `4/255,8/255`.
+        options: For an evaluation, `radii`, such as `4/255,8/255`.
     """
     raise TypeError(f"{type(result).__name__} has no table ({options})")
 
@@ -118,7 +118,7 @@ def text(result: Any, **options: Any) -> str:
 
     Args:
         result: An evaluation, traces or an ensemble.
-        options: Of an evaluation, `radii`, such as `4/255,8/255`.
+        options: For an evaluation, `radii`, such as `4/255,8/255`.
     """
     return "\n\n".join(map(as_text, tables(result, **options)))
 
@@ -150,7 +150,7 @@ def plot(evaluation: Evaluation, *, ax: Axes | None = None, radii: str | None = 
     Args:
         evaluation: Finished evaluation.
         ax: Axes to draw into; by default a new figure of pyplot.
-        radii: Where lines are drawn, such as `4/255,8/255`, instead of the usual radii.
+        radii: Radii at which lines are drawn, such as `4/255,8/255`, instead of the usual ones.
     """
     need_matplotlib()
     if ax is None:
@@ -215,7 +215,7 @@ def draw_card(card: AttackCard, path: str | PathLike[str]) -> str:
 
     Args:
         card: Results of `attack_card`.
-        path: The file, which ends in .pdf or .png, or an address.
+        path: Output file, which ends in .pdf or .png: a path or an address.
     """
     need_matplotlib()
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
@@ -302,6 +302,7 @@ def report(
     Args:
         evaluations: Evaluations of the model and of others.
         path: Output file: a path or an address.
-        radii: Where robust accuracy is read, such as `4/255,8/255`, instead of the usual radii.
+        radii: Radii at which robust accuracy is read, such as `4/255,8/255`, instead of the usual
+            ones.
     """
     return write_report(path, summarise_all(evaluations, radii=radii))

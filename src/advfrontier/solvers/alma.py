@@ -16,7 +16,13 @@ _BISECTIONS = 26  # of these 60, to a relative precision of 1e-6
 
 
 class Defaults(NamedTuple):
-    """Defaults of ALMA's parameters in a norm."""
+    """Defaults of ALMA's parameters in a norm.
+
+    Args:
+        distance: How far the first step moves, in the norm.
+        rate_decrease: Share of the first step size that is left at the last step.
+        releases: Whether the momentum of features that the box stops is dropped.
+    """
 
     distance: float
     rate_decrease: float
@@ -183,7 +189,13 @@ class ALMA:
 
 
 def slope(s: Tensor, ρ: Tensor, μ: Tensor) -> Tensor:
-    """Return the slope of the penalty P2: μs + μρs² + ρ²s³/6 for s ≥ 0, μs/(1 − ρs) below."""
+    """Return the slope of the penalty P2: μs + μρs² + ρ²s³/6 for s ≥ 0, μs/(1 − ρs) below.
+
+    Args:
+        s: (n,), value of the constraint, negative where it holds.
+        ρ: (n,), weight of the penalty.
+        μ: (n,), multiplier of the penalty.
+    """
     above = μ + 2 * μ * ρ * s + ρ * ρ * s * s / 2
     below = μ / (1 - ρ * s.clamp(max=0)).square()
     return torch.where(s >= 0, above, below)

@@ -150,7 +150,12 @@ class Steps:
     first_size = 2.0
 
     def window(self, i: int, steps: int) -> int | None:
-        """Return the length of the window that ends with step i; None at other steps."""
+        """Return the length of the window that ends with step i; None at other steps.
+
+        Args:
+            i: Index of the step.
+            steps: Number of steps of the whole run.
+        """
         window, end = max(int(0.22 * steps), 1), 0
         while end <= i:
             end += window
@@ -166,7 +171,14 @@ class Steps:
         answer: Answer,
         window: int,
     ) -> Tensor:
-        """Halve the step where the loss rarely fell or nothing was gained; return these rows."""
+        """Halve the step where the loss rarely fell or nothing was gained; return these rows.
+
+        Args:
+            problem: Samples, norm and box.
+            state: State of the run, which is changed.
+            answer: Answer at the point of the step, with the best distance so far.
+            window: Steps since the last checkpoint.
+        """
         nearer = answer.best_distance < (1 - 1e-4) * state.checked_distance
         gained = torch.where(answer.found, nearer, state.lowest_loss < state.checked_loss)
         state.reduced = (state.falls <= 0.75 * window) | ~(state.reduced | gained)
@@ -179,7 +191,14 @@ class Steps:
     def move(
         self, problem: Problem, state: APGDMinState, gradient: Tensor, momentum: float
     ) -> None:
-        """Step, project, add momentum, project again."""
+        """Step, project, add momentum, project again.
+
+        Args:
+            problem: Samples, norm and box.
+            state: State of the run, whose point is moved.
+            gradient: (n, d), gradient of the loss; the step descends.
+            momentum: Share of the new step in the move; the rest repeats the move before.
+        """
         norm, x = problem.norm, problem.inputs
 
         def project(point: Tensor) -> Tensor:

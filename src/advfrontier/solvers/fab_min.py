@@ -20,7 +20,12 @@ _BEYOND = 2e-5  # of the largest logit: twice the margin that a misclassificatio
 
 @dataclass
 class FABMinState:
-    """State of FAB: its point (n, d), and steps since it was last misclassified (n,)."""
+    """State of FAB: its point (n, d), and steps since it was last misclassified (n,).
+
+    Args:
+        point: (n, d), the point to evaluate.
+        waited: (n,), steps since the point was last misclassified.
+    """
 
     point: Tensor
     waited: Tensor

@@ -19,7 +19,12 @@ _ALPHA = {"Linf": 10.0}  # where a step of length 1 moves each feature by 1/√d
 
 @dataclass
 class FMNState:
-    """State of FMN: its point (n, d), and the allowed distance from the input (n,)."""
+    """State of FMN: its point (n, d), and the allowed distance from the input (n,).
+
+    Args:
+        point: (n, d), the point to evaluate.
+        radius: (n,), the allowed distance from the input.
+    """
 
     point: Tensor
     radius: Tensor
@@ -119,6 +124,11 @@ class FMN:
 
 
 def estimated_distance(problem: Problem, answer: Answer) -> Tensor:
-    """Return a first-order estimate of the boundary's distance from the input: (n,)."""
+    """Return a first-order estimate of the boundary's distance from the input: (n,).
+
+    Args:
+        problem: Samples and norm.
+        answer: Logits' margin and its gradient at the point.
+    """
     slope = problem.norm.dual_size(answer.gradient).clamp_(min=TINY)
     return answer.distance + answer.loss.abs() / slope

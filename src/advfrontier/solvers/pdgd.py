@@ -20,13 +20,21 @@ _DUAL_RATE = {"Linf": 0.07}  # 0.1 elsewhere
 
 @dataclass
 class PrimalDualState:
-    """Point with Adam's moments (n, d), and the dual variable (n,)."""
+    """Point with Adam's moments (n, d), and the dual variable (n,).
+
+    Args:
+        point: (n, d), the point to evaluate.
+        first: (n, d), Adam's mean of gradients.
+        second: (n, d), Adam's mean of their squares.
+        dual_logit: (n,), logit of the margin's weight: the dual variable.
+        margin_weight: (n,), λ₁, running mean of the margin's weight; the norm has λ₀ = 1 − λ₁.
+    """
 
     point: Tensor
     first: Tensor
     second: Tensor
-    dual_logit: Tensor  # of the margin's weight
-    margin_weight: Tensor  # λ₁, its running mean; λ₀ = 1 − λ₁
+    dual_logit: Tensor
+    margin_weight: Tensor
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Problem:
         seed: Seed of the run's random numbers.
         keys: (n, 2) int32, identifies each sample to the random number generator.
         refines: Whether `starts` are misclassified points near the boundary, to be improved on.
-        aim: The criterion of success; None for misclassification. Margins and losses are of it.
+        aim: Criterion of success, which margins and losses are of; None for misclassification.
     """
 
     inputs: Tensor
@@ -74,15 +74,29 @@ class Problem:
         return LOSSES[name](logits, self.labels, self.targets, self.margin)
 
     def uniform(self, stream: str, count: int) -> Tensor:
-        """Draw (n, count) numbers from the open interval (0, 1), equal on every device."""
+        """Draw (n, count) numbers from the open interval (0, 1), equal on every device.
+
+        Args:
+            stream: Name of the random numbers; other streams are independent.
+            count: Numbers per sample.
+        """
         return Draws(self.seed, self.keys).uniform(stream, count).to(self.inputs.dtype)
 
     def normal(self, stream: str, count: int) -> Tensor:
-        """Draw (n, count) standard normal numbers."""
+        """Draw (n, count) standard normal numbers.
+
+        Args:
+            stream: Name of the random numbers; other streams are independent.
+            count: Numbers per sample.
+        """
         return Draws(self.seed, self.keys).normal(stream, count).to(self.inputs.dtype)
 
     def select(self, rows: Tensor) -> Problem:
-        """Return the problem of these rows only."""
+        """Return the problem of these rows only.
+
+        Args:
+            rows: Indices of samples, int64 (k,), on the device.
+        """
         parts: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
@@ -131,13 +145,28 @@ class Solver(Protocol):
     """Contract of a solver; hyper-parameters are the fields of a frozen dataclass."""
 
     def start(self, problem: Problem) -> Any:
-        """Return the state before step 0: a dataclass of tensors with `point` inside the box."""
+        """Return the state before step 0: a dataclass of tensors with `point` inside the box.
+
+        Args:
+            problem: Samples, norm, starting points and number of steps.
+        """
 
     def loss(self, i: int) -> str | None:
-        """Return the loss to differentiate at step i; None for a black-box solver."""
+        """Return the loss to differentiate at step i; None for a black-box solver.
+
+        Args:
+            i: Index of the step, from 0.
+        """
 
     def step(self, problem: Problem, state: Any, i: int, answer: Answer) -> None:
-        """Move `state` from step i to step i + 1."""
+        """Move `state` from step i to step i + 1.
+
+        Args:
+            problem: Samples, norm, starting points and number of steps.
+            state: State of step i, whose tensors may be replaced or changed in place.
+            i: Index of the step, from 0.
+            answer: Logits, loss, gradient and distance at `state.point`, and the best point so far.
+        """
 
 
 def cosine(first: float, last: float, i: int, steps: int) -> float:
@@ -189,7 +218,7 @@ def random_where_lost(problem: Problem, answer: Answer, i: int) -> tuple[Tensor,
     The direction is shared by all samples and changes with the step and the seed.
 
     Args:
-        problem: The problem.
+        problem: Samples, norm and random numbers.
         answer: The engine's answer at step i.
         i: Number of the step.
     """

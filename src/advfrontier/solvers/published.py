@@ -189,9 +189,9 @@ class Departure:
 
     Args:
         attack: Name of the attack, such as `apgd_min-ce`.
-        here: What this package does.
-        published: What the paper does.
-        solver: The solver with this departure undone, and no other.
+        here: Behaviour in this package.
+        published: Behaviour in the paper.
+        solver: Solver with this departure undone, and no other.
         norms: Names of the norms where it makes a difference on ten classes.
     """
 

@@ -18,7 +18,14 @@ from advfrontier.threat.norms import TINY
 
 @dataclass
 class SigmaZeroState:
-    """Point with Adam's moments (n, d), and the threshold of each sample (n,)."""
+    """Point with Adam's moments (n, d), and the threshold of each sample (n,).
+
+    Args:
+        point: (n, d), the point to evaluate.
+        first: (n, d), Adam's mean of gradients.
+        second: (n, d), Adam's mean of their squares.
+        threshold: (n,), size below which a change is undone.
+    """
 
     point: Tensor
     first: Tensor

@@ -163,7 +163,11 @@ class SquareMin:
 
 
 def image_shape(shape: tuple[int, ...]) -> Shape:
-    """Return channels, height and width; other samples than images are one row of one channel."""
+    """Return channels, height and width; other samples than images are one row of one channel.
+
+    Args:
+        shape: Shape of one sample before flattening.
+    """
     if len(shape) == 3:
         return shape[0], shape[1], shape[2]
     return 1, 1, math.prod(shape)

@@ -49,7 +49,12 @@ class Canvas:
         return (self.draw[:, DRAWS:] - 0.5).sign_()[:, :, None, None]
 
     def corners(self, rows: int, columns: int) -> tuple[Tensor, Tensor]:
-        """Return top and left of two random windows of this size: (n, 2) each, whole numbers."""
+        """Return top and left of two random windows of this size: (n, 2) each, whole numbers.
+
+        Args:
+            rows: Height of the windows, in pixels.
+            columns: Width of the windows, in pixels.
+        """
         tops = (self.draw[:, 0:4:2] * (self.shape[1] - rows + 1)).floor_()
         lefts = (self.draw[:, 1:4:2] * (self.shape[2] - columns + 1)).floor_()
         return tops, lefts
@@ -86,7 +91,7 @@ def repaint(canvas: Canvas, side: int) -> Tensor:
     """Return the perturbation with a random window set to one new sign per channel, for ℓ∞.
 
     Args:
-        canvas: What the move starts from.
+        canvas: Perturbation, images and random numbers that the move starts from.
         side: Side of the window, cut by the image.
     """
     shape = canvas.shape
@@ -100,7 +105,7 @@ def move(canvas: Canvas, side: int) -> Tensor:
     """Return the perturbation with the mass of one window moved to another one, for ℓ2: size 1.
 
     Args:
-        canvas: What the move starts from.
+        canvas: Perturbation, images and random numbers that the move starts from.
         side: Side of the windows, made odd so that there is a middle, and cut by the image.
     """
     shape, kept = canvas.shape, canvas.kept
@@ -129,7 +134,7 @@ def pour(canvas: Canvas, side: int) -> Tensor:
     Its size is 1, or less where the window cannot hold it all.
 
     Args:
-        canvas: What the move starts from.
+        canvas: Perturbation, images and random numbers that the move starts from.
         side: Side of the windows, cut by the image.
     """
     shape = canvas.shape

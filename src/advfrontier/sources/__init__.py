@@ -29,8 +29,8 @@ def load_model(spec: str, *, download: bool = False) -> nn.Module:
     """Return a model in eval mode that takes NCHW images in [0, 1] and returns logits.
 
     Args:
-        spec: such as `zoo:F3`, `mine.py:factory` or `net.onnx`; docs/sources.md lists all.
-        download: whether files may be downloaded; by default only those on this machine are read.
+        spec: Source, such as `zoo:F3`, `mine.py:factory` or `net.onnx`; docs/sources.md lists all.
+        download: Fetch files that are missing; by default only those on this machine are read.
     """
     spec = model_source(spec)
     read = read_spec(spec, _MODEL_OPTIONS, download=download)
@@ -57,7 +57,7 @@ def runs_code(spec: str) -> bool:
     Everything else is data, read by this package or by an installed library with its guards on.
 
     Args:
-        spec: what `load_model` takes.
+        spec: Source, as `load_model` takes it.
     """
     return model_source(spec).partition(":")[0] not in _MODELS
 
@@ -68,10 +68,10 @@ def load_data(
     """Open a data set; images are read when they are asked for.
 
     Args:
-        spec: such as `fashion-mnist`, `npz:FILE` or `pngs/`; docs/sources.md lists all.
-        samples: how many samples to take; all by default.
-        seed: seed of a random choice of samples; by default the first ones are taken.
-        download: whether files may be downloaded; by default only those on this machine are read.
+        spec: Source, such as `fashion-mnist`, `npz:FILE` or `pngs/`; docs/sources.md lists all.
+        samples: Number of samples; all by default.
+        seed: Seed of a random choice of samples; by default the first ones are taken.
+        download: Fetch files that are missing; by default only those on this machine are read.
     """
     spec = data_source(spec)
     read = read_spec(spec, _DATA_OPTIONS, download=download)

@@ -83,8 +83,8 @@ def read_batch(path: Path, md5: str) -> dict[str, Any]:
     """Return the dictionary of a published file; raise if the file is another one.
 
     Args:
-        path: the file.
-        md5: the MD5 of the published file, as 32 hexadecimal digits.
+        path: Pickled file of a batch.
+        md5: The MD5 of the published file, as 32 hexadecimal digits.
     """
     content = path.read_bytes()
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()

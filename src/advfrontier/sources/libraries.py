@@ -25,9 +25,9 @@ class Normalised(nn.Module):
     """(x - mean) / std per channel, then the network.
 
     Args:
-        net: takes normalised images (n, channels, height, width), returns logits (n, classes).
-        mean: one number per channel.
-        std: one number per channel.
+        net: Takes normalised images (n, channels, height, width), returns logits (n, classes).
+        mean: One number per channel.
+        std: One number per channel.
     """
 
     mean: Tensor
@@ -43,7 +43,7 @@ class Normalised(nn.Module):
         """Return the logits (n, classes).
 
         Args:
-            images: images in [0, 1], (n, channels, height, width).
+            images: Images in [0, 1], (n, channels, height, width).
         """
         logits: Tensor = self.net((images - self.mean) / self.std)
         return logits
@@ -53,8 +53,8 @@ class Logits(nn.Module):
     """Classifier that returns the logits of a model whose output has them as a field.
 
     Args:
-        net: the classifier.
-        flip: whether it wants its channels in reverse order.
+        net: Classifier whose output has the logits as a field.
+        flip: Whether the classifier wants its channels in reverse order.
     """
 
     def __init__(self, net: nn.Module, *, flip: bool) -> None:
@@ -65,7 +65,7 @@ class Logits(nn.Module):
         """Return the logits (n, classes).
 
         Args:
-            images: images as the classifier takes them, (n, channels, height, width).
+            images: Images as the classifier takes them, (n, channels, height, width).
         """
         logits: Tensor = self.net(images.flip(1) if self.flip else images).logits
         return logits
@@ -75,7 +75,8 @@ def load_timm(spec: Spec) -> nn.Module:
     """Load `timm:NAME`, normalised as its data configuration says.
 
     Args:
-        spec: the option `checkpoint` names a file of weights, `classes` their number of classes.
+        spec: `timm:NAME`; the option `checkpoint` names a file of weights, `classes` their number
+            of classes.
     """
     timm = need("timm", extra="timm", source=spec.text)
     name = spec.place
@@ -125,7 +126,7 @@ def load_huggingface(spec: Spec) -> nn.Module:
     It is normalised as its image processor says. Weights are read from safetensors only.
 
     Args:
-        spec: the source.
+        spec: `hf:NAME` of an image classifier.
     """
     transformers = need("transformers", extra="hf", source=spec.text)
     place = spec.place
@@ -204,7 +205,7 @@ def load_robustbench(spec: Spec) -> nn.Module:
     Checkpoints are looked for where RobustBench keeps them, `models/DATASET/THREAT/NAME.pt`.
 
     Args:
-        spec: the option `dir` names another folder than `models`.
+        spec: `robustbench:DATA/THREAT/NAME`; the option `dir` names another folder than `models`.
     """
     utils = robustbench_utils(spec)
     dataset, threat, name = robustbench_entry(spec, utils)
@@ -225,7 +226,7 @@ def robustbench_utils(spec: Spec) -> Any:
     bring along. An empty package in its place gives access to the loader.
 
     Args:
-        spec: the source, for the message.
+        spec: The source, for the message.
     """
     found = importlib.util.find_spec("robustbench") if "robustbench" not in sys.modules else None
     if found is None:
@@ -243,7 +244,7 @@ def robustbench_entry(spec: Spec, utils: Any) -> tuple[str, str, str]:
     """Return data set, threat model and name of one of RobustBench's models.
 
     Args:
-        spec: the source.
+        spec: `robustbench:DATA/THREAT/NAME`.
         utils: RobustBench's loader.
     """
     parts = spec.place.split("/")

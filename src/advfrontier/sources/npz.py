@@ -103,8 +103,8 @@ def open_array(path: Path, name: str) -> NDArray[np.generic]:
     """Map a stored array into memory, or read a compressed one.
 
     Args:
-        path: the archive.
-        name: the array in it.
+        path: NPZ archive.
+        name: Name of the array in it.
     """
     with path.open("rb") as file, zipfile.ZipFile(file) as archive:
         entry = archive.getinfo(f"{name}.npy")
@@ -146,9 +146,9 @@ def to_unit(rows: NDArray[np.generic], layout: str, name: str) -> Tensor:
     """Return rows of an array as float32 NCHW in [0, 1].
 
     Args:
-        rows: images, uint8 or floats.
-        layout: the order of their axes: NHW, NHWC or NCHW.
-        name: the source, for messages.
+        rows: Images, uint8 or floats.
+        layout: The order of their axes: NHW, NHWC or NCHW.
+        name: The source, for messages.
     """
     if rows.dtype != np.uint8 and rows.dtype.kind != "f":
         raise FrontierError(f"{name}: images are {rows.dtype}: expected uint8, or floats in [0, 1]")

@@ -21,7 +21,7 @@ def load(spec: Spec) -> nn.Module:
     """Load `onnx:FILE`: a graph that onnx2torch turns into PyTorch, so that it has gradients.
 
     Args:
-        spec: the source; weights beside the file are read too.
+        spec: `onnx:FILE`; files of weights beside it are read, too.
     """
     onnx = need("onnx", extra="onnx", source=spec.text)
     convert = need("onnx2torch", extra="onnx", source=spec.text).convert

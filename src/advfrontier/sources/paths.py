@@ -19,7 +19,7 @@ def model_source(text: str) -> str:
     Only the text decides, never what is on the disk: whether a source runs code depends on it.
 
     Args:
-        text: what the user typed.
+        text: What the user typed.
     """
     is_file = text.lower().endswith(".onnx") and ":" not in text
     return f"onnx:{text}" if is_file else text
@@ -29,7 +29,7 @@ def data_source(text: str) -> str:
     """Return the source of a file or folder that is typed alone, and any other text as it is.
 
     Args:
-        text: what the user typed; options such as `?preprocessing=Res224` may follow.
+        text: What the user typed; options such as `?preprocessing=Res224` may follow.
     """
     place, _, options = text.partition("?")
     path = Path(place).expanduser()
@@ -75,9 +75,9 @@ def misplaced(text: str, role: str, kinds: tuple[str, ...]) -> str:
     """Return the end of a message about an unknown source: what the user may have meant.
 
     Args:
-        text: what the user typed.
+        text: What the user typed.
         role: "model" or "data", what was expected.
-        kinds: the known kinds of that role.
+        kinds: The known kinds of that role.
     """
     kind, colon, rest = text.partition(":")
     path = Path(text).expanduser()

@@ -38,9 +38,9 @@ class Preprocessing:
     instead of bilinear. `None` does nothing. Other sizes go by the same names.
 
     Args:
-        size: side to scale to, in pixels; None to keep the size.
-        crop: side of the central square, in pixels; None to keep everything.
-        bicubic: whether to interpolate bicubic.
+        size: Side to scale to, in pixels; None to keep the size.
+        crop: Side of the central square, in pixels; None to keep everything.
+        bicubic: Whether to interpolate bicubic.
     """
 
     size: int | None
@@ -52,8 +52,8 @@ class Preprocessing:
         """Return the preprocessing of a name.
 
         Args:
-            name: such as Res256Crop224.
-            source: the source, for the message.
+            name: Name, such as Res256Crop224.
+            source: The source, for the message.
         """
         match = _NAME.fullmatch("" if name == "None" else name)
         if match is None or not name:
@@ -68,7 +68,7 @@ class Preprocessing:
         """Return a picture as uint8 (3, height, width).
 
         Args:
-            picture: a picture of Pillow.
+            picture: Picture of Pillow, in any mode.
         """
         picture = as_rgb(picture)
         if self.size is not None:
@@ -95,8 +95,8 @@ def load_class_folders(spec: Spec) -> Samples:
     """Open `imagefolder:DIR`: one folder of pictures per class.
 
     Args:
-        spec: the option `list` names a text file with one relative path a line, or is
-            `robustbench` for the ImageNet subset of the installed RobustBench.
+        spec: `imagefolder:DIR`; the option `list` names a text file with one relative path a line,
+            or is `robustbench` for the ImageNet subset of the installed RobustBench.
     """
     folder = existing(spec.place, spec.text, folder=True).resolve()
     classes = class_folders(folder)
@@ -124,7 +124,7 @@ def class_folders(folder: Path) -> list[str]:
     """Return the names of the folders in a folder, sorted, without hidden ones.
 
     Args:
-        folder: where to look.
+        folder: Folder with a folder per class.
     """
     return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
 
@@ -133,7 +133,7 @@ def is_picture_file(path: Path) -> bool:
     """Return whether a path is a file with the ending of a picture.
 
     Args:
-        path: any path.
+        path: Path of a file.
     """
     return path.suffix.lower() in ENDINGS and path.is_file()
 
@@ -144,8 +144,8 @@ def load_labelled_folder(spec: Spec) -> Samples:
     Labels are class numbers; other texts are class names, numbered in alphabetical order.
 
     Args:
-        spec: the option `labels` names the table, in DIR or elsewhere; `file` and `label` name
-            its columns.
+        spec: `folder:DIR`; the option `labels` names the table, in DIR or elsewhere; `file` and
+            `label` name its columns.
     """
     folder = existing(spec.place, spec.text, folder=True).resolve()
     if "labels" not in spec.options:
@@ -260,9 +260,9 @@ def load_huggingface(spec: Spec) -> Samples:
     """Open `hf:NAME` or `hf:FOLDER`: a data set of the datasets library.
 
     Args:
-        spec: the options `split`, `config`, `image` and `label` name the split (else test,
-            validation or the only one), the configuration and the columns (else the first image
-            column and the first column of class labels).
+        spec: `hf:NAME`; the options `split`, `config`, `image` and `label` name the split (else
+            test, validation or the only one), the configuration and the columns (else the first
+            image column and the first column of class labels).
     """
     datasets = need("datasets", extra="hf", source=spec.text)
     table = _open_table(spec, datasets)

@@ -23,7 +23,7 @@ class Callback(nn.Module):
     """Plain function from images to logits, as a module.
 
     Args:
-        function: takes images (n, …), returns logits (n, classes).
+        function: Takes images (n, …), returns logits (n, classes).
     """
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
@@ -34,7 +34,7 @@ class Callback(nn.Module):
         """Return the function's logits.
 
         Args:
-            images: images (n, …).
+            images: Images (n, …).
         """
         return self.function(images)
 

@@ -33,11 +33,11 @@ class Spec:
     """Parsed source: `kind:place?option=value&option=value`.
 
     Args:
-        text: the source as messages and records name it.
-        kind: the part before the first colon, such as `npz`.
-        place: a file, a folder or a name.
-        options: what follows the question mark.
-        download: whether files may be downloaded.
+        text: The source as messages and records name it.
+        kind: The part before the first colon, such as `npz`.
+        place: Part after the colon: a file, a folder or a name.
+        options: Options after the question mark, by name.
+        download: Whether files may be downloaded.
     """
 
     text: str
@@ -57,8 +57,8 @@ class Spec:
         """Return an option that has a few possible values, "" if it is left out.
 
         Args:
-            name: the option.
-            choices: its possible values.
+            name: Name of the option.
+            choices: Its possible values.
         """
         value = self.options.get(name, "")
         if value and value not in choices:
@@ -69,7 +69,7 @@ class Spec:
         """Return an error whose message begins with the source.
 
         Args:
-            why: what was found, what was expected, what to type.
+            why: What was found, what was expected and what to type.
         """
         return FrontierError(f"{self.text}: {why}")
 
@@ -80,9 +80,9 @@ def read_spec(
     """Take a source apart; return None if its kind is unknown.
 
     Args:
-        text: what the user typed.
-        options: the known kinds, each with the names of its options.
-        download: whether files may be downloaded.
+        text: What the user typed.
+        options: The known kinds, each with the names of its options.
+        download: Whether files may be downloaded.
     """
     kind, _, rest = text.partition(":")
     if kind not in options:
@@ -104,9 +104,9 @@ def existing(path: str | Path, text: str, *, folder: bool = False) -> Path:
     """Return the path of a file or folder; raise if it is not there.
 
     Args:
-        path: the file or folder; `~` is the user's home.
-        text: the source, for the message.
-        folder: whether a folder is expected.
+        path: The file or folder; `~` is the user's home.
+        text: The source, for the message.
+        folder: Whether a folder is expected.
     """
     place = Path(path).expanduser()
     if not (place.is_dir() if folder else place.is_file()):
@@ -120,9 +120,9 @@ def need(module: str, *, extra: str, source: str) -> Any:
     """Import an optional library; raise with the command that installs it.
 
     Args:
-        module: the module to import, such as `timm`.
-        extra: the extra of this package that brings it.
-        source: the source, for the message.
+        module: The module to import, such as `timm`.
+        extra: The extra of this package that brings it.
+        source: The source, for the message.
     """
     install = f"pip install 'advfrontier[{extra}]'"
     try:
@@ -169,8 +169,8 @@ def explaining(what: str, hint: str = "") -> Iterator[None]:
     """Turn whatever is raised inside into a FrontierError.
 
     Args:
-        what: the beginning of the message.
-        hint: the end of the message: what was expected, what to type.
+        what: Beginning of the message.
+        hint: End of the message: what was expected, what to type.
     """
     try:
         yield
@@ -197,7 +197,7 @@ def offline(*, wanted: bool = True) -> Iterator[None]:
     the constant of that name, which they look up whenever they connect.
 
     Args:
-        wanted: whether to do anything.
+        wanted: Whether to switch downloads off; False does nothing.
     """
     if not wanted:
         yield
@@ -221,7 +221,7 @@ def weights_only(source: str) -> Iterator[None]:
     """Let `torch.load` read tensors and plain containers only, whatever its caller asks for.
 
     Args:
-        source: the source, for the message.
+        source: The source, for the message.
     """
     switch = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"  # torch's own
     with _SWITCHES:
@@ -249,9 +249,9 @@ def loading(spec: Spec, what: str, hint: str) -> Iterator[None]:
     """Put all guards around a library that loads a model.
 
     Args:
-        spec: the source.
-        what: what the message says if the library raises.
-        hint: what the message says to type.
+        spec: Source that is loaded, for the message.
+        what: Beginning of the message if the library raises.
+        hint: End of the message: what to type.
     """
     with (
         explaining(f"{spec.text}: {what}", hint),

@@ -34,8 +34,8 @@ class Rows:
     A pickled copy holds the way to open the array, not the array.
 
     Args:
-        open_array: opens the array.
-        to_images: turns some rows of it into float32 NCHW in [0, 1].
+        open_array: Opens the array.
+        to_images: Turns some rows of it into float32 NCHW in [0, 1].
     """
 
     def __init__(self, open_array: Callable[[], Any], to_images: Callable[[Any], Tensor]) -> None:
@@ -54,7 +54,7 @@ class Rows:
         """Return the images of these rows.
 
         Args:
-            rows: row numbers, int64 (k,).
+            rows: Row numbers, int64 (k,).
         """
         return self.to_images(self.array[rows.numpy()])
 
@@ -65,9 +65,9 @@ def choose(source: Samples, samples: int | None, seed: int | None) -> Samples:
     With one seed, more samples contain all those that fewer samples contain.
 
     Args:
-        source: all samples.
-        samples: how many to take; all by default.
-        seed: seed of the permutation; rows keep their order by default.
+        source: Samples to choose from.
+        samples: Number of samples; all by default.
+        seed: Seed of the permutation; rows keep their order by default.
     """
     count = len(source) if samples is None else samples
     if not 1 <= count <= len(source):
@@ -104,10 +104,10 @@ def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samp
     put first.
 
     Args:
-        images: images (n, …), or something that yields (images, labels); Samples are returned
-            as they are.
-        labels: class numbers (n,); None if `images` has its own.
-        name: what tables call the data.
+        images: Images (n, …), or something that yields (images, labels); Samples are returned as
+            they are.
+        labels: Class numbers (n,); None if `images` has its own.
+        name: Display name of the data.
     """
     if isinstance(images, Samples) and labels is None:
         return images
@@ -152,7 +152,7 @@ def as_tensor(values: Any) -> Tensor:
     """Return a CPU tensor of a tensor, an array, a picture, or a list of any of them.
 
     Args:
-        values: what to convert.
+        values: Tensor, array, or nested list of numbers.
     """
     if isinstance(values, Tensor):
         return values.detach().cpu()
@@ -169,7 +169,7 @@ def is_picture(value: Any) -> bool:
     """Return whether a value is a picture of Pillow, which need not be installed.
 
     Args:
-        value: anything.
+        value: Object of any type.
     """
     return hasattr(value, "getbands")
 
@@ -178,7 +178,7 @@ def as_rgb(picture: Any) -> Any:
     """Return a picture in colours; raise if it has more than 8 bits, which Pillow would cut off.
 
     Args:
-        picture: a picture of any mode.
+        picture: A picture of any mode.
     """
     if picture.mode[0] in "IF":
         raise ValueError(
@@ -191,7 +191,7 @@ def as_pixels(picture: Any) -> Tensor:
     """Return a picture with one channel or three as uint8 (channels, height, width).
 
     Args:
-        picture: a picture of mode L or RGB.
+        picture: A picture of mode L or RGB.
     """
     return torch.from_numpy(np.atleast_3d(picture).copy()).permute(2, 0, 1)
 
@@ -238,8 +238,8 @@ def check_unit(images: Tensor, name: str) -> Tensor:
     """Return images as float32 in [0, 1]: 8-bit ones divided by 255, others unchanged.
 
     Args:
-        images: images of any shape (n, …).
-        name: the source, for messages.
+        images: Images of any shape (n, …).
+        name: The source, for messages.
     """
     if images.dtype == torch.uint8:
         images = images.to(torch.float32) / 255
@@ -250,7 +250,7 @@ def channels_first(images: Tensor) -> Tensor:
     """Put the channels first where they can only be the last axis, behind two larger axes.
 
     Args:
-        images: images (n, …).
+        images: Images (n, …).
     """
     if images.ndim != 4 or images.shape[3] not in CHANNELS:
         return images
@@ -263,8 +263,8 @@ def stack_images(images: Sequence[Any], name: str) -> Tensor:
     """Return single images as one batch, float32 NCHW in [0, 1].
 
     Args:
-        images: tensors, arrays or pictures of one size.
-        name: the source, for messages.
+        images: Tensors, arrays or pictures of one size.
+        name: The source, for messages.
     """
     with explaining(f"{name}: an image cannot be read", ": expected tensors, arrays or pictures"):
         tensors = [as_tensor(image) for image in images]
@@ -281,9 +281,9 @@ def as_labels(labels: Tensor, count: int, name: str) -> Tensor:
     """Return one label per image, int64 (count,).
 
     Args:
-        labels: class numbers (count,) or (count, 1).
-        count: the number of images.
-        name: the source, for messages.
+        labels: Class numbers (count,) or (count, 1).
+        count: The number of images.
+        name: The source, for messages.
     """
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise FrontierError(

@@ -41,7 +41,13 @@ class Criterion(ABC):
 
     @abstractmethod
     def check(self, labels: Tensor, goals: Tensor | None, classes: int) -> None:
-        """Raise if the rule makes no sense for these labels, goals and number of classes."""
+        """Raise if the rule makes no sense for these labels, goals and number of classes.
+
+        Args:
+            labels: (n,), the true classes.
+            goals: (n,), the classes to reach; None for rules without any.
+            classes: Number of classes of the model.
+        """
 
     def aim(self, labels: Tensor, first: Tensor) -> Aim:
         """Return the aim of samples that are attacked.
@@ -79,6 +85,11 @@ class Criterion(ABC):
 
         Where several conditions must hold at once, the gap's gradient sees the worst of them alone,
         and a search swings between two. The smooth one weighs them. Arguments as in `view`.
+
+        Args:
+            logits: (n, classes).
+            labels: (n,), the true classes.
+            goals: (n,), a class that must be among those that win; None to leave that open.
         """
 
 
@@ -324,7 +335,7 @@ class Aim:
     """A criterion for n samples.
 
     Args:
-        criterion: The rule.
+        criterion: Rule that decides what counts as a success.
         labels: (n,), the true classes.
         goals: (n,), the classes to reach, or that must be among those that win; None for neither.
     """
@@ -334,7 +345,11 @@ class Aim:
     goals: Tensor | None = None
 
     def gap(self, logits: Tensor) -> Tensor:
-        """Return what is negative exactly where the criterion holds: (n,)."""
+        """Return what is negative exactly where the criterion holds: (n,).
+
+        Args:
+            logits: (n, classes).
+        """
         return self.loss("margin", logits)
 
     def loss(self, name: str, logits: Tensor, input_margin: Tensor | None = None) -> Tensor:
@@ -356,13 +371,23 @@ class Aim:
         return LOSSES[name](seen, first, None, input_margin)
 
     def select(self, rows: Tensor) -> Self:
-        """Return the aim of these samples only."""
+        """Return the aim of these samples only.
+
+        Args:
+            rows: Indices of samples, int64 (k,).
+        """
         goals = None if self.goals is None else self.goals.index_select(0, rows)
         return replace(self, labels=self.labels.index_select(0, rows), goals=goals)
 
 
 def gap_of(aim: Aim | None, logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the gap of an aim, or without one the margin: negative exactly at a success."""
+    """Return the gap of an aim, or without one the margin: negative exactly at a success.
+
+    Args:
+        aim: Criterion with its labels; None for misclassification.
+        logits: (n, classes).
+        labels: True classes, int64 (n,).
+    """
     return margin(logits, labels) if aim is None else aim.gap(logits)
 
 
@@ -370,6 +395,9 @@ def read_criterion(name: str) -> Criterion | None:
     """Return the criterion that a record's name stands for; None for `untargeted`.
 
     Targets per sample are known by a digest alone: the record holds them beside the logits.
+
+    Args:
+        name: Name in a record, such as `untargeted` or `top-5`.
     """
     if name == UNTARGETED:
         return None
@@ -395,7 +423,7 @@ class StoredTargets(Targeted):
     """Targets per sample of a record, which are in its clean pass.
 
     Args:
-        stored: The name in the record.
+        stored: Name of the criterion in the record.
     """
 
     stored: str = ""

@@ -39,7 +39,13 @@ def steepest_first(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
 
 
 def in_proportion(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
-    """Return the smallest move onto the hyperplane in ℓ2; arguments as in `steepest_first`."""
+    """Return the smallest move onto the hyperplane in ℓ2; arguments as in `steepest_first`.
+
+    Args:
+        points: (n, d), inside the box.
+        slope: (n, d), of Euclidean length about 1.
+        gap: (n,), by how much ⟨slope, points⟩ shall fall; negative to rise.
+    """
     downhill, room = _downhill(points, slope, gap)
     steepness = slope.abs()
     ends = room / steepness.clamp(min=TINY)
@@ -49,7 +55,13 @@ def in_proportion(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
 
 
 def all_alike(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
-    """Return the smallest move onto the hyperplane in ℓ∞; arguments as in `steepest_first`."""
+    """Return the smallest move onto the hyperplane in ℓ∞; arguments as in `steepest_first`.
+
+    Args:
+        points: (n, d), inside the box.
+        slope: (n, d), of Euclidean length about 1.
+        gap: (n,), by how much ⟨slope, points⟩ shall fall; negative to rise.
+    """
     downhill, room = _downhill(points, slope, gap)
     steepness = slope.abs()
     level = _newton(steepness, room, steepness * room, gap.abs())
@@ -67,12 +79,6 @@ def _newton(rate: Tensor, ends: Tensor, gains: Tensor, gap: Tensor) -> Tensor:
 
     The left side is concave in λ and piecewise linear. Newton's steps from below never overshoot
     and end at the root itself.
-
-    Args:
-        rate: (n, d), how much a feature gains while λ grows by 1.
-        ends: (n, d), the λ at which a feature has no room left.
-        gains: (n, d), rate·ends.
-        gap: (n,), at least 0.
     """
     left = gap[:, None] - gains.sum(1, keepdim=True)
     level = torch.zeros_like(left)

@@ -113,7 +113,7 @@ def norm_symbol(name: str) -> str:
     """Return how texts write a norm, such as ℓ∞.
 
     Args:
-        name: Name of the data set.
+        name: Name of a norm, registered or not.
     """
     return norm_facts(name).symbol
 
@@ -122,6 +122,6 @@ def norm_order(name: str) -> int:
     """Return the place of a norm in the catalogue, which orders the pages that list several.
 
     Args:
-        name: Name of the data set.
+        name: Name of a norm, registered or not.
     """
     return list(_CATALOGUE).index(norm_name(name))

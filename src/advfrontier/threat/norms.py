@@ -56,6 +56,9 @@ def euclidean(v: Tensor) -> Tensor:
     """Return the Euclidean length of each row.
 
     Very long rows are summed in float64, because float32 sums are off by many roundings.
+
+    Args:
+        v: (n, d).
     """
     exact = v.shape[1] >= _LONG and v.device.type != "mps"  # which has no float64
     size: Tensor = torch.linalg.vector_norm(v, 2, dim=1, dtype=torch.float64 if exact else v.dtype)
@@ -82,57 +85,104 @@ class Norm(ABC):
 
     @abstractmethod
     def size(self, v: Tensor) -> Tensor:
-        """Return ‖v‖ of each row."""
+        """Return ‖v‖ of each row.
+
+        Args:
+            v: (n, d), perturbations.
+        """
 
     @abstractmethod
     def dual_size(self, g: Tensor) -> Tensor:
-        """Return the dual norm: the most that a perturbation of size 1 can gain along g."""
+        """Return the dual norm: the most that a perturbation of size 1 can gain along g.
+
+        Args:
+            g: (n, d), gradients.
+        """
 
     @abstractmethod
     def project(self, v: Tensor, radius: Tensor) -> Tensor:
-        """Return the nearest point of the ball ‖·‖ ≤ radius."""
+        """Return the nearest point of the ball ‖·‖ ≤ radius.
+
+        Args:
+            v: (n, d), perturbations.
+            radius: (n,), radii of the balls, at least 0.
+        """
 
     @abstractmethod
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
-        """Return argmin ½‖u − v‖₂² + weight·‖u‖ over u; every entry only shrinks towards 0."""
+        """Return argmin ½‖u − v‖₂² + weight·‖u‖ over u; every entry only shrinks towards 0.
+
+        Args:
+            v: (n, d).
+            weight: (n,), at least 0.
+        """
 
     def distance(self, points: Tensor, inputs: Tensor) -> Tensor:
-        """Return ‖points − inputs‖ in the precision of `inputs`; use float64 for stored points."""
+        """Return ‖points − inputs‖ in the precision of `inputs`; use float64 for stored points.
+
+        Args:
+            points: (n, d).
+            inputs: (n, d).
+        """
         return self.size(points - inputs)
 
     def largest(self, inputs: Tensor) -> Tensor:
-        """Return the largest distance that the box [0, 1] allows from each input."""
+        """Return the largest distance that the box [0, 1] allows from each input.
+
+        Args:
+            inputs: (n, d), in [0, 1].
+        """
         return self.size(torch.maximum(inputs, 1 - inputs))
 
     def boundary(self, margin: Tensor, gradient: Tensor, inputs: Tensor) -> Tensor:
         """Return a first-order estimate of the distance at which the margin vanishes.
 
         Args:
-            margin: (n,), at the inputs.
-            gradient: (n, d), of the margin.
+            margin: (n,), margin at the inputs.
+            gradient: (n, d), gradient of the margin at the inputs.
             inputs: (n, d), in the box, which limits the estimate.
         """
         estimate = margin.abs() / self.dual_size(gradient).clamp(min=TINY)
         return torch.minimum(estimate, self.largest(inputs))
 
     def squares(self, v: Tensor) -> Tensor:
-        """Return the squared Euclidean length of each unit's change: (n, units)."""
+        """Return the squared Euclidean length of each unit's change: (n, units).
+
+        Args:
+            v: (n, d), perturbations.
+        """
         return v * v
 
     def magnitudes(self, v: Tensor) -> Tensor:
-        """Return the Euclidean length of each unit's change: (n, units)."""
+        """Return the Euclidean length of each unit's change: (n, units).
+
+        Args:
+            v: (n, d), perturbations.
+        """
         return v.abs()
 
     def spread(self, values: Tensor) -> Tensor:
-        """Return for each feature the value of its unit, from (n, units): (n, d)."""
+        """Return for each feature the value of its unit, from (n, units): (n, d).
+
+        Args:
+            values: (n, units), one value per unit of the norm: a feature, or in `L0pixel` a pixel.
+        """
         return values
 
     def totals(self, values: Tensor) -> Tensor:
-        """Return the sum over each unit's features, from (n, d): (n, units)."""
+        """Return the sum over each unit's features, from (n, d): (n, units).
+
+        Args:
+            values: (n, d), one value per feature.
+        """
         return values
 
     def features_of(self, units: Tensor) -> Tensor:
-        """Return the places of the features of units, from the places of units: (n, k)."""
+        """Return the places of the features of units, from the places of units: (n, k).
+
+        Args:
+            units: (n, k) int64, indices of units.
+        """
         return units
 
     def project_in_box(self, v: Tensor, radius: Tensor, inputs: Tensor) -> Tensor:
@@ -140,6 +190,11 @@ class Norm(ABC):
 
         The default projects onto the ball and then clips, which is exact in ℓ0, ℓ2's interior and
         ℓ∞. Clipping never makes a perturbation larger.
+
+        Args:
+            v: (n, d), perturbations.
+            radius: (n,), radii of the balls, at least 0.
+            inputs: (n, d), in [0, 1].
         """
         return self.project(v, radius).add_(inputs).clamp_(0, 1).sub_(inputs)
 
@@ -151,9 +206,9 @@ class Norm(ABC):
         The default takes proximal gradient steps from the anchor.
 
         Args:
-            anchor: (n, d).
-            weight: (n,), at least 0.
-            metric: (n, d), from 0 to 1.
+            anchor: (n, d), the point to stay near.
+            weight: (n,), weight of the norm, at least 0.
+            metric: (n, d), weight of each feature's deviation, from 0 to 1.
             steps: Number of proximal gradient steps.
         """
         z = self.prox(anchor, weight)
@@ -162,11 +217,19 @@ class Norm(ABC):
         return z
 
     def subgradient(self, v: Tensor) -> Tensor:
-        """Return a subgradient of ‖v‖, and 0 where v is 0; the default is that of ℓ2."""
+        """Return a subgradient of ‖v‖, and 0 where v is 0; the default is that of ℓ2.
+
+        Args:
+            v: (n, d), perturbations.
+        """
         return v / euclidean(v).clamp_(min=TINY)[:, None]
 
     def steepest(self, g: Tensor) -> Tensor:
-        """Return the direction along which a step gains most; the default is that of ℓ2."""
+        """Return the direction along which a step gains most; the default is that of ℓ2.
+
+        Args:
+            g: (n, d), gradients.
+        """
         return g / euclidean(g).clamp_(min=TINY)[:, None]
 
     def move_onto_hyperplane(self, points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
@@ -178,7 +241,7 @@ class Norm(ABC):
         Args:
             points: (n, d), inside the box.
             slope: (n, d), of Euclidean length about 1.
-            gap: (n,); negative to rise.
+            gap: (n,), by how much ⟨slope, points⟩ shall fall; negative to rise.
         """
         return in_proportion(points, slope, gap)
 
@@ -186,6 +249,10 @@ class Norm(ABC):
         """Return a random point of the ball of each row, in float64 where the device has it.
 
         The default projects normal numbers onto a ball of random radius.
+
+        Args:
+            radius: (n,), radii of the balls.
+            draws: Random numbers of the samples.
         """
         noise = draws.normal("direction", self.features)
         length = wide(draws.uniform("length", 1))[:, 0] * wide(radius)
@@ -196,7 +263,7 @@ class Norm(ABC):
 
         Args:
             inputs: (n, d), in [0, 1].
-            radius: (n,).
+            radius: (n,), largest distance from the inputs.
             draws: Random numbers of the samples.
         """
         noise = self.random_in_ball(radius, draws)
@@ -438,14 +505,24 @@ def make_norm(norm: str | float | Norm, shape: tuple[int, ...]) -> Norm:
 
 
 def clip(v: Tensor, level: Tensor) -> Tensor:
-    """Clip every entry to ± its row's level; twice as fast as torch.clamp over rows."""
+    """Clip every entry to ± its row's level; twice as fast as torch.clamp over rows.
+
+    Args:
+        v: (n, d).
+        level: (n,), at least 0.
+    """
     level = level[:, None]
     low = torch.maximum(v, -level)
     return torch.minimum(low, level, out=low)
 
 
 def soft_threshold(v: Tensor, level: Tensor) -> Tensor:
-    """Return sign(v)·max(|v| − level, 0)."""
+    """Return sign(v)·max(|v| − level, 0).
+
+    Args:
+        v: (n, d).
+        level: (n,), at least 0.
+    """
     clipped = clip(v, level)
     return torch.sub(v, clipped, out=clipped)
 
@@ -460,7 +537,7 @@ def prox_two_thirds(v: Tensor, weight: Tensor) -> Tensor:
 
     Args:
         v: (n, d).
-        weight: (n,), at least 0.
+        weight: (n,), weight of the surrogate, at least 0.
     """
     magnitude = v.abs()
     kept = (magnitude - (2 / 3 * 24**0.25) * weight[:, None] ** 0.75).sign_().clamp_(min=0)

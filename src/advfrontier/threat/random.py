@@ -37,7 +37,12 @@ class Draws:
     keys: Tensor
 
     def bits(self, stream: str, count: int) -> Tensor:
-        """Return (n, count) int32 with 32 random bits each; other streams are independent."""
+        """Return (n, count) int32 with 32 random bits each; other streams are independent.
+
+        Args:
+            stream: Name of the random numbers.
+            count: Numbers per sample.
+        """
         digest = hashlib.blake2b(f"{self.seed}/{stream}".encode(), digest_size=8).digest()
         low, high = (int(word) for word in np.frombuffer(digest, dtype=np.int32))
         first = _mix(self.keys[:, :1] ^ low)
@@ -46,13 +51,22 @@ class Draws:
         return _mix((counter * _GOLDEN) ^ first, second)
 
     def uniform(self, stream: str, count: int) -> Tensor:
-        """Return (n, count) float32 numbers in the open interval (0, 1)."""
+        """Return (n, count) float32 numbers in the open interval (0, 1).
+
+        Args:
+            stream: Name of the random numbers; other streams are independent.
+            count: Numbers per sample.
+        """
         return to_unit(self.bits(stream, count))
 
     def normal(self, stream: str, count: int) -> Tensor:
         """Return (n, count) standard normal numbers, by the Box-Muller transform.
 
         They are in float64 where the device has it, so that devices agree once they are rounded.
+
+        Args:
+            stream: Name of the random numbers; other streams are independent.
+            count: Numbers per sample.
         """
         numbers = wide(self.uniform(stream, 2 * count))
         radius = numbers[:, :count].log().mul_(-2).sqrt_()
@@ -60,7 +74,11 @@ class Draws:
 
 
 def to_unit(bits: Tensor) -> Tensor:
-    """Return random bits as float32 numbers in the open interval (0, 1), from their upper 23."""
+    """Return random bits as float32 numbers in the open interval (0, 1), from their upper 23.
+
+    Args:
+        bits: int32 of any shape.
+    """
     upper = (bits >> 9).bitwise_and_(0x7FFFFF)  # the shift repeats the sign, which is masked away
     return upper.to(torch.float32).add_(0.5).mul_(2.0**-23)
 
@@ -80,12 +98,20 @@ def _mix(bits: Tensor, key: Tensor | None = None) -> Tensor:
 
 
 def sample_ids(images: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """Return a hash of each image's content, an id in any data set or batch."""
+    """Return a hash of each image's content, an id in any data set or batch.
+
+    Args:
+        images: (n, …) float32.
+    """
     rows = np.ascontiguousarray(images).reshape(len(images), -1)
     digests = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
     return np.frombuffer(digests, dtype=np.uint64)
 
 
 def sample_keys(ids: NDArray[np.uint64]) -> Tensor:
-    """Return the ids as (n, 2) int32, on the CPU."""
+    """Return the ids as (n, 2) int32, on the CPU.
+
+    Args:
+        ids: (n,) uint64.
+    """
     return torch.from_numpy(np.ascontiguousarray(ids).view(np.int32).reshape(-1, 2).copy())

@@ -18,12 +18,21 @@ _BRACKETED = 8  # passes; 6 suffice for APGD, whose ball holds a third of a row 
 
 
 def wide(v: Tensor) -> Tensor:
-    """Return the tensor in float64, where the device has it."""
+    """Return the tensor in float64, where the device has it.
+
+    Args:
+        v: Tensor of any shape.
+    """
     return v if v.device.type == "mps" else v.double()
 
 
 def room_of(points: Tensor, direction: Tensor) -> Tensor:
-    """Return how far each entry can go in a direction before it leaves [0, 1]; 1 at most."""
+    """Return how far each entry can go in a direction before it leaves [0, 1]; 1 at most.
+
+    Args:
+        points: (n, d), in [0, 1].
+        direction: (n, d), of which only the signs count.
+    """
     return direction.sign().clamp_(min=0).sub_(points).abs_()
 
 
@@ -102,7 +111,7 @@ def level_above(
 
     Args:
         values: (n, d), at least 0.
-        total: (n,).
+        total: (n,), sum of what lies above the level.
         weights: (n, d), how much an entry holds, at least 0; None for 1.
 
     Returns:
@@ -132,7 +141,7 @@ def keep_largest(values: Tensor, count: Tensor) -> Tensor:
 
     Args:
         values: (n, d), at least 0.
-        count: (n,), whole numbers.
+        count: (n,), number of entries to keep, whole numbers.
     """
     low, high = level_above(values, count)
     above = (values - high).sign_().clamp_(min=0)

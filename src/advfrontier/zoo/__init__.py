@@ -78,7 +78,7 @@ def read_model(card: Card) -> tuple[nn.Module, str]:
     """Load the model of the stored weights, and return it with the hash of their file.
 
     Args:
-        card: Card of the model.
+        card: Card of the model, with the digest of its weights.
     """
     content = files("advfrontier.zoo").joinpath("weights", card.weights).read_bytes()
     model = build(card.architecture)

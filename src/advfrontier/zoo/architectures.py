@@ -51,7 +51,13 @@ def _perceptron(*widths: int, activation: type[nn.Module] = nn.ReLU) -> Iterator
 
 
 class Block(nn.Module):
-    """Two 3×3 convolutions around a shortcut; the second starts at zero."""
+    """Two 3×3 convolutions around a shortcut; the second starts at zero.
+
+    Args:
+        inputs: Channels that come in.
+        outputs: Channels that go out.
+        stride: Stride of the first convolution.
+    """
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -66,7 +72,12 @@ class Block(nn.Module):
 
 
 class Layer(nn.Module):
-    """One transformer layer, normalised before attention and before the two-layer perceptron."""
+    """One transformer layer, normalised before attention and before the two-layer perceptron.
+
+    Args:
+        width: Numbers per token.
+        heads: Heads of the attention.
+    """
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -148,7 +159,12 @@ ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
 
 
 def build(architecture: str, *, seed: int = 0) -> nn.Module:
-    """Return a freshly initialised network; the global random state stays as it was."""
+    """Return a freshly initialised network; the global random state stays as it was.
+
+    Args:
+        architecture: Key of `ARCHITECTURES`.
+        seed: Random seed of the parameters.
+    """
     if architecture not in ARCHITECTURES:
         raise FrontierError(
             f"unknown architecture {architecture!r}: expected one of {', '.join(ARCHITECTURES)}"

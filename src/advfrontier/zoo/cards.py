@@ -16,21 +16,33 @@ METHODS = ("plain", "noise", "pgd", "union", "trades", "fast")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that training depends on besides the data."""
+    """Everything that training depends on besides the data.
+
+    Args:
+        architecture: Key of `architectures.ARCHITECTURES`.
+        method: One of `METHODS`.
+        seed: Random seed of parameters, batches and noise.
+        epochs: Passes over the training images.
+        radii: Norm to radius; empty without adversarial training.
+        steps: Steps of PGD.
+        rate: Highest learning rate of AdamW.
+        decay: Weight decay of AdamW.
+        batch: Images per batch.
+        sigma: Standard deviation of Gaussian noise.
+        beta: Weight of the TRADES term.
+    """
 
     architecture: str
-    method: str  # one of METHODS
+    method: str
     seed: int
     epochs: int
-    radii: dict[str, float] = field(
-        default_factory=dict
-    )  # norm → radius; none if not adversarially trained
-    steps: int = 0  # of PGD
-    rate: float = 2e-3  # AdamW's highest learning rate
-    decay: float = 1e-4  # AdamW's weight decay
+    radii: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+    rate: float = 2e-3
+    decay: float = 1e-4
     batch: int = 100
-    sigma: float = 0.0  # of Gaussian noise
-    beta: float = 0.0  # weight of the TRADES term
+    sigma: float = 0.0
+    beta: float = 0.0
 
     def __post_init__(self) -> None:
         wanted = {"plain": (0,), "noise": (0,), "union": (2, 3, 4)}.get(self.method, (1,))
@@ -79,25 +91,33 @@ PGD_STEPS = 50
 
 @dataclass(frozen=True)
 class Card:
-    """Card of one model; accuracies are shares of the 1000 images, under attack at `radii`."""
+    """Card of one model; accuracies are shares of the 1000 images, under attack at `radii`.
+
+    Args:
+        name: Name, F1 to F17.
+        title: One line for tables.
+        split: `train` if ensembles may be learned on the model, `held-out` if not, `exact` for
+            neither.
+        recipe: Recipe that trained it.
+        clean_accuracy: Accuracy on the 1000 embedded images.
+        pgd_accuracy: Norm to accuracy under 50 steps of PGD at the recipe's radius; empty without
+            adversarial training.
+        plain_accuracy: The same accuracies of the plain model F1.
+        parameters: Number of parameters.
+        minutes: Minutes of training on one core.
+        sha256: SHA-256 of the file of weights.
+    """
 
     name: str
     title: str
-    # "train" or "held-out": whether ensembles may be fitted to the model; "exact" for neither.
     split: str
     recipe: Recipe
-    # From here on measured on the stored weights by scripts/zoo_measure.py; the defaults are those
-    # of a new recipe.
     clean_accuracy: float = math.nan
-    pgd_accuracy: dict[str, float] = field(
-        default_factory=dict
-    )  # under PGD of 50 steps; empty if not adversarial
-    plain_accuracy: dict[str, float] = field(
-        default_factory=dict
-    )  # of the plain model F1 under the same attacks
+    pgd_accuracy: dict[str, float] = field(default_factory=dict)
+    plain_accuracy: dict[str, float] = field(default_factory=dict)
     parameters: int = 0
-    minutes: float = math.nan  # of one core, to train it
-    sha256: str = ""  # of the file of weights
+    minutes: float = math.nan
+    sha256: str = ""
 
     @property
     def architecture(self) -> str:

@@ -72,12 +72,20 @@ def images_and_labels() -> tuple[Tensor, Tensor]:
 
 
 def digest(tensor: Tensor) -> str:
-    """Return the SHA-256 of a tensor's bytes."""
+    """Return the SHA-256 of a tensor's bytes.
+
+    Args:
+        tensor: Tensor on the CPU.
+    """
     return hashlib.sha256(tensor.contiguous().numpy().tobytes()).hexdigest()
 
 
 def choose(labels: Tensor) -> Tensor:
-    """Return indices of 100 images of each class, in random groups of one per class."""
+    """Return indices of 100 images of each class, in random groups of one per class.
+
+    Args:
+        labels: Class of every image, (n,).
+    """
     random = np.random.default_rng(_SEED)
     chosen = np.stack(
         [random.permutation(np.flatnonzero(labels.numpy() == c))[:100] for c in range(10)], 1
@@ -86,7 +94,12 @@ def choose(labels: Tensor) -> Tensor:
 
 
 def read_set(part: str, folder: str | Path | None = None) -> tuple[Tensor, Tensor]:
-    """Read images (n, 28, 28) and labels (n,), both uint8, of the `train` or `test` part."""
+    """Read images (n, 28, 28) and labels (n,), both uint8, of the `train` or `test` part.
+
+    Args:
+        part: `train` or `test`.
+        folder: Folder of the four IDX files; by default that of the Debian package.
+    """
     root = DEBIAN_FOLDER if folder is None else Path(folder)
     found = [_find(root, name) for name in _FILES[part]]
     images, labels = _read_idx(found[0], 3), _read_idx(found[1], 1)

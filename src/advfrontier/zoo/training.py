@@ -41,7 +41,12 @@ _MEMORY, _FIRST_SCORE = 0.9, 1e-3  # of the ℓ0 scores
 
 
 def total_steps(recipe: Recipe, samples: int) -> int:
-    """Count the batches of the whole training; incomplete last batches are left out."""
+    """Count the batches of the whole training; incomplete last batches are left out.
+
+    Args:
+        recipe: Recipe, with epochs and images per batch.
+        samples: Number of training images.
+    """
     return recipe.epochs * (samples // recipe.batch)
 
 
@@ -49,7 +54,15 @@ def total_steps(recipe: Recipe, samples: int) -> int:
 def fit(
     recipe: Recipe, images: Tensor, labels: Tensor, checkpoint: Path, progress: Progress
 ) -> nn.Module:
-    """Train from the checkpoint if there is one, else from the start; images (n, 28, 28) uint8."""
+    """Train from the checkpoint if there is one, else from the start; images (n, 28, 28) uint8.
+
+    Args:
+        recipe: Recipe to train by.
+        images: (n, 28, 28) uint8.
+        labels: Class of every image, (n,).
+        checkpoint: File that training resumes from and is stored in.
+        progress: Counts the batches.
+    """
     labels = labels.long()
     model = build(recipe.architecture, seed=recipe.seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
@@ -175,7 +188,20 @@ def pgd(
     reach: float = REACH,
     visit: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
-    """Return the last of `steps` points in each ball; `visit` gets the logits at every point."""
+    """Return the last of `steps` points in each ball; `visit` gets the logits at every point.
+
+    Args:
+        model: From images in [0, 1] to logits.
+        images: (n, 1, 28, 28) in [0, 1].
+        labels: True classes, int64 (n,).
+        norm: Name of the norm.
+        radius: Radius of the balls, in units of the norm.
+        steps: Number of steps.
+        generator: Random numbers of the starting points.
+        loss: From logits and labels to the loss to descend, (n,).
+        reach: Length of the first step over the radius; steps shrink linearly.
+        visit: Called with the logits at every point.
+    """
     climb = _CLIMBS[norm_name(norm)](images.flatten(1), radius, generator)
     point = next(climb)
     for i in range(steps):
@@ -202,7 +228,17 @@ def survivors(
     steps: int = 50,
     seed: int = 0,
 ) -> Tensor:
-    """Return which images are classified correctly at every point that PGD visits."""
+    """Return which images are classified correctly at every point that PGD visits.
+
+    Args:
+        model: From images in [0, 1] to logits.
+        images: (n, 1, 28, 28) in [0, 1].
+        labels: True classes, int64 (n,).
+        norm: Name of the norm.
+        radius: Radius of the balls, in units of the norm.
+        steps: Steps of PGD.
+        seed: Random seed of the starting points.
+    """
     with torch.no_grad():
         standing: Tensor = model(images).argmax(1) == labels
 
