@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from support.ensembles import small_ensemble
@@ -11,7 +10,6 @@ from support.models import conv_net, samples
 from torch import nn
 
 from advfrontier import Evaluation, FrontierError, Machine, evaluate, verify
-from advfrontier.evaluation.claims import figures_digest
 from advfrontier.evaluation.verify import parse_rerun
 from advfrontier.flags import Flag, Kind
 from advfrontier.record import HeaderChange
@@ -295,13 +293,6 @@ def test_rerun_is_a_share_or_a_number():
             FrontierError, match=re.escape(f"cannot do {wrong!r} of the units again")
         ):
             parse_rerun(wrong)
-
-
-def test_digest_changes_with_the_figures(runs):
-    digest = figures_digest(runs)
-    assert figures_digest(Evaluation.load(runs.place)) == digest
-    assert figures_digest(forge(runs, lower)) != digest
-    assert len(np.unique(runs.distances)) > 1
 
 
 def test_too_few_samples(runs):

@@ -64,9 +64,8 @@ def robustly_misclassified(
     Args:
         logits: (n, classes).
         gap: (n,), their margin.
-        clean_spread: (n,), the spread of the logits at the unperturbed images; by default that of
-            the logits.
-        dtype: Precision in which the model computed the logits; by default that of the logits.
+        clean_spread: (n,), the spread of the logits at the unperturbed images; None if unknown.
+        dtype: Precision in which the model computed the logits; None for their own type.
     """
     return gap < -safety(logits, clean_spread, dtype)
 
