@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from advfrontier.errors import FrontierError
-from advfrontier.toml import TomlTable, has_key, parse_toml, read_toml, toml_text
+from advfrontier.toml import TomlTable, parse_toml, read_toml, toml_text
 
 
 class Entry(TomlTable):
@@ -24,9 +24,6 @@ def test_file_is_read(tmp_path):
     (tmp_path / "a.toml").write_text('name = "é"\nentries = [{ id = "x", weight = 3 }]\n')
     page = read_toml(Page, tmp_path / "a.toml")
     assert (page.name, page.entries[0].weight) == ("é", 3)
-    assert has_key(tmp_path / "a.toml", "name")
-    assert not has_key(tmp_path / "a.toml", "entry")
-    assert not has_key(tmp_path / "none.toml", "name")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,6 @@ def whole_number(value: Any, what: str, *, least: int | None = None) -> int:
 
 _LONGEST = 240  # characters of a name in a message
 _NO_ACCESS = {errno.EROFS, errno.EACCES, errno.EPERM}
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _IN_PART = "Files are replaced as a whole, so everything stored before is intact"
 _CURES = {
     errno.ENOSPC: f"the disk is full. {_IN_PART}. Free some space and run the same command again, "

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from advfrontier.errors import FrontierError, acts_on_terminals
+from advfrontier.errors import acts_on_terminals
 
 
 def jsonable(value: Any, *, without: Collection[str] = ()) -> Any:
@@ -69,20 +69,4 @@ def _finite(value: float) -> float | str | None:
         return None
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
-    return value
-
-
-def read_object(content: bytes, place: str) -> dict[str, Any]:
-    """Return what a JSON file of ours holds; raise FrontierError if it is damaged or foreign.
-
-    Args:
-        content: Bytes of a JSON file.
-        place: Name of the file, for the message.
-    """
-    try:
-        value = json.loads(content)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise FrontierError(f"{place} is damaged, or was not written by advfrontier: move it away")
     return value

@@ -97,19 +97,6 @@ def first_mistake(error: ValidationError, content: Any) -> str:
     return _mistake(content, first["loc"], first["type"], first["msg"])
 
 
-def has_key(path: str | PathLike[str], key: str) -> bool:
-    """Tell whether a TOML file has this key at its top; False also for a file that is no TOML.
-
-    Args:
-        path: Path of the file.
-        key: Name of a key.
-    """
-    try:
-        return key in tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-
-
 def toml_text(value: str) -> str:
     """Return a string as TOML writes it.
 

@@ -59,7 +59,11 @@ def test_embedded_images_are_those_of_the_test_set():
 
 
 def test_licence_travels_with_the_images():
-    notice = files("advfrontier.zoo").joinpath("data", fashion.LICENCE).read_text(encoding="utf-8")
+    notice = (
+        files("advfrontier.zoo")
+        .joinpath("data", "FASHION_MNIST_LICENCE.txt")
+        .read_text(encoding="utf-8")
+    )
     assert "Copyright © 2017 Zalando SE" in notice
     assert "Permission is hereby granted, free of charge" in notice
     assert "WITHOUT WARRANTY OF ANY KIND" in notice

@@ -424,22 +424,6 @@ def total_counts(summaries: Iterable[NormSummary]) -> dict[str, int]:
     return dict(total)
 
 
-def most_wins(summary: NormSummary, count: int) -> tuple[Win, ...]:
-    """Return the runs that found the most, and all others together as one more.
-
-    Args:
-        summary: Summary of one evaluation.
-        count: Number of rows, the one for all others included.
-    """
-    shown, rest = summary.wins[:count], summary.wins[count:]
-    if not rest:
-        return shown
-    return (
-        *shown,
-        Win(f"{len(rest)} more", sum(win.samples for win in rest), sum(win.share for win in rest)),
-    )
-
-
 def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
     """Return the identity, the cost and the flags of an evaluation."""
     attacked = evaluation.queries[d > 0]

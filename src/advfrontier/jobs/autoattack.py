@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,6 @@ from advfrontier.errors import FrontierError
 from advfrontier.execution.tasks import threads
 from advfrontier.jobs.driver import Job
 from advfrontier.record import HeaderChange, Record
-from advfrontier.record.folder import Folder
 from advfrontier.record.identity import data_digest, mark
 
 
@@ -120,26 +118,6 @@ class AutoAttackJob(Job[RadiusTask]):
         if self.tick is not None:
             self.tick(1)
         return found.counts["attack"]
-
-
-def missing_radii(
-    folder: Folder, radii: Sequence[float], shards: Sequence[tuple[int, int]]
-) -> list[RadiusTask]:
-    """List the tasks of these radii that a record's folder lacks.
-
-    Args:
-        folder: Folder of the record.
-        radii: Radii to look for, in units of the norm.
-        shards: First row and number of rows of each shard.
-    """
-    done = set(folder.names("radii"))
-    missing = []
-    for radius in radii:
-        for shard in shards:
-            task = RadiusTask(radius, *shard)
-            if task.file not in done:
-                missing.append(task)
-    return missing
 
 
 def read_points(record: Record) -> KnownPoints:

@@ -38,11 +38,6 @@ def register(facts: SolverFacts) -> SolverFacts:
     return checked
 
 
-def plug_ins() -> tuple[SolverFacts, ...]:
-    """Return the solvers in the catalogue that are not built in."""
-    return tuple(facts for name, facts in CATALOGUE.items() if name not in BUILT_IN)
-
-
 @cache
 def discover() -> None:
     """Register the solvers of installed packages, once."""

@@ -37,7 +37,6 @@ CLASS_NAMES = (
 
 # Images uint8, labels uint8, indices int16 into the test set.
 FILE = "fashion_mnist_test_1000.safetensors"
-LICENCE = "FASHION_MNIST_LICENCE.txt"
 SHA256 = {
     "images": "2f80f7a8484cf6108e194668a746337fd4fa9ddb3f7d20386c6d8322280376d6",
     "labels": "3b11c7c8d19c8103a3ea1890f8b21d0d13dfd2debf7720d56cacbe04db47c62f",
@@ -98,7 +97,7 @@ def read_set(part: str, folder: str | Path | None = None) -> tuple[Tensor, Tenso
 
     Args:
         part: `train` or `test`.
-        folder: Folder of the four IDX files; by default that of the Debian package.
+        folder: Folder of the four IDX files; by default where the Debian package puts them.
     """
     root = DEBIAN_FOLDER if folder is None else Path(folder)
     found = [_find(root, name) for name in _FILES[part]]
