@@ -29,7 +29,7 @@ def test_verified_records_are_ranked(folder, run, evaluate, capsys):
         f"{norm}: 8 of 8 points proved: inside the box, at their distance, misclassified"
         for norm in ("L2", "Linf")
     ]
-    assert all("; 1 of 1 units came out the same bit for bit" in line for line in lines[:2])
+    assert all("; 1 of 1 units reproduced bit for bit" in line for line in lines[:2])
     assert lines[2:] == ["verified: proved.json"]
 
     assert run("rank", "runs/net", "runs/weaker", "--verified", "proved.json", "--json") == 0

@@ -71,9 +71,8 @@ def test_extend_refuses_an_ensemble_that_does_not_begin_alike(five):
     for other in ("greedy-4k", "paper-12k", "fmn@400"):
         with pytest.raises(
             FrontierError,
-            match=r"holds 300 queries per sample of runs-300, which the \w+ of \S+ asked for do "
-            r"not "
-            r"contain: expected an ensemble that goes further, or another folder",
+            match=r"holds 300 queries per sample of runs-300, and \S+ with \w+ does not contain "
+            r"all of their steps: expected a larger budget of runs-300, or another folder",
         ):
             first.extend(other)
 

@@ -95,11 +95,11 @@ def test_demands_are_read():
                 "lies below"
             ),
         ),
-        (32, 100, True, "does not show the contrary"),
-        (60, 100, True, "all of the interval lies above"),
-        (9, 10, True, "all of the interval lies above"),  # few, but enough to show it
-        (5, 10, False, "10 samples cannot tell"),
-        (0, 10, False, "all of the interval lies below"),
+        (32, 100, True, "the interval includes it"),
+        (60, 100, True, "the whole interval lies above"),
+        (9, 10, True, "the whole interval lies above"),  # few, but enough to show it
+        (5, 10, False, "10 samples are too few to decide"),
+        (0, 10, False, "the whole interval lies below"),
     ],
 )
 def test_rule_of_a_demand(robust, n, holds, words):
@@ -154,7 +154,7 @@ def test_worse_model_fails_with_the_change_of_the_area():
     assert re.fullmatch(
         r"Linf fails: the area changes by -\d+\.\d % \(-\S+ % to -\S+ %, 95 % on other samples\) "
         r"on "
-        r"200 samples, and all of the interval is a loss",
+        r"200 samples, and the whole interval is a loss",
         ruling.text,
     )
     assert not_worse(before, worse).holds
@@ -174,7 +174,7 @@ def test_few_samples_show_nothing():
     worse, better = sorted((before, after), key=lambda one: one.distances.mean())
     ruling = not_worse(worse, better)
     assert not ruling.holds
-    assert "8 samples cannot tell" in ruling.text
+    assert "8 samples are too few to decide" in ruling.text
 
 
 def test_models_are_compared_at_the_smaller_budget():

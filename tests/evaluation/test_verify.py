@@ -122,7 +122,7 @@ def test_honest_record_holds(runs):
     assert (result.units, result.again, result.same) == (2, 2, 2)
     assert str(result) == (
         "L2: 7 of 7 points proved: inside the box, at their distance, misclassified; 2 of 2 units "
-        "came out the same bit for bit (drawn with seed 1); gradients diagnosed again at the "
+        "reproduced bit for bit (drawn with seed 1); gradients diagnosed again at the "
         "images and at the points found."
     )
 
@@ -182,9 +182,7 @@ def test_point_that_is_kept_back_is_found_by_repeating_the_unit(request, kind):
     forged = forge(request.getfixturevalue(kind), kept_back)
     assert verify(forged, net(), *data(), rerun=0).holds  # no point says otherwise
     (false,) = verify(forged, net(), *data(), rerun="100%").false
-    assert re.search(
-        r"samples 0–4 did not come out again: .*trajectory.* differ in their bits", false
-    )
+    assert re.search(r"samples 0–4 was not reproduced: .*trajectory.* differ in their bits", false)
 
 
 def test_other_images_are_found(runs):
@@ -193,7 +191,7 @@ def test_other_images_are_found(runs):
     result = verify(runs, net(), images, labels)
     assert len(result.false) == 1
     assert re.match(r"sample 6: its image is another than that of \w", result.false[0])
-    assert "no unit was done again" in str(result)
+    assert "no unit was run again" in str(result)
 
 
 def test_other_labels_are_found(runs):
@@ -236,9 +234,7 @@ def test_flags_that_are_kept_back_are_found(tmp_path):
     kinds = {flag.kind for flag in told.record.header.flags}
     told.record.change(HeaderChange(set_flags=dict.fromkeys(kinds)))
     found = verify(Evaluation.load(told.place), model, *data()).false
-    assert any(
-        "the record does not tell this" in what and "probabilities" in what for what in found
-    )
+    assert any("the record lacks the flag" in what and "probabilities" in what for what in found)
 
 
 def test_damaged_unit_is_found(runs, tmp_path):
@@ -265,7 +261,7 @@ def test_other_versions_are_held_to_a_tolerance(runs):
     runs.record.change(HeaderChange(later=later))
     result = verify(runs.place, net(), *data(), rerun="100%")
     assert (result.same, result.close) == (0, 2)
-    assert "2 of 2 units came out within 5%" in str(result)
+    assert "2 of 2 units reproduced within 5%" in str(result)
     assert "no more than 5% in the median" in result.notes[0]
 
 
@@ -281,7 +277,7 @@ def test_other_versions_do_not_excuse_distances_beyond_the_tolerance(runs):
     later = runs.record.header.versions.model_copy(update={"torch": "1.0"})
     runs.record.change(HeaderChange(later=later))
     (false,) = verify(runs.place, net(), *data(), rerun="100%").false
-    assert "samples 0–4 did not come out again: its distances differ by 100% in the median" in false
+    assert "samples 0–4 was not reproduced: its distances differ by 100% in the median" in false
 
 
 def test_rerun_is_a_share_or_a_number():
@@ -329,7 +325,7 @@ def test_noise_flag_that_is_kept_back_is_found(runs, monkeypatch):
         lambda *_, **__: Flag(Kind.NOISE, "noise breaks all"),
     )
     assert verify(runs, net(), *data(), rerun=0).false == (
-        "the record does not tell this: noise breaks all",
+        "the record lacks the flag: noise breaks all",
     )
     noise = Flag(Kind.NOISE, "noise breaks all")
     runs.record.change(HeaderChange(set_flags={Kind.NOISE: noise}))

@@ -195,5 +195,5 @@ def test_folder_that_was_removed_starts_anew(problem, evaluation, tmp_path):
 
 
 def test_smaller_ensemble_is_refused(problem, evaluation):
-    with pytest.raises(FrontierError, match="expected an ensemble that goes further"):
+    with pytest.raises(FrontierError, match="does not contain all of their steps"):
         evaluate(*problem, norm="L2", ensemble=SMALL.at(100), batch_size=4, out=evaluation.place)

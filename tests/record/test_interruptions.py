@@ -33,11 +33,11 @@ def test_an_interrupted_extend_shows_the_tier_before_and_goes_on(problem, tmp_pa
     assert flag.kind == Kind.INTERRUPTED
     assert not flag.doubtful
     assert (
-        f"to 100 queries was interrupted ({after} of 2 units are done): these are the figures of "
-        "the 40" in flag.text
+        f"to 100 queries was interrupted ({after} of 2 units are done). Distances and curves are "
+        "those of the first 40 queries" in flag.text
     )
     assert (
-        "adversarial images, their classes and what each run found may be those of the longer"
+        "their classes and the distances of each run may be those of units that went further"
         in flag.text
     )
     assert "to resume, type advfrontier extend a --tier 8k" in flag.text

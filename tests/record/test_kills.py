@@ -50,7 +50,8 @@ def job(kind, out, machine):
             try:
                 evaluate(model, images, labels, ensemble=SMALL, out=out, **options)
             except Exception as error:
-                assert "do not contain" in str(error), error  # it has been extended since
+                words = str(error)  # it has been extended since
+                assert "does not contain all of their steps" in words, error
         Evaluation.load(out).extend(LARGER, model=model, machine=machine)
     elif kind == "trace":
         runs = ["fmn", "ddn", "alma", "pdgd", "fmn:restart1"]

@@ -319,7 +319,7 @@ def rank_command(
     """
     from advfrontier import report
     from advfrontier.cli.output import say, show
-    from advfrontier.evaluation.compare import REFERENCES, rank, reference_pools, unlike
+    from advfrontier.evaluation.compare import REFERENCES, ensemble_notes, rank, reference_pools
     from advfrontier.evaluation.reference import ReferenceSet
     from advfrontier.record import write_file
 
@@ -330,7 +330,7 @@ def rank_command(
         notes: dict[str, None] = {}
         if reference in REFERENCES:
             for evaluation in evaluations:
-                notes |= dict.fromkeys(unlike(evaluation))
+                notes |= dict.fromkeys(ensemble_notes(evaluation))
             pools = reference_pools(evaluations, name=reference)
         else:
             chosen_set = ReferenceSet.load(reference)

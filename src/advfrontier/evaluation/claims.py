@@ -1,8 +1,7 @@
 """Claims of a record, tested: points are classified again, and units run again.
 
-A point proves that it lies in the box, at a distance, and that the model takes it for another
-class. What holds is put on a list, a file that tells which evaluations a leaderboard may take for
-true.
+A point proves that it lies in the box, at a distance, and that the model misclassifies it. A list
+in a file names the evaluations that were verified; leaderboards may use only these.
 """
 
 from __future__ import annotations
@@ -208,7 +207,7 @@ def _deviation(said: Tensor, found: Tensor) -> float:
 
 
 def figures_digest(evaluation: Evaluation) -> str:
-    """Hash everything that tables and ranks use: another evaluation was not verified.
+    """Hash everything that tables and ranks use, which tells one evaluation from any other.
 
     Args:
         evaluation: Finished evaluation.
@@ -225,7 +224,7 @@ def figures_digest(evaluation: Evaluation) -> str:
 
 
 def write_verified(path: str, verifications: Iterable[Verification]) -> str:
-    """Add what holds to a list, which is begun if it is not there yet.
+    """Add verified evaluations to a list; a missing file is created.
 
     Args:
         path: File of the list: a path or an address.
@@ -243,7 +242,7 @@ def write_verified(path: str, verifications: Iterable[Verification]) -> str:
 def only_verified(
     evaluations: Iterable[Evaluation], path: str
 ) -> tuple[list[Evaluation], list[Evaluation]]:
-    """Those whose figures stand in a list, and the others.
+    """Split evaluations into those whose figures are on a list, and the others.
 
     Args:
         evaluations: Evaluations to split.

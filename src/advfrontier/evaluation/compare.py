@@ -122,8 +122,8 @@ def evaluated(
     if found < tier:
         raise FrontierError(
             f"{evaluation.model} was evaluated in {evaluation.norm} with {tier_label(found)} "
-            f"queries, the others with {tier_label(tier)}: expected as many; type `advfrontier "
-            "extend` with its folder and "
+            f"queries, the others with {tier_label(tier)}: expected equal queries; type "
+            "`advfrontier extend` with its folder and "
             + (f"--tier {tier_label(tier)}" if tier in TIERS else f"--queries {tier}")
         )
     return Evaluated(
@@ -364,8 +364,8 @@ def reference_pools(evaluations: Sequence[Evaluation], *, name: str) -> dict[str
     return pools
 
 
-def unlike(evaluation: Evaluation) -> list[str]:
-    """Return a note where a model was attacked otherwise than the reference models.
+def ensemble_notes(evaluation: Evaluation) -> list[str]:
+    """Return a note if a model was attacked with another ensemble than the reference models.
 
     Args:
         evaluation: Evaluation that is ranked among the reference models.
@@ -376,8 +376,8 @@ def unlike(evaluation: Evaluation) -> list[str]:
         return []
     note = (
         f"the reference models were attacked with the default ensemble, {evaluation.model} with "
-        f"{evaluation.ensemble.name}: the DOI is too high where that finds larger distances; "
-        "--tier 4k in a new folder gives one that compares like with like"
+        f"{evaluation.ensemble.name}: the DOI is too high if that ensemble finds larger distances; "
+        "evaluate with --tier 4k in a new folder"
     )
     return [note]
 

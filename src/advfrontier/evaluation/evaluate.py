@@ -259,7 +259,7 @@ def _evaluate_norm(
     if name is not None:  # the record may have been begun under another one
         record.change(HeaderChange(model_name=name), optional=True)
     wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
-    return _reach(prepared, subject, wanted, machine, used)
+    return _run_to(prepared, subject, wanted, machine, used)
 
 
 def _check_steered(wanted: Ensemble, criterion: str) -> None:
@@ -304,7 +304,7 @@ def extend(
         check_typed(wanted, ensemble, solvers, f"extend {evaluation.place}")
     used = solvers_for(wanted, solvers)
     subject, prepared = recognised(evaluation, model, "extend", used)
-    return _reach(prepared, subject, wanted, as_machine(machine), used)
+    return _run_to(prepared, subject, wanted, as_machine(machine), used)
 
 
 def check_typed(ensemble: Ensemble, asked: str | int, solvers: Solvers, command: str) -> None:
@@ -399,14 +399,14 @@ def recognised(
     return subject, prepared
 
 
-def _reach(
+def _run_to(
     prepared: Prepared,
     model: Model,
     wanted: Ensemble,
     machine: Machine,
     solvers: Mapping[str, Solver | WholeAttack],
 ) -> Evaluation:
-    """Bring a record to an ensemble that holds the one it has."""
+    """Run an ensemble that begins with what the record holds, and store its flags."""
     record, header = prepared.record, prepared.record.header
     before = header.ensemble
     # An extension that has spent nothing yet may be taken back.
@@ -416,8 +416,8 @@ def _reach(
         state = "" if done == units else f", unfinished ({header.how_to_resume})"
         raise FrontierError(
             f"{record.place} holds {tier_label(before.total)} queries per sample of {before.name}"
-            f"{state}, which the {tier_label(wanted.total)} of {wanted.name} asked for do not "
-            "contain: expected an ensemble that goes further, or another folder"
+            f"{state}, and {wanted.name} with {tier_label(wanted.total)} does not contain all of "
+            f"their steps: expected a larger budget of {before.name}, or another folder (--out)"
         )
     keep_state = machine.keep_state and header.keep_state
     job = UnitJob(
@@ -515,11 +515,10 @@ def _spread_out(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 
 def solvers_for(ensemble: Ensemble, given: Solvers | None) -> dict[str, Solver | WholeAttack]:
-    """Return the solvers that were given, or without any those that the ensemble was learned with.
+    """Return the solvers of an ensemble: those given, else those that it was learned with.
 
-    The attacks of external runs are imported.
-
-    An ensemble that names none is a list of steps, whatever the solvers of its runs are.
+    Raise if a solver that was given differs from the one that the ensemble was learned with.
+    Attacks of external runs are imported.
 
     Args:
         ensemble: Ensemble that will be run.

@@ -83,9 +83,9 @@ class Evaluation(ShownEvaluation):
             self.ensemble = header.finished
             text = (
                 f"an extension to {tier_label(header.ensemble.total)} queries was interrupted "
-                f"({done} of {units} units are done): these are the figures of the "
-                f"{tier_label(header.finished.total)} before, but adversarial images, their "
-                "classes and what each run found may be those of the longer units; "
+                f"({done} of {units} units are done). Distances and curves are those of the "
+                f"first {tier_label(header.finished.total)} queries; adversarial images, their "
+                "classes and the distances of each run may be those of units that went further; "
                 f"{header.how_to_resume}"
             )
             self._interrupted = (Flag(Kind.INTERRUPTED, text),)
@@ -117,7 +117,7 @@ class Evaluation(ShownEvaluation):
     ) -> Evaluation:
         """Go on to a larger ensemble that holds this one, and return the evaluation with it.
 
-        No query is repeated where states were kept. Killed at any moment, the same call continues.
+        No query is repeated where states were kept. Interrupted? The same call resumes.
 
         Args:
             ensemble: Larger ensemble, as `evaluate` takes it; a number of queries alone continues
@@ -145,7 +145,7 @@ class Evaluation(ShownEvaluation):
 
     @property
     def criterion(self) -> Criterion | None:
-        """What counts as a success; None for misclassification."""
+        """Return the criterion of success; None for misclassification."""
         return read_criterion(self.record.header.terms.criterion)
 
     def aim(
@@ -185,7 +185,7 @@ class Evaluation(ShownEvaluation):
 
     @property
     def distances(self) -> NDArray[np.float64]:
-        """Per sample: 0 where it is misclassified anyway, inf where it was never broken."""
+        """Return the distance per sample: 0 where misclassified unperturbed, inf where unbroken."""
         return self._outcome.distances
 
     @property
@@ -300,7 +300,7 @@ class Evaluation(ShownEvaluation):
         return f"<Evaluation of {model} in {self.norm}, {len(self.samples)} samples, {spent}>"
 
     def curve(self) -> Curve:
-        """Robust accuracy against ε."""
+        """Return robust accuracy against ε."""
         return Curve.of(self.distances)
 
     def aurec(self, E: float | None = None) -> Measure:
@@ -326,13 +326,13 @@ class Evaluation(ShownEvaluation):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows passed through the model, forward plus backward, by purpose."""
+        """Return the rows passed through the model, forward plus backward, by purpose."""
         spent = self.record.spent() + self._outcome.spent
         return {key: spent[key] for key in PURPOSES}
 
     @property
     def seconds(self) -> float:
-        """Time that the units took, all processes together."""
+        """Return the seconds that the units took, summed over all processes."""
         return self._outcome.seconds
 
     @cached_property

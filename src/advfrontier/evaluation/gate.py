@@ -88,11 +88,11 @@ class Demand:
         )
         if found.high < self.least:
             return Ruling(
-                holds=False, text=f"{self} fails: {figures}, and all of the interval lies below"
+                holds=False, text=f"{self} fails: {figures}, and the whole interval lies below"
             )
         if found.low >= self.least:
             return Ruling(
-                holds=True, text=f"{self} holds: {figures}, and all of the interval lies above"
+                holds=True, text=f"{self} holds: {figures}, and the whole interval lies above"
             )
         if not _notices(n, self.least):
             enough = (
@@ -100,9 +100,10 @@ class Demand:
             )
             return Ruling(
                 holds=False,
-                text=f"{self} fails, because {n} samples cannot tell: {figures}; {enough}",
+                text=f"{self} fails, because {n} samples are too few to decide: {figures}; "
+                f"{enough}",
             )
-        return Ruling(holds=True, text=f"{self} holds: {figures}, which does not show the contrary")
+        return Ruling(holds=True, text=f"{self} holds: {figures}, and the interval includes it")
 
 
 def parse_demands(texts: Iterable[str]) -> tuple[Demand, ...]:
@@ -175,12 +176,15 @@ def not_worse(new: Evaluation, reference: Evaluation) -> Ruling:
     )
     if gap.high < 0:
         return Ruling(
-            holds=False, text=f"{new.norm} fails: {change}, and all of the interval is a loss"
+            holds=False, text=f"{new.norm} fails: {change}, and the whole interval is a loss"
         )
     if gap.low < 0 and gap.estimate - gap.low > _SHORTFALL * area:
-        why = f"{n} samples cannot tell: {change}; expected enough to detect a loss of a tenth"
+        why = (
+            f"{n} samples are too few to decide: {change}; expected enough to detect a loss of a "
+            "tenth"
+        )
         return Ruling(holds=False, text=f"{new.norm} fails, because {why}")
-    shown = "which shows no loss" if gap.low < 0 else "and all of the interval is a gain"
+    shown = "which shows no loss" if gap.low < 0 else "and the whole interval is a gain"
     return Ruling(holds=True, text=f"{new.norm} holds: {change}, {shown}")
 
 

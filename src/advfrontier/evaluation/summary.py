@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from advfrontier.engine import LAST_LOOK
 from advfrontier.errors import FrontierError
-from advfrontier.evaluation.compare import as_pool, embedded_pool, reached, unlike
+from advfrontier.evaluation.compare import as_pool, embedded_pool, ensemble_notes, reached
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.further import FIRST, Further, expected_change
 from advfrontier.evaluation.radii import Radius, chosen_radii, reference_radii
@@ -346,9 +346,11 @@ def summarise(
     table = ranks.table
     standing = None if table is None else Standing(table.row(evaluation.model), table.ranked, table)
     quoted = [ε for _, ε in reference_radii(evaluation.data, evaluation.norm)[-1:]]
-    noted = (
-        [*standing.row.doi.flags, *(unlike(evaluation) if reference else ())] if standing else []
-    )
+    noted: list[str] = []
+    if standing is not None:
+        noted += standing.row.doi.flags
+        if reference is not None:
+            noted += ensemble_notes(evaluation)
     return NormSummary(
         **_origin(evaluation, d),
         distances=tuple(d.tolist()),

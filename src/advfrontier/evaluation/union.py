@@ -158,7 +158,7 @@ def rank_unions(found: Sequence[UnionOfModel], at: Mapping[str, float] | None = 
         if each.queries != fewest:
             raise FrontierError(
                 f"{each.model} has {each.queries} queries per sample in each norm, another model "
-                f"{fewest}: expected as many; type `advfrontier extend` with its folder"
+                f"{fewest}: expected equal queries; type `advfrontier extend` with its folder"
             )
         rows.append(each.evaluated())
     pool = ReferencePool.of(rows)

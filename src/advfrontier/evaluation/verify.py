@@ -1,11 +1,11 @@
 """Verify a record of someone else: test its claims with a model and data of one's own.
 
-A distance is a claim that a point proves: it lies in the box, so far from the image, and the model
-takes it for another class. What no point can prove is that nothing nearer was found; for that some
-units are done again.
+A point proves a distance: it lies in the box, at that distance from the image, and the model
+misclassifies it. No point can prove that the attacks found nothing nearer, so some units are run
+again.
 
-What holds can be put on a list, which is kept apart from the records: who sends a record must not
-vouch for it.
+The maintainer of a leaderboard keeps a list of verified records. It is no part of a record, so
+submitters cannot verify their own.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ class Verification:
             f"{self.proved} of {self.points} points proved: inside the box, at their distance, "
             "misclassified"
         )
-        counts = {"the same bit for bit": self.same, f"within {TOLERANCE:.0%}": self.close}
+        counts = {"bit for bit": self.same, f"within {TOLERANCE:.0%}": self.close}
         ways = [
-            f"{count} of {self.units} units came out {how}"
+            f"{count} of {self.units} units reproduced {how}"
             for how, count in counts.items()
             if count
         ]
-        done = ", ".join(ways) or f"none of {self.again} units done again came out the same"
-        again = f"{done} (drawn with seed {self.seed})" if self.again else "no unit was done again"
+        done = ", ".join(ways) or f"none of {self.again} units was reproduced"
+        again = f"{done} (drawn with seed {self.seed})" if self.again else "no unit was run again"
         return f"{self.norm}: {wrong}{held}; {again}; {self.diagnosis}."
 
 
@@ -133,7 +133,7 @@ def verify(
 
     The samples, the model and the clean pass must be the record's; every stored point must lie
     inside the box, at the distance claimed, and be misclassified here; and some units, drawn at
-    random, must come out again: bit for bit where code, libraries, device and the clean pass are
+    random, must be reproduced: bit for bit where code, libraries, device and the clean pass are
     the same to the last bit, else with distances that differ by no more than 5 % in the median.
 
     Args:
@@ -193,13 +193,13 @@ def verify(
         )
         used = _used(claimed, solvers, units=parse_rerun(rerun)(len(claimed.samples)))
         verifying = _Verifying(claimed, fresh.record, subject, fresh.samples, used)
-        return verifying.all(rerun, drawn, progress=progress)
+        return verifying.check(rerun, drawn, progress=progress)
 
 
 def _used(
     claimed: Evaluation, solvers: Solvers | None, *, units: int
 ) -> Mapping[str, Solver | WholeAttack]:
-    """Return the solvers to do units again with; none if no unit will be."""
+    """Return the solvers to run units again with; none if no unit will be."""
     given = joined_solvers(claimed.solvers, solvers)
     if not units:
         return {}
@@ -244,7 +244,7 @@ def _terms_here(claimed: Evaluation) -> Terms:
 
 @dataclass
 class _Verifying:
-    """Record beside a new one of the same terms."""
+    """Comparison of a record with a new one of the same terms."""
 
     claimed: Evaluation
     fresh: Record
@@ -258,8 +258,8 @@ class _Verifying:
     notes: list[str] = field(default_factory=list)
     diagnosis: str = "gradients not diagnosed"
 
-    def all(self, rerun: str | int, seed: int, *, progress: bool | None) -> Verification:
-        """Everything, in the order in which one thing rests on another."""
+    def check(self, rerun: str | int, seed: int, *, progress: bool | None) -> Verification:
+        """Check all claims of the record; a check that rests on another one comes after it."""
         claimed = self.claimed
         units = sorted(unit for unit, _ in claimed.record.layout([ENSEMBLE]))
         places = np.random.default_rng(seed).choice(
@@ -270,7 +270,7 @@ class _Verifying:
         self._check_clean()
         if drawn and (self.false or self.rows):
             self.notes.append(
-                "no unit was done again, because model, data or clean pass are others"
+                "no unit was run again, because the model, the data or the clean pass differ"
             )
             drawn = []
         with progress_bar(progress, len(units) + len(drawn), unit="units") as bar:
@@ -279,7 +279,7 @@ class _Verifying:
                 self._check_gradients()
                 self._check_noise()
                 self._check_certified()
-            bar.show(f"{claimed.norm} units done again")
+            bar.show(f"{claimed.norm} units run again")
             again, same, close = self._check_units(drawn, bar.advance)
         return Verification(
             norm=claimed.norm,
@@ -312,9 +312,7 @@ class _Verifying:
             )
         stored = {flag.kind for flag in said.flags}
         self.false += [
-            f"the record does not tell this: {f}"
-            for f in doubts(found.flags)
-            if f.kind not in stored
+            f"the record lacks the flag: {f}" for f in doubts(found.flags) if f.kind not in stored
         ]
         if Kind.RANDOM in stored:
             self.notes.append(
@@ -322,7 +320,7 @@ class _Verifying:
             )
 
     def _check_gradients(self) -> None:
-        """Add the diagnosis of gradients at the points found, if the record does not tell of it."""
+        """Add the diagnosis of gradients at the points found, if the record lacks its flags."""
         images = self.fresh.images(self.samples)
         flags, queries = points_flags(self.claimed, self.model, self.fresh.header, images)
         at_points = " and at the points found" if queries else ""
@@ -331,7 +329,7 @@ class _Verifying:
         stored = {flag.kind for flag in self.claimed.record.header.flags}
         for flag in flags:
             if flag.kind not in stored:
-                self.false.append(f"the record does not tell this: {flag}")
+                self.false.append(f"the record lacks the flag: {flag}")
 
     def _check_noise(self) -> None:
         """Check whether random noise beats the distances without a flag in the record."""
@@ -341,7 +339,7 @@ class _Verifying:
         if flag is not None and flag.kind not in {
             known.kind for known in self.claimed.record.header.flags
         }:
-            self.false.append(f"the record does not tell this: {flag}")
+            self.false.append(f"the record lacks the flag: {flag}")
 
     def _check_certified(self) -> None:
         """Check whether a certified radius exceeds a distance that was found."""
@@ -358,7 +356,7 @@ class _Verifying:
             )
 
     def _check_clean(self) -> None:
-        """Are these the images, their labels, and what the model makes of them unperturbed?"""
+        """Check images, labels, and which unperturbed images are misclassified."""
         said, found = self.claimed.record.clean, self.fresh.clean
         for row in np.flatnonzero(said.ids != found.ids).tolist():
             self.rows[row] = f"its image is another than that of {self.samples.name}"
@@ -381,7 +379,7 @@ class _Verifying:
     def _check_points(
         self, units: list[UnitName], tick: Callable[[int], object]
     ) -> tuple[int, int]:
-        """Look at every stored point once; returns how many there are, and how many are proved."""
+        """Check every stored point; return the number of points and of those proved."""
         terms, clean, points, proved = self.fresh.header.terms, self.fresh.clean, 0, 0
         longest, images = self.claimed.record.units(), self.fresh.images(self.samples)
         with threads(terms.threads), self.model.oracle(terms) as oracle:
@@ -444,7 +442,7 @@ class _Verifying:
         said, here = (record.header.solvers for record in (self.claimed.record, self.fresh))
         if others := sorted(attack for attack in here if said.get(attack) != here[attack]):
             self.notes.append(
-                "no unit was done again, because the record was made with "
+                "no unit was run again, because the record was made with "
                 f"{solver_repr(said.get(others[0], {}))} as {others[0]}, and here is "
                 f"{solver_repr(here[others[0]])}: in Python, verify(…, solvers={{…}}) takes others"
             )
@@ -453,7 +451,7 @@ class _Verifying:
             exact = same_bits(self.claimed.record, self.fresh, unit)
             different = difference(self.claimed, job, unit, exact=exact)
             if different is not None:
-                self.false.append(f"{unit} did not come out again: {different}")
+                self.false.append(f"{unit} was not reproduced: {different}")
             same += different is None and exact
             close += different is None and not exact
             tick(1)
