@@ -12,7 +12,7 @@ def test_requirement_is_met_or_not(folder, evaluate, capsys):
     assert evaluate(*words, "--require", "Linf@0>=0.5,Linf@1>=0.5", "--require", "Linf@0>=80%") == 1
     said = capsys.readouterr().err
     assert "Linf@1>=0.5 fails: robust accuracy is 0.0 %" in said
-    assert "Linf@0>=0.8 fails, because 8 samples cannot tell" in said
+    assert "Linf@0>=0.8 fails, because 8 samples are too few to decide" in said
 
 
 def test_mistakes_cost_no_query(folder, evaluate, capsys):

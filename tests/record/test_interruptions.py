@@ -61,7 +61,7 @@ def test_an_interrupted_extend_also_goes_on_by_evaluating_further(problem, tmp_p
     with pytest.raises(
         FrontierError,
         match=r"holds 100 queries per sample of larger, unfinished \(to resume, repeat the same "
-        r"call\), which the",
+        r"call\), and small with 40 does not contain all of their steps",
     ):
         evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS)
     done = evaluate(*problem, out=tmp_path / "a" / "L2", **OPTIONS | {"ensemble": LARGER})
