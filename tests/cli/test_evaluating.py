@@ -168,3 +168,18 @@ def test_published_solvers_are_refused_beside_others(folder, evaluate, run, caps
     )
     done = Evaluation.load("b")
     assert set(done.solvers) == set(PUBLISHED)
+
+
+def test_extend_writes_the_exports_again_that_are_beside_the_record(folder, run, evaluate, capsys):
+    words = ["nets.py:net", "--norm", "L2", "--runs", "fmn", "-o", "a", "--no-report"]
+    assert evaluate(*words, "--queries", "40", "--export", "csv,sentence") == 0
+    before = {name: Path("a", name).read_text() for name in ("L2.csv", "sentence.txt")}
+    Path("a/L2-notes.csv").write_text("mine")
+    capsys.readouterr()
+    more = ["extend", "a", "--queries", "400", "--model", "nets.py:net", "--workers", "0"]
+    assert run(*more, "--no-report") == 0
+    printed = capsys.readouterr().out
+    for name, content in before.items():
+        assert f"a/{name}" in printed
+        assert Path("a", name).read_text() != content
+    assert Path("a/L2-notes.csv").read_text() == "mine"

@@ -63,3 +63,21 @@ def test_certify_refuses_other_norms_and_models(records, run, capsys):
     assert "evaluation in L0: expected one in L1, L2, Linf" in capsys.readouterr().err
     assert run("certify", str(records / "Linf"), "--model", "zoo:F5") == 2
     assert "Linf holds a record of" in capsys.readouterr().err
+
+
+def test_report_ranks_with_a_reference_set_of_ones_own(folder, run, evaluate, capsys):
+    for model, place in (("net", "anchor"), ("weaker", "mine")):
+        words = [f"nets.py:{model}", "--norm", "L2", "--runs", "fmn", "--name", place]
+        assert evaluate(*words, "--queries", "40", "-o", place, "--no-report") == 0
+    assert run("reference", "make", "anchor", "--out", "noise.ref", "--data-name", "noise") == 0
+    capsys.readouterr()
+    assert run("report", "mine", "--out", "alone.html") == 0
+    alone = capsys.readouterr().out
+    assert run("report", "mine", "--reference", "noise.ref", "--out", "ranked.html") == 0
+    ranked = capsys.readouterr().out
+    for shown, expected in ((alone, False), (ranked, True)):
+        assert ("DOI" in shown) is expected
+    assert "anchor" in (folder / "ranked.html").read_text("utf-8")
+    assert "anchor" not in (folder / "alone.html").read_text("utf-8")
+    assert run("report", "mine", "--reference", "mine/L2/header.json") == 2
+    assert "no reference set mine/L2/header.json: expected" in capsys.readouterr().err

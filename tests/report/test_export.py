@@ -16,7 +16,15 @@ from advfrontier.errors import FrontierError
 from advfrontier.evaluation.compare import find_evaluations
 from advfrontier.evaluation.summary import summarise_all
 from advfrontier.pool import Ensemble
-from advfrontier.report.export import FORMATS, card, export, export_all, latex, parse_formats
+from advfrontier.report.export import (
+    FORMATS,
+    card,
+    earlier_formats,
+    export,
+    export_all,
+    latex,
+    parse_formats,
+)
 
 TINY = {"fmn": 10}
 
@@ -205,3 +213,12 @@ def test_exported_text_is_cleaned(tmp_path):
     list(export_all([one], [odd], str(tmp_path), ["card", "latex", "sentence"]))
     for path in tmp_path.iterdir():
         assert not {"\x1b", "\u202e"} & set(path.read_text("utf-8").replace("\\u001b", "\x1b"))
+
+
+@pytest.mark.parametrize("norm", ["L2", "L0pixel"])
+def test_earlier_formats_are_those_of_any_norm(tmp_path, norm):
+    assert earlier_formats(str(tmp_path)) == ()
+    (tmp_path / f"{norm}.csv").touch()
+    (tmp_path / f"{norm}.json").touch()
+    (tmp_path / "notes.npz").touch()
+    assert earlier_formats(str(tmp_path)) == ("csv", "card")

@@ -31,7 +31,7 @@ from advfrontier.record.images import IMAGES, VerifiedImages, read_stored
 from advfrontier.record.journal import Journal
 from advfrontier.record.tensors import Damaged, pack, require, unpack
 from advfrontier.record.units import UNITS, StoredUnit, UnitName, parts_to_read, shards_of
-from advfrontier.threat.names import NORMS, norm_name
+from advfrontier.threat.names import NORMS, is_norm
 
 _CLEAN, _CERTIFIED = "clean.safetensors", "certified.safetensors"
 _DEPTH = 3  # folders below the one named that are searched for records
@@ -554,16 +554,9 @@ def _order(parts: tuple[str, ...]) -> tuple[tuple[str, ...], int, str]:
     last = parts[-1] if parts else ""
     if last in NORMS:
         return parts[:-1], NORMS.index(last), last
-    if parts and _is_norm(last):
+    if parts and is_norm(last):
         return parts[:-1], len(NORMS), last
     return parts, -1, ""
-
-
-def _is_norm(name: str) -> bool:
-    try:
-        return norm_name(name) == name
-    except FrontierError:
-        return False
 
 
 def _is_ours(content: bytes | None) -> bool:
@@ -579,7 +572,7 @@ def _records_of_norms(place: str | PathLike[str]) -> list[Record]:
     folders = []
     for name in open_folder(place).names(depth=1, skip_unreadable=True):
         *parts, last = name.split("/")
-        if last == FILE and len(parts) == 1 and _is_norm(parts[0]):
+        if last == FILE and len(parts) == 1 and is_norm(parts[0]):
             folders.append(tuple(parts))
     records = []
     for names in sorted(folders, key=_order):

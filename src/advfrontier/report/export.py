@@ -32,7 +32,7 @@ from advfrontier.report.render import as_csv, as_latex, clean
 from advfrontier.report.summary import summary_tables
 from advfrontier.report.words import CITATION, quoted, sentence
 from advfrontier.table import Column
-from advfrontier.threat.names import NORMS
+from advfrontier.threat.names import is_norm
 
 _AT_ONCE = 100  # samples whose images are read together
 _PICTURE = re.compile(r"\d{6}-class\d+-as\d+\.png")
@@ -113,7 +113,7 @@ def earlier_formats(folder: str) -> tuple[str, ...]:
 def _is_export(file: str, ending: str) -> bool:
     """Tell whether a file beside a record is named as an export of one norm."""
     name = file.rpartition("/")[2]
-    return name.endswith(ending) and name.removesuffix(ending) in NORMS
+    return name.endswith(ending) and is_norm(name.removesuffix(ending))
 
 
 def export_all(

@@ -100,6 +100,11 @@ def norm_facts(text: str | float) -> NormFacts:
     raise FrontierError(f"unknown norm {text!r}: expected one of {', '.join(_CATALOGUE)}")
 
 
+def is_norm(name: str) -> bool:
+    """Tell whether this is the canonical name of a norm of the catalogue."""
+    return name in _CATALOGUE
+
+
 def norm_name(text: str | float) -> str:
     """Return the canonical name of a norm.
 
