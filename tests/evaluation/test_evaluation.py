@@ -34,9 +34,7 @@ def test_saved_record_is_loaded_and_extended_with_the_model(problem, evaluation,
 
 
 def test_temporary_record_lives_as_long_as_its_evaluation(problem, tmp_path):
-    grown = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4).extend(
-        LARGER, model=problem[0]
-    )
+    grown = evaluate(*problem, norm="L2", ensemble="fmn@20").extend("fmn@40", model=problem[0])
     gc.collect()
     assert grown.adversarials.shape == problem[1].shape
     grown.save(tmp_path / "kept")
@@ -48,7 +46,7 @@ def test_temporary_record_lives_as_long_as_its_evaluation(problem, tmp_path):
 
 
 def test_removed_record_cannot_be_saved(problem, tmp_path):
-    held = evaluate(*problem, norm="L2", ensemble=SMALL, batch_size=4, out=tmp_path / "r")
+    held = evaluate(*problem, norm="L2", ensemble="fmn@20", out=tmp_path / "r")
     shutil.rmtree(tmp_path / "r")
     with pytest.raises(FrontierError, match="r/L2 is gone: there is nothing to copy"):
         held.save(tmp_path / "kept")

@@ -4,7 +4,7 @@ import os
 import signal
 from contextlib import contextmanager
 
-QUICK = 200
+QUICK = 120
 CASES = int(os.environ.get("ADVFRONTIER_FUZZ", str(QUICK)))
 SECONDS = 20
 
