@@ -95,6 +95,19 @@ def test_further_queries_of_a_later_budget():
     assert words.further_text(replace(alone("safe"), tier=400)) == ""  # nothing was broken
 
 
+def test_expectations_of_one_source_share_a_sentence():
+    norms = {"L2": expected(0.012, 0.034, 0.27), "Linf": expected(0.0, 0.02, 0.04)}
+    found = [replace(summary("net", n), tier=4000, further=f) for n, f in norms.items()]
+    further = words.details(found)[-2]
+    assert further == (
+        "Queries up to 12k are expected to lower AUREC and the mean distance by 3.4 % (1.2–27 %) "
+        "in ℓ₂; AUREC and the mean distance by 2.0 % (0.00–4.0 %) in ℓ∞ (median and 90 % interval "
+        "of 9 embedded models on fashion-mnist)."
+    )
+    longer = replace(found[1], further=replace(norms["Linf"], queries=8000))
+    assert len(words.details([found[0], longer])) == len(words.details(found)) + 1
+
+
 def test_ranks_among_models_shown_together():
     both = summarise_all([evaluation("net"), evaluation("other")], gallery=0)
     sentence = words.details(both[:1])[1]

@@ -373,14 +373,17 @@ def _cleaned(value: Any) -> Any:
 
 
 def typeset(text: str) -> Markup:
-    """Return a text as markup: the index of a norm is set low, and no line ends before a %.
+    """Return a text as markup: the index of a norm is set low, and figures stay in one line.
+
+    No line ends before a % or within a range such as 2–4.
 
     Args:
         text: Plain text.
     """
     escaped = str(escape(clean(text)))
     marked = re.sub("ℓ([₀-₉∞])", lambda norm: f"ℓ<sub>{norm[1].translate(_RAISED)}</sub>", escaped)
-    return Markup(marked.replace(" %", "\u00a0%"))  # noqa: S704 - escaped just above
+    joined = re.sub(r"(?<=\d)–(?=\d)", "\u2060–\u2060", marked.replace(" %", "\u00a0%"))
+    return Markup(joined)  # noqa: S704 - escaped just above
 
 
 def asset(name: str) -> Markup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from advfrontier.evaluation.further import Further
 from advfrontier.evaluation.summary import NormSummary, RobustAt
 from advfrontier.frontier.confidence import Interval
 from advfrontier.pool import tier_label
@@ -81,9 +82,11 @@ def details(summaries: Sequence[NormSummary]) -> list[str]:
     ranks = _ranks(summaries)
     if ranks:
         sentences.append(ranks)
-    for summary in filter(further_text, summaries):
-        sentences.append(f"In {norm_text(summary.norm)}, {further_text(summary)}.")
-    return [*sentences, "Every curve is an upper bound: a stronger attack could only lower it."]
+    return [
+        *sentences,
+        *_further_sentences(summaries),
+        "Every curve is an upper bound: a stronger attack could only lower it.",
+    ]
 
 
 def averaged_text(summary: NormSummary) -> str:
@@ -114,18 +117,49 @@ def further_text(summary: NormSummary) -> str:
     """
     if not summary.broken:
         return ""
-    start = ""
-    if summary.first_look:
-        start = f"distances after {whole(summary.tier)} queries are first estimates: "
-    further = summary.further
-    if further is None:
+    start = _first_look(summary)
+    if summary.further is None:
         return f"{start}how much further queries lower them is not known" if start else ""
+    return f"{start}{_expectation(summary.further, _lowered(summary.further))}"
+
+
+def _further_sentences(summaries: Sequence[NormSummary]) -> list[str]:
+    """Return what further queries change; norms whose expectations have one source share them."""
+    groups: dict[tuple[object, ...], list[tuple[str, Further]]] = {}
+    sentences = []
+    for summary in summaries:
+        norm, further = norm_text(summary.norm), summary.further
+        if further is not None and summary.broken:
+            source = (further.queries, further.models, further.data)
+            groups.setdefault((_first_look(summary), *source), []).append((norm, further))
+        elif further_text(summary):
+            sentences.append(f"In {norm}, {further_text(summary)}.")
+    for (start, *_), members in groups.items():
+        lowered = "; ".join(f"{_lowered(further)} in {norm}" for norm, further in members)
+        text = f"{start}{_expectation(members[0][1], lowered)}"
+        sentences.append(f"{text[0].upper()}{text[1:]}.")
+    return sentences
+
+
+def _first_look(summary: NormSummary) -> str:
+    """Return the beginning of a sentence on distances that are first estimates, or nothing."""
+    if not summary.first_look:
+        return ""
+    return f"distances after {whole(summary.tier)} queries are first estimates: "
+
+
+def _lowered(further: Further) -> str:
+    """Return by how much further queries are expected to lower AUREC and the mean distance."""
     area, mean = _share_interval(further.aurec), _share_interval(further.distance)
-    lowered = f"AUREC by {area} and the mean distance by {mean}"
     if area == mean:
-        lowered = f"AUREC and the mean distance by {area}"
+        return f"AUREC and the mean distance by {area}"
+    return f"AUREC by {area} and the mean distance by {mean}"
+
+
+def _expectation(further: Further, lowered: str) -> str:
+    """Return an expectation with its source."""
     return (
-        f"{start}queries up to {tier_label(further.queries)} are expected to lower {lowered} "
+        f"queries up to {tier_label(further.queries)} are expected to lower {lowered} "
         f"(median and 90 % interval of {further.models} embedded models on {further.data})"
     )
 
