@@ -2,10 +2,14 @@
 project.
 """
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+
+import advfrontier
+from advfrontier import solvers
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,3 +95,39 @@ def test_glossary_defines_the_words_of_the_project():
         "Flag",
         "Frontier",
     ]
+
+
+# An entry of `Args` that repeats the name or the type of its parameter, such as "model: The model."
+EMPTY = re.compile(r"^ {4,}\w+: (?:The|A|An|Its|Their|Some) \w+\.$", re.MULTILINE)
+
+
+def test_no_parameter_is_described_by_its_name_alone():
+    found = []
+    for page in sorted((ROOT / "src").rglob("*.py")):
+        found += [f"{page.name}: {line.strip()}" for line in EMPTY.findall(page.read_text("utf-8"))]
+    assert found == []
+    assert EMPTY.search("    model: The model.")
+
+
+def documented(item):
+    """Return the parameters in the docstrings of a function, or of a class and its bases."""
+    texts = [inspect.getdoc(item) or ""]
+    if isinstance(item, type):
+        texts += [base.__doc__ or "" for base in item.__mro__]
+    names = set()
+    for text in texts:
+        names.update(
+            re.findall(r"^ {4,}\*{0,2}(\w+): ", text.partition("Args:\n")[2], re.MULTILINE)
+        )
+    return names
+
+
+@pytest.mark.parametrize("module", [advfrontier, solvers], ids=["advfrontier", "solvers"])
+def test_public_functions_and_classes_document_every_parameter(module):
+    found = []
+    for name in module.__all__:
+        item = getattr(module, name)
+        if name != "Solver" and (inspect.isfunction(item) or isinstance(item, type)):
+            missing = set(inspect.signature(item).parameters) - documented(item)
+            found += [f"{name}({parameter})" for parameter in sorted(missing)]
+    assert found == []

@@ -91,12 +91,9 @@ def _at(attack: AtRadius, radius: float) -> Attack:
 
 
 def _narrow(interval: _Interval, rung: int, best: float) -> None:
-    """Take in an attack at a radius.
+    """Narrow a sample's interval by an attack at a rung.
 
-    Args:
-        interval: The sample's interval.
-        rung: The radius.
-        best: Distance of the nearest point so far over the first radius; inf if there is none.
+    `best` is the distance of the nearest point so far over the first radius, and inf without one.
     """
     if not np.isfinite(best):
         interval.low = rung

@@ -70,7 +70,8 @@ class Traces(ShownTraces, Trajectories):
 
     Args:
         flags: Warnings that distances may be too large, or too small.
-        counts: Forward plus backward passes, by purpose.
+        counts: Forward plus backward passes, by purpose. The other parameters are those of
+            `Trajectories`.
     """
 
     flags: tuple[Flag, ...] = ()
