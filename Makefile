@@ -5,7 +5,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Everything that a test touches; who only uses the program needs none of the extras.
 EXTRAS := dev,autoattack,docs,figures,hf,images,onnx,pandas,parquet,ray,timm
 
-.PHONY: setup demo test slow fuzz check docs gpu bench peers parity results clean
+.PHONY: setup demo test slow fuzz check docs gpu bench peers parity rehearsal results clean
 
 .venv/program: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -60,6 +60,19 @@ bench: setup build/peers/ready  ## overhead, other libraries, time to AutoAttack
 
 parity: setup  ## distances against the recorded figures of other implementations in ../shared/reference
 	$(BIN)/python scripts/parity.py && $(BIN)/python scripts/parity_autoattack.py
+
+# RobustBench requires a version of timm, so it gets an environment of its own, without ours of timm and torchvision.
+REHEARSAL := build/rehearsal/.venv/bin
+build/rehearsal/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv build/rehearsal/.venv
+	grep -v -E '^(timm|torchvision)==' constraints.txt > build/rehearsal/constraints.txt
+	$(REHEARSAL)/pip install --quiet --disable-pip-version-check -c build/rehearsal/constraints.txt torch
+	$(REHEARSAL)/pip install --quiet --disable-pip-version-check -c build/rehearsal/constraints.txt \
+		-e '.[robustbench,images,autoattack,figures,pandas,parquet]'
+	touch $@
+
+rehearsal: build/rehearsal/ready  ## the paper's benchmark on its architectures, with random weights: an hour
+	OMP_NUM_THREADS=1 $(REHEARSAL)/python scripts/rehearsal.py
 
 # Traces are kept in build/results: interrupted, the same command resumes; once they are there, it takes minutes.
 results: setup  ## the paper's experiments on the embedded models, and docs/results.md: hours; SAMPLES=100 for more images
