@@ -610,7 +610,8 @@ def rehearsal_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         Column("traced", "integer"),
         Column("evaluated", "integer"),
         Column("units kept"),
-        Column("broken", key="broken"),
+        Column("broken"),
+        Column("flags", folds=True),
         Column("CPU time", "duration"),
         Column("memory", "bytes"),
     )
@@ -620,6 +621,9 @@ def rehearsal_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         evaluations = [record for record in row["records"] if record["kind"] != "trace"]
         broken = sum(record["broken"] for record in row["records"])
         attacked = sum(record["correct"] for record in row["records"])
+        flags: set[str] = set()
+        for record in row["records"]:
+            flags.update(record["flags"])
         cells.append(
             (
                 row["id"],
@@ -632,6 +636,7 @@ def rehearsal_table(rows: Sequence[Mapping[str, Any]]) -> Table:
                 len(evaluations),
                 f"{row['units_kept']} of {row['units_before']}",
                 f"{broken} of {attacked}",
+                ", ".join(sorted(flags)) or None,
                 row["cpu_seconds"],
                 row["peak_bytes"],
             )
@@ -643,6 +648,10 @@ def rehearsal_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             "run left untouched"
         ),
         "broken: attacked images whose label changed, over all records",
+        (
+            "flags: of all records; they are to be expected of random weights whose margins are "
+            f"small, and of {QUERIES} queries"
+        ),
         (
             "CPU time, memory: of all commands of a model together, imports and figures included; "
             "the largest resident set of one of them"
