@@ -45,6 +45,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from advfrontier.bench.benchmark import Benchmark, BenchmarkModel, load_benchmark
 from advfrontier.engine import Oracle
+from advfrontier.errors import FrontierError
 from advfrontier.evaluation.evaluation import Evaluation
 from advfrontier.evaluation.trace import load_traces
 from advfrontier.jsonable import jsonable
@@ -514,41 +515,106 @@ def made_images(benchmark: Benchmark, entry: BenchmarkModel) -> Tensor:
     return samples.read(torch.arange(len(samples)))
 
 
+def cost_of(benchmark: Benchmark, entry: BenchmarkModel) -> dict[str, Any]:
+    """Build a model and measure what a query of it costs.
+
+    Args:
+        benchmark: The rehearsal.
+        entry: The model.
+    """
+    images, classes = made_images(benchmark, entry), CLASSES[entry.data]
+    model, _ = build(str(entry.source), classes)
+    fit(model, images, classes)
+    return {
+        "id": entry.id,
+        "source": str(entry.source),
+        "shape": list(images.shape[1:]),
+        "batch": entry.batch,
+        **measure(model, images),
+    }
+
+
 def rehearse(benchmark: Benchmark, entry: BenchmarkModel) -> dict[str, Any]:
-    """Rehearse one model.
+    """Write a checkpoint of a model, check what is loaded of it, and run the benchmark on it.
 
     Args:
         benchmark: The rehearsal.
         entry: The model.
     """
     source, classes = str(entry.source), CLASSES[entry.data]
-    images = made_images(benchmark, entry)
-    model, path = build(source, classes)
-    fit(model, images, classes)
-    costs = measure(model, images)
-    passes = (costs["forward_operations"] + costs["backward_operations"]) / 2
+    passes = operations_per_query(read_row("costs", entry.id))
     samples, cheap = 1 if passes > LARGE else 2, passes < EXPENSIVE
     alone = {
         "samples": samples,
         "models": (entry,),
         "data": {entry.data: benchmark.data[entry.data]},
     }
+    model, path = build(source, classes)
+    fit(model, made_images(benchmark, entry), classes)
     with checkpoint(model, path) as size:
         check_loaded(source, model)
         del model
         gc.collect()
         found = run_benchmark(benchmark.model_copy(update=alone), entry.id, cheap=cheap)
+    if not (found["interrupted"] and found["finished"]):
+        raise FrontierError(f"{entry.id} was not resumed or not finished: see {WORK}/logs")
+    if found["units_kept"] != found["units_before"]:
+        raise FrontierError(f"{entry.id}: the second run changed units of the first one")
     return {
         "id": entry.id,
-        "source": source,
-        "shape": list(images.shape[1:]),
-        "batch": entry.batch,
         "samples": samples,
         "checkpoint_bytes": size,
         "evaluated": list(NORMS if cheap else NORMS[-1:]),
-        **costs,
         **found,
     }
+
+
+def row_file(kind: str, name: str) -> Path:
+    """Return the file that holds what is known of a model.
+
+    Args:
+        kind: `costs` or `runs`.
+        name: Id of the model.
+    """
+    return WORK / kind / f"{name}.json"
+
+
+def read_row(kind: str, name: str) -> dict[str, Any]:
+    """Return what is known of a model; an empty dictionary if nothing is.
+
+    Args:
+        kind: `costs` or `runs`.
+        name: Id of the model.
+    """
+    file = row_file(kind, name)
+    found: dict[str, Any] = {}
+    if file.exists():
+        found = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def do_missing(kind: str, benchmark: Benchmark, name: str) -> bool:
+    """Measure or run a model unless that was done; tell whether it is done.
+
+    Args:
+        kind: `costs` or `runs`.
+        benchmark: The rehearsal.
+        name: Id of the model.
+    """
+    file = row_file(kind, name)
+    if file.exists():
+        return True
+    began = time.perf_counter()
+    try:
+        row = {"costs": cost_of, "runs": rehearse}[kind](benchmark, benchmark[name])
+    except Exception:  # noqa: BLE001  # the other models are rehearsed
+        print(f"{kind} of {name}:\n{traceback.format_exc()}", file=sys.stderr)
+        return False
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(jsonable(row), indent=1) + "\n", encoding="utf-8")
+    seconds = time.perf_counter() - began
+    print(f"{kind} of {name}: {seconds:.0f} s", file=sys.stderr, flush=True)
+    return True
 
 
 # What the whole benchmark costs
@@ -772,22 +838,23 @@ def write_page(rows: Sequence[Mapping[str, Any]], paper: Benchmark) -> None:
     """Print the tables, and write them to docs/rehearsal.md and docs/results/rehearsal.json.
 
     Args:
-        rows: The rehearsed models, in the order of the benchmark.
+        rows: The measured models, in the order of the benchmark; those that were run have records.
         paper: The benchmark.
     """
     absent = [model.id for model in paper.models if model.source is None]
+    done = [row for row in rows if "records" in row]
     tables = (
-        rehearsal_table(rows),
+        rehearsal_table(done),
         query_table(rows),
         cost_table(rows, absent, paper.samples),
         absent_table(absent),
     )
     print_tables(*tables)
     named = len(paper.models) - len(absent)
-    missing = {model.id for model in paper.models} - {*absent, *(row["id"] for row in rows)}
-    opening = OPENING.format(done=len(rows), named=named, run=RUN, queries=QUERIES)
+    missing = {model.id for model in paper.models} - {*absent, *(row["id"] for row in done)}
+    opening = OPENING.format(done=len(done), named=named, run=RUN, queries=QUERIES)
     if missing:
-        opening += f"\nNot rehearsed yet: {', '.join(sorted(missing))}. The hours lack them.\n"
+        opening += f"\nNot run yet: {', '.join(sorted(missing))}.\n"
     ran = RAN.format(expensive=EXPENSIVE / 1e9, large=LARGE / 1e9)
     parts = ["# A rehearsal of the paper's benchmark", opening]
     for table, text in zip(tables, (ran, COSTS, GPUS, ABSENT_TEXT), strict=True):
@@ -802,7 +869,7 @@ def write_page(rows: Sequence[Mapping[str, Any]], paper: Benchmark) -> None:
         "gpu": {"name": GPU, "peak": PEAK, "sustained": SUSTAINED},
         "missing": sorted(missing),
         "tables": {table.title: jsonable(table.records()) for table in tables},
-        "models": rows,
+        "models": list(rows),
     }
     STORED.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -825,50 +892,18 @@ def main() -> int:
         os.chdir(WORK)  # where the sources of the benchmark look for their files
         os.environ["TORCH_HOME"] = str(WORK / "torch")
         benchmark = rehearsed(paper, {name: make_data(name) for name in paper.data})
-        for name in options.models or named:
-            if not rehearse_once(benchmark, name):
-                failed.append(name)
+        for kind in ("costs", "runs"):
+            for name in options.models or named:
+                if name not in failed and not do_missing(kind, benchmark, name):
+                    failed.append(name)
     rows = []
     for name in named:
-        path = row_file(name)
-        if path.exists():
-            rows.append(json.loads(path.read_text(encoding="utf-8")))
+        row = read_row("costs", name) | read_row("runs", name)
+        if "shape" in row:
+            rows.append(row)
     if rows:
         write_page(rows, paper)
-    missing = [name for name in named if name not in {row["id"] for row in rows}]
-    if missing:
-        print(f"not rehearsed: {' '.join(missing)}", file=sys.stderr)
     return 1 if failed else 0
-
-
-def row_file(name: str) -> Path:
-    """Return the file that holds what was measured of a model."""
-    return WORK / "rows" / f"{name}.json"
-
-
-def rehearse_once(benchmark: Benchmark, name: str) -> bool:
-    """Rehearse a model that is missing; tell whether it is there then.
-
-    Args:
-        benchmark: The rehearsal.
-        name: Id of the model.
-    """
-    file = row_file(name)
-    if file.exists():
-        return True
-    began = time.perf_counter()
-    try:
-        row = rehearse(benchmark, benchmark[name])
-    except Exception:  # noqa: BLE001  # the other models are rehearsed
-        print(f"{name}:\n{traceback.format_exc()}", file=sys.stderr)
-        return False
-    if not (row["interrupted"] and row["finished"] and row["units_kept"] == row["units_before"]):
-        print(f"{name}: not resumed or not finished, see {WORK}/logs/{name}.log", file=sys.stderr)
-        return False
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(jsonable(row), indent=1) + "\n", encoding="utf-8")
-    print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
-    return True
 
 
 if __name__ == "__main__":

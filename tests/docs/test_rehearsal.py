@@ -14,9 +14,9 @@ AGAIN = "type `make rehearsal`"
 
 def test_every_model_with_a_source_was_rehearsed_and_resumed():
     named = {model.id: model.source for model in load_benchmark("paper").models if model.source}
-    sources = {row["id"]: row["source"] for row in STORED["models"]}
-    assert sources | {name: named[name] for name in STORED["missing"]} == named, AGAIN
-    for row in STORED["models"]:
+    assert {row["id"]: row["source"] for row in STORED["models"]} == named, AGAIN
+    done = [row for row in STORED["models"] if row["id"] not in STORED["missing"]]
+    for row in done:
         assert row["interrupted"], AGAIN
         assert row["finished"], AGAIN
         assert 0 < row["units_before"] == row["units_kept"] < row["units"], AGAIN
@@ -43,4 +43,5 @@ def test_hours_follow_from_operations():
 def test_page_has_a_line_for_every_model():
     page = (DOCS / "rehearsal.md").read_text()
     for row in STORED["models"]:
-        assert f"| {row['id']} | {row['source'].partition(':')[2]} |" in page
+        ran = f"| {row['id']} | {row['source'].partition(':')[2]} |" in page
+        assert ran == (row["id"] not in STORED["missing"]), AGAIN
