@@ -29,6 +29,14 @@ def weaker():
 def flat():
     return nn.Flatten(0)
 
+def rows():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layer = nn.Linear(4, 2)
+    with torch.no_grad():
+        layer.bias.copy_(torch.tensor([4.0, -4.0]))
+    return layer
+
 def single():
     return nn.Sequential(nn.Flatten(), nn.Linear(36, 1))
 

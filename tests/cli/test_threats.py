@@ -1,5 +1,6 @@
 """Threat models beyond one norm on the command line: what is shown, and what is refused."""
 
+import numpy as np
 import pytest
 
 
@@ -67,3 +68,27 @@ def test_criteria_that_make_no_sense_are_refused(evaluate, capsys):
     assert "--target, --top-k and --reject-class exclude each other" in capsys.readouterr().err
     assert evaluate("nets.py:net", "--top-k", "10") == 2
     assert "the label is always among the 10 likeliest" in capsys.readouterr().err
+
+
+def test_domains_are_evaluated_shown_and_verified(folder, evaluate, run, capsys):
+    rows = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    np.savez("rows.npz", images=rows, labels=np.zeros(6, dtype=np.int64))
+    np.savez("domain.npz", lower=-9.0, upper=[9.0, 9, 9, 5], changeable=[1, 0, 1, 1])
+    words = ["--data", "npz:rows.npz", "--norm", "L0,L2", "--domain", "domain.npz"]
+    assert evaluate("nets.py:rows", *words, "--out", "runs/rows") == 0
+    text = "in a box per feature between -9 and 9 with 3 of 4 features changeable"
+    assert text in capsys.readouterr().out
+    assert text in (folder / "runs/rows/report.html").read_text(encoding="utf-8")
+    checked = ["verify", "runs/rows", "--model", "nets.py:rows", "--data", "npz:rows.npz"]
+    assert run(*checked) == 0
+    assert run(*checked, "--domain", "domain.npz") == 0
+    capsys.readouterr()
+    np.savez("domain.npz", lower=-9.0, upper=8.0)
+    assert run(*checked, "--domain", "domain.npz") == 2
+    assert "is a record of the domain a box per feature" in capsys.readouterr().err
+    assert evaluate("nets.py:rows", *words, "--out", "runs/rows") == 2
+    assert "another domain" in capsys.readouterr().err
+    assert evaluate("nets.py:rows", "--data", "npz:rows.npz", "--out", "runs/other") == 2
+    assert "expected (n, h, w, channels)" in capsys.readouterr().err
+    assert evaluate("nets.py:net", "--domain", "none.npz", "--out", "runs/other") == 2
+    assert "none.npz is no domain" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -51,8 +52,22 @@ def test_examples_reach_targets_and_accepted_mistakes(names):
     assert ((seen != 10) & (seen != names["labels"])).numpy()[broken].all()
 
 
-def test_commands_run(tmp_path, monkeypatch, capsys):
+def test_examples_stay_in_their_domains(names):
+    moved = names["flipped"].adversarials - names["clients"]
+    distances = torch.tensor(names["flipped"].distances)
+    costs = (moved.double().abs() * torch.tensor(names["domain"].weights)).sum(1)
+    torch.testing.assert_close(costs, distances, rtol=1e-4, atol=0)
+    assert (moved[:, 0] == 0).all()
+    exact = torch.tensor([0.1, 1.68, 1.26], dtype=torch.float64)
+    torch.testing.assert_close(distances, exact, rtol=0.02, atol=0)
+    changed = names["around"].points() != names["images"]
+    assert changed.any()
+    assert not changed[:, ~names["border"]].any()
+
+
+def test_commands_run(names, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    np.savez("border.npz", changeable=names["border"])
     for words in commands(PAGE):
         main([*words, "--workers", "0"] if words[0] == "evaluate" else words)
     out = capsys.readouterr().out
@@ -60,6 +75,7 @@ def test_commands_run(tmp_path, monkeypatch, capsys):
     assert "success: taken for class 7" in out
     assert "success: label not among the 3 likeliest classes" in out
     assert "points proved" in out
+    assert "in a box from 0 to 1 with 528 of 784 features changeable" in out
     assert "zoo:F7 on fashion-mnist against L1=10,Linf=0.06 at once" in out
     assert (tmp_path / "runs/pixels/report.html").is_file()
     assert (tmp_path / "runs/union.html").is_file()

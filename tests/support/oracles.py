@@ -1,5 +1,4 @@
-"""Exact minimum distances to misclassification for linear classifiers inside the box [0, 1], in
-float64.
+"""Exact minimum distances to misclassification for linear classifiers inside a box, in float64.
 
 To make class j beat label y the score a·x + c with a = w_y − w_j has to fall to 0. Feature k can
 lower it by at most |a_k|·room_k, where room_k is the distance to the end of the box in the useful
@@ -14,15 +13,15 @@ import numpy as np
 _BISECTIONS = 200
 
 
-def linear_minimum(weight, bias, inputs, labels, norm):
+def linear_minimum(weight, bias, inputs, labels, norm, **domain):
     """Least ‖δ‖ of each sample for logits `weight @ x + bias`; inf where the box is too small, 0
-    where it is wrong.
+    where it is wrong. `domain` as `halfspace_minimum` takes it.
     """
     weight, bias, inputs = (np.asarray(array, dtype=np.float64) for array in (weight, bias, inputs))
     return np.array(
         [
             min(
-                halfspace_minimum(weight[y] - weight[j], bias[y] - bias[j], x, norm)
+                halfspace_minimum(weight[y] - weight[j], bias[y] - bias[j], x, norm, **domain)
                 for j in range(len(weight))
                 if j != y
             )
@@ -31,10 +30,14 @@ def linear_minimum(weight, bias, inputs, labels, norm):
     )
 
 
-def halfspace_minimum(a, c, x, norm):
-    """Least ‖δ‖ with a·(x + δ) + c ≤ 0 and x + δ in the box."""
+def halfspace_minimum(a, c, x, norm, *, lower=0.0, upper=1.0, changeable=True, weights=1.0):
+    """Least ‖weights·δ‖ with a·(x + δ) + c ≤ 0 and x + δ in the box, where δ may change.
+
+    Measured in weighted changes, a feature gains |a|/weight per unit and has weight·room units.
+    """
     gap = float(a @ x + c)
-    slope, room = np.abs(a), np.where(a > 0, x, 1 - x)
+    slope = np.abs(a) / weights
+    room = np.where(changeable, weights * np.where(a > 0, x - lower, upper - x), 0.0)
     if gap <= 0:
         return 0.0
     if (slope * room).sum() < gap:
@@ -76,7 +79,7 @@ def _shortest(slope, room, gap):
 
 def _flattest(slope, room, gap):
     """Everything moves by min(ε, room): bisection on ε."""
-    low, high = 0.0, 1.0
+    low, high = 0.0, float(room.max())
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         short = slope @ np.minimum(middle, room) < gap

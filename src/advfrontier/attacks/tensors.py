@@ -19,6 +19,7 @@ from advfrontier.errors import FrontierError, whole_number
 from advfrontier.pool import CHECKPOINT, MAX_QUERIES, Run, check_run
 from advfrontier.solvers import Solver, solver_of
 from advfrontier.threat.criteria import Criterion, Targeted
+from advfrontier.threat.domain import Domain, Space
 from advfrontier.threat.names import norm_name
 from advfrontier.threat.norms import make_norm
 
@@ -48,6 +49,7 @@ def attack(
     batch_size: int = 100,
     device: str | torch.device | None = None,
     criterion: Criterion | None = None,
+    domain: Domain | None = None,
 ) -> Attacked:
     """Run one minimum-norm attack.
 
@@ -64,6 +66,7 @@ def attack(
         batch_size: Samples per batch.
         device: Device of the model; by default the model's own.
         criterion: Criterion of success, such as `Targeted(3)`; by default misclassification.
+        domain: What images may be, where that is not [0, 1].
 
     Returns:
         Points and distances, as `points, distances = attack(…)`.
@@ -80,7 +83,13 @@ def attack(
         raise FrontierError(
             f"cannot stop after {queries} queries: expected a multiple of {CHECKPOINT}"
         )
-    images = check_data(images, labels)
+    space = None if domain is None else domain.space(tuple(images.shape[1:]))
+    if isinstance(made, ExternalAttack) and space is not None:
+        raise FrontierError(
+            f"{run} in a domain ({space.words}): expected a solver of advfrontier, because other "
+            "attacks search in [0, 1]"
+        )
+    images = check_data(images, labels, space)
     goals = None
     if isinstance(criterion, Targeted):
         rows_used, goals = criterion.rows(labels.cpu())
@@ -106,6 +115,7 @@ def attack(
                 seed=seed,
                 criterion=criterion,
                 goals=None if goals is None else goals[rows],
+                space=space,
             )
             points.append(found[0])
             distances.append(found[1])
@@ -136,11 +146,14 @@ def _attack_batch(
     seed: int,
     criterion: Criterion | None,
     goals: Tensor | None,
+    space: Space | None,
 ) -> tuple[Tensor, Tensor]:
     """Attack the correctly classified samples of a batch; return points and distances of all."""
     external = isinstance(solver, ExternalAttack)
     gradients = not external and step_queries(cast("Solver", solver)) > 1
     measure = make_norm(norm, tuple(images.shape[1:]))
+    if space is not None:
+        measure = space.norm(norm, oracle.device, oracle.dtype)
     clean = clean_pass(
         oracle,
         images,
@@ -169,7 +182,7 @@ def _attack_batch(
     else:
         search = Search.start(shard, solver, run, horizon=queries)
         measured = advance_search(oracle, search, queries)
-        best_point = search.best_point
+        best_point = search.shown(search.best_point)
     distances[attacked] = measured[-1]
     here = attacked.to(points.device)
     points[here] = best_point.view(-1, *images.shape[1:])

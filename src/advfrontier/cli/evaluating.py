@@ -13,6 +13,7 @@ from advfrontier.cli.options import (
     Attacks,
     Budget,
     Data,
+    DomainFile,
     Machine,
     Model,
     Norm,
@@ -21,6 +22,7 @@ from advfrontier.cli.options import (
     Success,
     Trusted,
     Workers,
+    load_domain,
     norms,
     trusted_attacks,
 )
@@ -45,6 +47,7 @@ def evaluate_command(
     budget: Budget = _BUDGET,
     attacks: Attacks = _ATTACKS,
     success: Success = _SUCCESS,
+    domain: DomainFile = None,
     out: Annotated[str | None, OUT] = None,
     name: str | None = None,
     seed: Seed = 42,
@@ -69,7 +72,8 @@ def evaluate_command(
     ensemble = _ensemble(budget, attacks)
     folder = out or below("runs", folder_name(name or model))
     output.check(norms(norm), folder)
-    samples = data.load(model)
+    given = load_domain(domain)
+    samples = data.load(model, unit=given is None)
     work_machine = machine.machine(keep_state=state)
     evaluations = []
     with data.explained():
@@ -83,6 +87,7 @@ def evaluate_command(
                 solvers=attacks.solvers,
                 eot=attacks.eot,
                 criterion=success.criterion(),
+                domain=given,
                 out=folder,
                 name=name,
                 batch_size=data.batch_size,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from advfrontier.execution import Machine as WorkMachine
     from advfrontier.solvers import Solver
     from advfrontier.threat.criteria import Criterion
+    from advfrontier.threat.domain import Domain
 
 DEFAULT_DATA = "fashion-mnist"
 DEFAULT_BATCH = 100  # samples per batch of a trace or of AutoAttack
@@ -206,12 +207,13 @@ class Source:
         """Return the source of the samples."""
         return DEFAULT_DATA if self.data is None else self.data
 
-    def load(self, *models: str) -> Samples:
+    def load(self, *models: str, unit: bool = True) -> Samples:
         """Return the samples.
 
         Args:
             models: Sources of models. Where downloads are allowed they are fetched now, so that
                 workers find them.
+            unit: Whether samples must be in [0, 1]; those of a domain need not be.
         """
         from advfrontier.sources import load_data, load_model
 
@@ -219,7 +221,11 @@ class Source:
             for model in models:
                 load_model(model, download=True)
         samples = load_data(
-            self.name, samples=self.samples, seed=self.sample_seed, download=self.download
+            self.name,
+            samples=self.samples,
+            seed=self.sample_seed,
+            download=self.download,
+            unit=unit,
         )
         return samples if self.data_name is None else replace(samples, name=self.data_name)
 
@@ -354,6 +360,28 @@ def trusted_attacks(names: Sequence[str], norm: str) -> dict[str, ExternalAttack
             )
         attacks[str(run)] = ExternalAttack(str(run), norm)
     return attacks
+
+
+DomainFile = Annotated[
+    str | None,
+    Parameter(
+        name="--domain",
+        show_default=False,
+        help="File of numpy.savez with lower, upper, changeable and weights of the features "
+        "(default: samples in [0, 1], all of whose features may change).",
+    ),
+]
+
+
+def load_domain(path: DomainFile) -> Domain | None:
+    """Return the domain of a file; None where none was named.
+
+    Args:
+        path: File of `numpy.savez`; None for samples in [0, 1].
+    """
+    from advfrontier.threat.domain import Domain
+
+    return None if path is None else Domain.load(path)
 
 
 @Parameter(name="*")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from advfrontier.cli.options import (
     OUT,
+    DomainFile,
     Export,
     Json,
     Model,
@@ -19,6 +20,7 @@ from advfrontier.cli.options import (
     Source,
     Success,
     Trusted,
+    load_domain,
     norms,
     trusted_attacks,
 )
@@ -70,6 +72,7 @@ def verify_command(
     seed: int | None = None,
     attack: Trusted = (),
     success: Success = _SUCCESS,
+    domain: DomainFile = None,
     out: Annotated[str | None, OUT] = None,
     json: Json = False,
 ) -> None:
@@ -95,7 +98,9 @@ def verify_command(
 
     parse_rerun(rerun)
     evaluations = find_evaluations([record])
-    samples, subject = data.load(model), as_model(model)
+    given = load_domain(domain)
+    unit = given is None and all(each.space is None for each in evaluations)
+    samples, subject = data.load(model, unit=unit), as_model(model)
     results = []
     with data.explained():
         for evaluation in evaluations:
@@ -108,6 +113,7 @@ def verify_command(
                 solvers=trusted_attacks(attack, evaluation.norm) or None,
                 progress=True,
                 criterion=success.criterion(),
+                domain=given,
             )
             results.append(result)
     if json:

@@ -11,12 +11,14 @@ from torch import Tensor
 from advfrontier.engine.diagnose import diagnose, unusable_gradients
 from advfrontier.engine.expectation import judged
 from advfrontier.engine.margins import spread
+from advfrontier.engine.oracle import in_unit_box
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.threat.losses import margin
 
 if TYPE_CHECKING:
     from advfrontier.engine.oracle import Oracle
+    from advfrontier.threat.domain import Space
 
 _TOLERANCE = 1e-6  # how far an input may stand outside [0, 1] before it is more than rounding
 
@@ -80,19 +82,20 @@ def check_images(images: Tensor, source: str = "") -> Tensor:
     return images.clamp(0, 1) if low < 0 or high > 1 else images
 
 
-def check_data(images: Tensor, labels: Tensor) -> Tensor:
+def check_data(images: Tensor, labels: Tensor, space: Space | None = None) -> Tensor:
     """Return the images as `check_images` does; refuse labels that do not belong to them.
 
     Args:
-        images: (n, …) in [0, 1].
+        images: (n, …) in [0, 1], or in the domain.
         labels: True classes, integers (n,).
+        space: Domain that images must be in; None for [0, 1].
     """
     if not isinstance(images, Tensor) or not isinstance(labels, Tensor):
         raise FrontierError(
             f"images and labels must be tensors: found {type(images).__name__}, "
             f"{type(labels).__name__}"
         )
-    images = check_images(images)
+    images = check_images(images) if space is None else space.check(images)
     if labels.shape != images.shape[:1]:
         raise FrontierError(
             f"{len(images)} images but labels of shape {tuple(labels.shape)}: expected one label "
@@ -104,16 +107,23 @@ def check_data(images: Tensor, labels: Tensor) -> Tensor:
 
 
 def check_model(
-    oracle: Oracle, images: Tensor, labels: Tensor, *, gradients: bool = True
+    oracle: Oracle,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    gradients: bool = True,
+    space: Space | None = None,
 ) -> list[Flag]:
     """Try the model on a few samples, up to 39 queries each, charged to checks; return flags.
 
     Args:
         oracle: Model on its device; its passes are counted as checks.
-        images: (n, …) in [0, 1], a few samples.
+        images: (n, …) in [0, 1], or in the domain, a few samples.
         labels: True classes, int64 (n,).
         gradients: Whether any run needs gradients; they are diagnosed then.
+        space: Domain, in which a pixel's change is a share of its feature's box; None for [0, 1].
     """
+    oracle, images = in_unit_box(oracle, images, space)
     oracle.purpose = "checks"
     flags = [TRAINING] if oracle.was_training else []
     x, y = oracle.images(images).detach(), oracle.labels(labels)

@@ -119,11 +119,11 @@ def clean_pass(
 
     Without `gradients` (the model has none, and only black-box runs follow) it is 1 query, and the
     boundary is unknown: taken for as far as the box goes. `first` is what messages call the first
-    sample.
+    sample. In a domain, which the norm's frame knows, boundaries are in the user's own units.
 
     Args:
         oracle: Model on its device; its passes are charged to setup.
-        images: (n, …) in [0, 1].
+        images: (n, …) in [0, 1], or in the domain.
         labels: True classes, int64 (n,).
         norm: Norm of the estimated distance to the boundary.
         batch_size: Samples per batch.
@@ -144,12 +144,18 @@ def clean_pass(
             aim = Aim(criterion, y, None if goals is None else oracle.labels(goals[rows]))
         reply = ask(oracle, x, partial(_margin, labels=y, first=first + start, aim=aim))
         z, flat = mean(reply.passes), x.detach().flatten(1)
+        if norm.frame is not None:
+            flat = norm.frame.enter(flat)
         boundary = norm.largest(flat)
         if reply.gradient is not None:
             slope = reply.gradient.flatten(1).nan_to_num_(0, 0, 0)
+            if norm.frame is not None:
+                slope.mul_(norm.frame.stretch)
             boundary = norm.boundary(margin_to_go(z, y, aim=aim), slope, flat)
             # On logits that are all 0 it is nought, and a radius that begins there never grows.
             boundary = torch.where(boundary > TINY, boundary, 1e-6 * norm.largest(flat))
+        if norm.frame is not None:
+            boundary = boundary * norm.frame.unit
         correct = (
             z.argmax(1) == y
             if oracle.eot == 1

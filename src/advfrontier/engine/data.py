@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from advfrontier.threat.domain import Space
+
 _EIGHT_BITS = 1e-9  # by which float64 images of 8 bits may differ from multiples of 1/255
 
 
@@ -21,17 +23,18 @@ _EIGHT_BITS = 1e-9  # by which float64 images of 8 bits may differ from multiple
 class Samples:
     """Images with their labels.
 
-    `read` returns the images of some rows, in their order, as float32 NCHW in [0, 1], and reads
-    only these. Worker processes get a pickled copy, so `read` should be an object that names files
-    rather than one that holds them.
+    `read` returns the images of some rows, in their order, as float32 NCHW in [0, 1], or in the box
+    of `space`, and reads only these. Worker processes get a pickled copy, so `read` should be an
+    object that names files rather than one that holds them.
 
     Args:
         name: Name of the data, as tables show it.
         labels: True classes, int64 (n,).
-        read: Returns the images of given rows, int64 (k,): (k, …) in [0, 1].
+        read: Returns the images of given rows, int64 (k,): (k, …) in the box.
         class_names: Names of the classes, where the data set knows them.
         goals: (n,), the class that each sample is attacked towards; None if the attack is
             untargeted.
+        space: Domain of the images; None for [0, 1].
     """
 
     name: str
@@ -39,6 +42,7 @@ class Samples:
     read: Callable[[Tensor], Tensor]
     class_names: tuple[str, ...] | None = None
     goals: Tensor | None = None
+    space: Space | None = None
 
     def __len__(self) -> int:
         return len(self.labels)

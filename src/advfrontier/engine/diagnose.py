@@ -24,6 +24,7 @@ from torch import Tensor
 
 from advfrontier.engine.expectation import clearly_misclassified
 from advfrontier.engine.margins import safety, spread
+from advfrontier.engine.oracle import in_unit_box
 from advfrontier.errors import FrontierError
 from advfrontier.flags import Flag, Kind
 from advfrontier.threat.norms import TINY, make_norm
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from advfrontier.engine.oracle import Oracle
     from advfrontier.threat.criteria import Aim
+    from advfrontier.threat.domain import Space
 
 _FEWEST, _MOST = 16, 32  # samples of an evaluation that are diagnosed, at most all
 _LEAST = 2  # samples that no accident explains
@@ -185,7 +187,9 @@ def unusable_gradients(oracle: Oracle, images: Tensor, labels: Tensor) -> list[F
     return _unusable(Slope.at(oracle, images, labels).length)
 
 
-def diagnose_points(oracle: Oracle, images: Tensor, labels: Tensor, points: Tensor) -> list[Flag]:
+def diagnose_points(
+    oracle: Oracle, images: Tensor, labels: Tensor, points: Tensor, space: Space | None = None
+) -> list[Flag]:
     """Return a flag if gradients mislead at the points that attacks found: 14 queries per sample.
 
     Charged to checks.
@@ -195,7 +199,11 @@ def diagnose_points(oracle: Oracle, images: Tensor, labels: Tensor, points: Tens
         images: (n, …), the unperturbed images.
         labels: True classes, int64 (n,).
         points: (n, …), misclassified.
+        space: The domain; None for [0, 1].
     """
+    if space is not None:
+        points = space.to_unit(points)
+    oracle, images = in_unit_box(oracle, images, space)
     oracle.purpose = "checks"
     found = Slope.at(oracle, oracle.images(points).detach(), oracle.labels(labels))
     moved = (found.points - oracle.images(images)).flatten(1)
@@ -456,6 +464,7 @@ def noise_check(
     seed: int,
     batch_size: int = 100,
     aim: Aim | None = None,
+    space: Space | None = None,
 ) -> Flag | None:
     """Return a flag if noise smaller by a tenth than the distances breaks a clear share of samples.
 
@@ -472,24 +481,32 @@ def noise_check(
         seed: Random seed of the noise.
         batch_size: Samples per batch.
         aim: The criterion of success; None for misclassification.
+        space: The domain; None for [0, 1].
     """
     oracle.purpose = "verification"
     threat = make_norm(norm, tuple(images.shape[1:]))
+    if space is not None:
+        threat = space.norm(norm, oracle.device, oracle.dtype)
+    frame = threat.frame
     found = torch.from_numpy(np.asarray(distances, dtype=np.float64))
     attacked = (found > 0).nonzero().squeeze(1)
     broken = 0
     for rows in torch.split(attacked, batch_size) if len(attacked) else ():
         x, y = oracle.images(images[rows]).detach(), oracle.labels(labels[rows])
-        flat = x.flatten(1)
+        inputs = x.flatten(1)
+        flat = inputs if frame is None else frame.enter(inputs)
+        reached = found[rows] if frame is None else found[rows] / frame.unit
         keys = sample_keys(rows.numpy().astype(np.uint64)).to(x.device)
-        radius = torch.minimum(_NEARER * found[rows].to(flat), threat.largest(flat))
+        radius = torch.minimum(_NEARER * reached.to(flat), threat.largest(flat))
         if threat.counts:
             radius = radius.floor()
         wrong = torch.zeros(len(rows), dtype=torch.bool, device=x.device)
         for draw in range(_DRAWS):
-            noisy = threat.random_start(flat, radius, Draws(seed + draw, keys)).view_as(x)
+            noisy = threat.random_start(flat, radius, Draws(seed + draw, keys))
+            if frame is not None:
+                noisy = frame.leave(noisy, flat, inputs)
             here = None if aim is None else aim.select(rows.to(x.device))
-            wrong |= clearly_misclassified(oracle, noisy, y, "noise", here)
+            wrong |= clearly_misclassified(oracle, noisy.view_as(x), y, "noise", here)
         broken += int(wrong.sum())
     if broken < max(_LEAST, _CLEAR_NOISE * len(attacked)):
         return None

@@ -41,13 +41,13 @@ class Shard:
     """Samples of a shard that are attacked, on the device.
 
     Args:
-        inputs: (n, d), the unperturbed samples in [0, 1].
+        inputs: (n, d), the unperturbed samples, in [0, 1] or in the box of the norm's domain.
         labels: (n,), their classes.
         logits: (n, classes), of the unperturbed samples.
         targets: (n, up to 9), wrong classes, likeliest first.
         boundary: (n,), first-order estimate of the distance to the boundary.
         keys: (n, 2) int32, identifies each sample to the random number generator.
-        norm: The norm to minimise; it knows the shape of a sample.
+        norm: The norm to minimise; it knows the shape of a sample, and its frame the domain.
         shape: Shape of one sample before flattening.
         seed: Seed of the base runs.
         aim: The criterion of success; None for misclassification.
@@ -103,6 +103,19 @@ class Shard:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    def enter(self, points: Tensor) -> Tensor:
+        """Return points in the coordinates of the search, which differ in a domain: (n, d).
+
+        Args:
+            points: (n, d), in the user's own coordinates.
+        """
+        return points if self.norm.frame is None else self.norm.frame.enter(points)
+
+    @property
+    def reach(self) -> Tensor:
+        """Return the estimated distance to the boundary in the coordinates of the search: (n,)."""
+        return self.boundary if self.norm.frame is None else self.boundary / self.norm.frame.unit
+
     def select(self, rows: Tensor) -> Shard:
         """Return the shard of these samples only.
 
@@ -120,9 +133,12 @@ class Shard:
 class Search:
     """One run of a solver on a shard: the problem, the solver's state and the best points.
 
+    Problem, state, points and distances are in the coordinates of the norm's frame, if it has one.
+
     Args:
         solver: Solver, with its parameters.
         problem: Samples and starting points of the run.
+        inputs: (n, d), the unperturbed samples in the user's own coordinates.
         state: The solver's state, a dataclass of tensors.
         best_point: (n, d), nearest misclassified point of this run; the input before the first.
         best_distance: (n,) in working precision; inf before the first success.
@@ -134,6 +150,7 @@ class Search:
 
     solver: Solver
     problem: Problem
+    inputs: Tensor
     state: Any
     best_point: Tensor
     best_distance: Tensor
@@ -160,10 +177,10 @@ class Search:
                 aim = replace(aim, goals=shard.targets[:, run.index - 1])
             else:  # there is one class to reach, and nothing to find elsewhere
                 restart, seed = True, shard.seed + _TARGET_SEEDS + run.index
-        starts = shard.inputs
+        inputs = starts = shard.enter(shard.inputs)
         if restart:
             draws = Draws(seed, shard.keys)
-            starts = shard.norm.random_start(shard.inputs, shard.boundary, draws)
+            starts = shard.norm.random_start(inputs, shard.reach, draws)
         targets = None
         if run.variant == "target" and shard.aim is None:
             targets = shard.targets[:, run.index - 1]
@@ -205,7 +222,7 @@ class Search:
         horizon: int,
         refines: bool = False,
     ) -> Self:
-        inputs = shard.inputs
+        inputs, boundary = shard.enter(shard.inputs), shard.reach
         problem = Problem(
             inputs=inputs,
             labels=shard.labels,
@@ -214,7 +231,7 @@ class Search:
             steps=horizon // step_queries(solver),
             starts=starts,
             margin=margin_to_go(shard.logits, shard.labels, targets, shard.aim).to(inputs),
-            boundary=shard.boundary,
+            boundary=boundary,
             largest=shard.norm.largest(inputs),
             shape=shard.shape,
             seed=seed,
@@ -229,13 +246,23 @@ class Search:
             problem=replace(
                 problem, starts=inputs
             ),  # those of the run take memory, and are used up
+            inputs=shard.inputs,
             state=state,
             best_point=inputs.clone(),
-            best_distance=torch.full_like(shard.boundary, torch.inf),
+            best_distance=torch.full_like(boundary, torch.inf),
             clean_spread=spread(shard.logits).to(inputs),
             zero_gradients=count,
             bad_gradients=count.clone(),
         )
+
+    def shown(self, points: Tensor) -> Tensor:
+        """Return points of the search as the model sees them: in the user's own coordinates.
+
+        Args:
+            points: (n, d), in the coordinates of the search.
+        """
+        frame = self.problem.norm.frame
+        return points if frame is None else frame.leave(points, self.problem.inputs, self.inputs)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that changes, which is all that `restore` needs."""
@@ -270,14 +297,18 @@ def refinement_starts(shard: Shard, step: Refine, best: Tensor, *, seed: int) ->
     Args:
         shard: Samples to attack.
         step: Refinement of the ensemble, which says where to start.
-        best: (n, d), the best points so far.
+        best: (n, d), the best points so far, in the user's own coordinates.
         seed: Added to the shard's seed, so that every refinement draws its own numbers.
+
+    Returns:
+        (n, d), in the coordinates of the search.
     """
+    inputs, best = shard.enter(shard.inputs), shard.enter(best)
     if step.start == "best":
         return best.clone()
     drawn = Draws(shard.seed + seed, shard.keys).uniform("reach", 1).to(best.dtype)
     stretch = 1 + (step.reach - 1) * drawn
-    return torch.addcmul(shard.inputs, stretch, best - shard.inputs).clamp_(0, 1)
+    return shard.norm.clamp_(torch.addcmul(inputs, stretch, best - inputs))
 
 
 def step_queries(solver: Solver) -> int:
@@ -324,7 +355,8 @@ def advance_search(
 def _step(oracle: Oracle, search: Search, i: int) -> None:
     """Evaluate the point of step i, keep it if it is the best, and let the solver move on."""
     problem, solver = search.problem, search.solver
-    points: Tensor = search.state.point
+    frame = problem.norm.frame
+    points: Tensor = search.shown(search.state.point)
     name = solver.loss(i)
     images = points.detach().view(-1, *problem.shape).requires_grad_(name is not None)
     reply = ask(oracle, images, lambda logits: problem.loss(name or "margin", logits))
@@ -338,7 +370,10 @@ def _step(oracle: Oracle, search: Search, i: int) -> None:
         gaps = [gap_of(problem.aim, each, problem.labels) for each in reply.passes]
         margins = typical(torch.stack(gaps))
     wrong = margins < -needed
-    distance = problem.norm.distance(points, problem.inputs)
+    if frame is None:
+        distance = problem.norm.distance(points, problem.inputs)
+    else:  # measured on the points that the model has seen
+        distance = problem.norm.size((points - search.inputs).mul_(frame.scale))
     # Nearer by more than rounding, so that distances measured in float64 never rise.
     threshold = (1 - 8 * torch.finfo(distance.dtype).eps) * search.best_distance
     improved = wrong & (distance < threshold)
@@ -347,7 +382,7 @@ def _step(oracle: Oracle, search: Search, i: int) -> None:
 
     # Keep. A linear interpolation with weights 0 and 1 is exact.
     search.best_distance = torch.where(improved, distance, search.best_distance)
-    search.best_point.lerp_(points, improved.to(points.dtype)[:, None])
+    search.best_point.lerp_(search.state.point, improved.to(points.dtype)[:, None])
 
     gradient, size = _usable_gradient(search, reply.gradient, needed)
     answer = Answer(
@@ -375,6 +410,8 @@ def _usable_gradient(
         empty = search.best_point.new_empty((rows, 0))
         return empty, search.best_distance.new_full((rows,), TINY)
     gradient = gradient.flatten(1)
+    if search.problem.norm.frame is not None:
+        gradient = gradient.mul_(search.problem.norm.frame.stretch)
     size = length(gradient)
     finite = size.isfinite()
     gradient = gradient.nan_to_num_(0, 0, 0).mul_(finite.to(gradient.dtype)[:, None])
@@ -401,19 +438,24 @@ def _confirmed(
 
 def _measure(search: Search) -> Tensor:
     """Return the distances of the kept points in float64; inf where there is none."""
-    points, inputs = search.best_point, search.problem.inputs
+    norm, points, inputs = search.problem.norm, search.shown(search.best_point), search.inputs
     found = search.best_distance < torch.inf
     if points.device.type == "mps":  # which has no float64
         points, inputs, found = points.cpu(), inputs.cpu(), found.cpu()
     few = max(1, _MEASURED // inputs.shape[1])  # rows: numbers in float64 take twice the memory
     parts = []
     for some, own in zip(torch.split(points, few), torch.split(inputs, few), strict=True):
-        parts.append(search.problem.norm.distance(some.double(), own.double()))
+        if norm.frame is None:
+            parts.append(norm.distance(some.double(), own.double()))
+        else:
+            parts.append(norm.frame.measure(norm, some.double(), own.double()))
     return torch.where(found, torch.cat(parts), torch.inf)
 
 
 def _check_box(search: Search) -> None:
     """Raise if a kept point has left the box, as those of a solver of another package may."""
+    if search.problem.norm.frame is not None:  # whose points are clamped when they are shown
+        return
     low, high = torch.aminmax(search.best_point)
     if not 0 <= float(low) <= float(high) <= 1:
         raise FrontierError(

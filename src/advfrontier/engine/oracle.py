@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ from advfrontier.errors import FrontierError, NoGradientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from advfrontier.threat.domain import Space
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's settings
 _KEPT = 256 * 2**20  # bytes that may be free before any go back to the system
@@ -312,6 +315,27 @@ class Oracle(AbstractContextManager["Oracle"]):
 
     def _charge(self, rows: int) -> None:
         setattr(self.counts, self.purpose, getattr(self.counts, self.purpose) + rows)
+
+
+def in_unit_box(oracle: Oracle, images: Tensor, space: Space | None) -> tuple[Oracle, Tensor]:
+    """Return a model of images in [0, 1] that charges the same counts, and the images there.
+
+    Args:
+        oracle: The model, in its `with` block.
+        images: (n, …), in the domain.
+        space: The domain; None if it is [0, 1] already.
+    """
+    if space is None:
+        return oracle, images
+    inner, half = oracle.model, oracle.half
+
+    def stretched(unit: Tensor) -> Tensor:
+        samples = space.from_unit(unit)
+        return inner(samples if half is None else samples.to(half))
+
+    outer = copy.copy(oracle)
+    outer.model, outer.half = stretched, None
+    return outer, space.to_unit(images)
 
 
 # Layers that compute something else in train mode.

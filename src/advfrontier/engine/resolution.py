@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,6 +13,9 @@ from advfrontier.engine.margins import safety
 from advfrontier.flags import Flag, Kind
 from advfrontier.threat.losses import margin
 from advfrontier.threat.norms import make_norm
+
+if TYPE_CHECKING:
+    from advfrontier.threat.domain import Space
 
 PERCENT = 0.01  # possible relative errors above this are flagged
 RARE = 0.01  # share of samples up to which they are not: a few lie near the boundary by chance
@@ -24,6 +29,7 @@ def possible_excess(
     *,
     norm: str,
     shape: tuple[int, ...],
+    space: Space | None = None,
 ) -> NDArray[np.float64]:
     """Return by which share each distance may read too large.
 
@@ -38,6 +44,7 @@ def possible_excess(
         distances: (n,), 0 where misclassified, inf where unbroken.
         norm: Name of the norm of the distances.
         shape: Shape of one image.
+        space: The domain; None for [0, 1].
 
     Returns:
         (n,), 0 where there is no distance.
@@ -47,6 +54,9 @@ def possible_excess(
     eps = torch.finfo(torch.float64 if logits.dtype == torch.float64 else torch.float32).eps
     measure = make_norm(norm, shape)
     half_unit = torch.full((1, torch.Size(shape).numel()), eps / 4, dtype=torch.float64)
+    if space is not None:
+        largest = torch.maximum(space.lower.abs(), space.upper.abs())
+        half_unit *= (space.weights * largest * space.moves).flatten()
     size = float(measure.size(half_unit))
     if size == float(measure.size(2 * half_unit)):
         return np.zeros(len(distances))

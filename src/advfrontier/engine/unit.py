@@ -304,11 +304,14 @@ class Unit:
         new = nearer if isinstance(part.step, Raise) else nearer & (self.origin[rows] < 0)
         self.origin[rows] = torch.where(new, name, self.origin[rows]).to(torch.int16)
         mask = nearer.to(self.best_point.device)
+        points = search.best_point
+        if isinstance(search, Search):
+            points = search.shown(points)
         if part.rows is None:
-            self.best_point = where_rows(mask, search.best_point, self.best_point)
+            self.best_point = where_rows(mask, points, self.best_point)
         else:
             here = rows.to(self.best_point.device)
-            kept = where_rows(mask, search.best_point, self.best_point.index_select(0, here))
+            kept = where_rows(mask, points, self.best_point.index_select(0, here))
             self.best_point = self.best_point.index_copy(0, here, kept)
 
         if isinstance(search, Search) and self._continues(part):

@@ -48,6 +48,11 @@ def certify(
             f"{evaluation.place} has the criterion {evaluation.criterion.name}: expected an "
             "evaluation of misclassification, because the bounds are about the label's margin"
         )
+    if evaluation.space is not None:
+        raise FrontierError(
+            f"{evaluation.place} is in a domain ({evaluation.space.words}): expected an "
+            "evaluation in [0, 1], because the bounds are computed in that box"
+        )
     subject, prepared = recognised(evaluation, model, "certify")
     if not isinstance(subject.function, nn.Module):
         raise FrontierError(

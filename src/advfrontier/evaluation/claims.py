@@ -23,6 +23,7 @@ from advfrontier.jobs import UnitJob
 from advfrontier.record import Record, StoredUnit, UnitName, open_folder, write_file
 from advfrontier.record.identity import digest, rounds_alike
 from advfrontier.threat.criteria import Aim, gap_of
+from advfrontier.threat.domain import Space
 from advfrontier.threat.norms import make_norm
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def false_points(
     stored: StoredUnit,
     *,
     aim: Aim | None = None,
+    space: Space | None = None,
 ) -> tuple[int, dict[int, str]]:
     """Check every point of a unit: one forward pass each, charged to verification.
 
@@ -54,6 +56,7 @@ def false_points(
         norm: Name of the norm of the distances.
         stored: The unit, with its points.
         aim: The criterion of the record; None for misclassification.
+        space: The domain of the record; None for [0, 1].
 
     Returns:
         How many points it found; and by their index among the images what is false about which.
@@ -75,6 +78,7 @@ def false_points(
             labels=labels[some],
             norm=norm,
             aim=None if aim is None else aim.select(some),
+            space=space,
         )
         for row, why in zip(some.tolist(), reasons, strict=True):
             if why:
@@ -93,22 +97,30 @@ def _reasons(
     labels: Tensor,
     norm: str,
     aim: Aim | None,
+    space: Space | None,
 ) -> list[str]:
     """Return the false claim about each point, or nothing."""
     measure = make_norm(norm, tuple(images.shape[1:]))
-    measured = measure.distance(points.double(), images.flatten(1).double())
+    exact = points.double(), images.flatten(1).double()
+    if space is None:
+        measured = measure.distance(*exact)
+        outside = ~((points >= 0) & (points <= 1)).all(1)
+    else:
+        measured = space.distance(norm, *exact)
+        outside = space.breaches(points, images.flatten(1))
     oracle.purpose = "verification"
     shown = oracle.images(points.view_as(images))
     if oracle.eot > 1:
         right, seen, other = _voted(oracle, shown, labels, classes)
     else:
         right, seen, other = _judged(oracle, shown, labels, classes, aim)
-    outside = ~((points >= 0) & (points <= 1)).all(1)
     away = ~((measured - claimed).abs() <= _AGREEMENT * measured)
 
     def reason(k: int) -> str:
         if outside[k]:
             low, high = float(points[k].min()), float(points[k].max())
+            if space is not None:
+                return "its point leaves the box of the domain, or changes what may not change"
             return f"its point is not inside the box: it has values from {low:.6g} to {high:.6g}"
         if away[k]:
             return f"its point is at {float(measured[k]):.6g}, not at {float(claimed[k]):.6g}"

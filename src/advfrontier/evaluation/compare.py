@@ -161,6 +161,12 @@ def check_alike(evaluations: Sequence[Evaluation]) -> None:
                 f"{first.model} was evaluated with the criterion {names[0]}, {other.model} with "
                 f"{names[1]}: expected the same; their distances answer different questions"
             )
+        domains = [each.record.header.terms.domain for each in (first, other)]
+        if domains[0] != domains[1]:
+            raise FrontierError(
+                f"{first.model} was evaluated in the {domains[0]}, {other.model} in the "
+                f"{domains[1]}: expected the same; their distances are measured differently"
+            )
     for other in others:
         check_same_labels(
             other, dict(zip(first.samples, first.labels.tolist(), strict=True)), first.model
@@ -326,6 +332,11 @@ def common_pool(
                 f"the reference models were evaluated untargeted, {evaluation.model} with the "
                 f"criterion {evaluation.criterion.name}: leave out --reference"
             )
+        if evaluation.space is not None:
+            raise FrontierError(
+                f"the reference models were evaluated in [0, 1], {evaluation.model} in a domain "
+                f"({evaluation.space.words}): leave out --reference"
+            )
     pool = reference_pool(norm, tiers[-1] if tiers else TIERS[-1], name=name)
     _, labels = images_and_labels()
     classes = dict(zip(pool.samples, labels.tolist(), strict=False))  # of the first images
@@ -388,7 +399,8 @@ def embedded_pool(evaluation: Evaluation) -> tuple[ReferencePool | None, str | N
     Args:
         evaluation: Evaluation of any model on any data.
     """
-    if evaluation.norm not in NORMS or evaluation.criterion is not None:
+    plain = evaluation.criterion is None and evaluation.space is None
+    if evaluation.norm not in NORMS or not plain:
         return None, None
     try:
         return common_pool([evaluation], evaluation.norm), None

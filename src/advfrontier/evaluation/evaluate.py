@@ -43,6 +43,7 @@ from advfrontier.record.units import ENSEMBLE
 from advfrontier.solvers import PUBLISHED, Solver, check_published
 from advfrontier.sources import runs_code
 from advfrontier.threat.criteria import Criterion
+from advfrontier.threat.domain import Domain, Space
 from advfrontier.threat.names import UNTARGETED, norm_name
 
 _IN_PYTHON = {
@@ -74,6 +75,7 @@ def evaluate(
     dtype: str | torch.dtype | None = None,
     eot: int = 1,
     criterion: Criterion | None = None,
+    domain: Domain | None = None,
 ) -> Evaluation: ...
 
 
@@ -96,6 +98,7 @@ def evaluate(
     dtype: str | torch.dtype | None = None,
     eot: int = 1,
     criterion: Criterion | None = None,
+    domain: Domain | None = None,
 ) -> dict[str, Evaluation]: ...
 
 
@@ -117,6 +120,7 @@ def evaluate(
     dtype: str | torch.dtype | None = None,
     eot: int = 1,
     criterion: Criterion | None = None,
+    domain: Domain | None = None,
 ) -> Evaluation | dict[str, Evaluation]:
     """Find the smallest perturbation of every sample that an ensemble of attacks can.
 
@@ -149,6 +153,8 @@ def evaluate(
             random.
         criterion: Criterion of success: `Targeted(3)`, `TopK(5)` or `Rejecting()`; by default
             misclassification.
+        domain: What samples may be, where that is not [0, 1]; which features may change, and what
+            a change of each costs.
 
     Returns:
         The evaluation; for a list of norms, norm to evaluation.
@@ -174,6 +180,7 @@ def evaluate(
             machine=where,
             eot=eot,
             criterion=criterion,
+            domain=domain,
         )
         remember_radii(evaluation, sizes[each])
         found[evaluation.norm] = evaluation
@@ -226,6 +233,7 @@ def _evaluate_norm(
     machine: Machine,
     eot: int,
     criterion: Criterion | None,
+    domain: Domain | None,
 ) -> Evaluation:
     """Evaluate in one norm; see `evaluate`."""
     threat = norm_name(norm)
@@ -234,6 +242,8 @@ def _evaluate_norm(
     )  # a mistake here should not cost a clean pass
     check_solvers(solvers or {})
     _check_steered(first, UNTARGETED if criterion is None else criterion.name)
+    samples = with_goals(as_data(images, labels, domain), criterion)
+    _check_in_domain(first, samples.space)
     used = solvers_for(first, solvers)
     subject = as_model(model, name)
     terms = as_terms(
@@ -244,11 +254,12 @@ def _evaluate_norm(
         machine=machine,
         eot=eot,
         criterion=criterion,
+        space=samples.space,
     )
     prepared = working_record(
         out,
         subject,
-        with_goals(as_data(images, labels), criterion),
+        samples,
         terms,
         kind="evaluation",
         gradients=_gradients(first),
@@ -269,6 +280,16 @@ def _check_steered(wanted: Ensemble, criterion: str) -> None:
         raise FrontierError(
             f"{', '.join(others)} with the criterion {criterion}: expected runs of advfrontier "
             "alone, because attacks of other libraries aim at misclassification"
+        )
+
+
+def _check_in_domain(wanted: Ensemble, space: Space | None) -> None:
+    """Raise if attacks of other libraries are to stay in a domain: they know [0, 1] alone."""
+    others = [run for run in wanted.attacks if is_external(run)]
+    if others and space is not None:
+        raise FrontierError(
+            f"{', '.join(others)} in a domain ({space.words}): expected runs of advfrontier alone, "
+            "because attacks of other libraries search in [0, 1], without masks or weights"
         )
 
 
@@ -300,6 +321,7 @@ def extend(
     wanted = _for_model(find_ensemble(asked, header.terms.norm, classes), record)
     check_solvers(solvers)
     _check_steered(wanted, header.terms.criterion)
+    _check_in_domain(wanted, record.space)
     if isinstance(ensemble, str | int) and evaluation.worked_with is None:
         check_typed(wanted, ensemble, solvers, f"extend {evaluation.place}")
     used = solvers_for(wanted, solvers)
@@ -471,6 +493,7 @@ def noise_flag(
             seed=terms.seed,
             batch_size=terms.shard,
             aim=evaluation.aim(rows, oracle.device),
+            space=evaluation.space,
         )
     return found, oracle.counts.verification
 
@@ -503,7 +526,8 @@ def points_flags(
     with threads(terms.threads), model.oracle(terms) as oracle:
         clean = images(chosen)
         points = evaluation.points_over(clean.clone(), chosen)
-        flags = diagnose_points(oracle, clean, evaluation.labels[rows], points)
+        space = evaluation.space
+        flags = diagnose_points(oracle, clean, evaluation.labels[rows], points, space)
     return tuple(flags), oracle.counts.checks
 
 

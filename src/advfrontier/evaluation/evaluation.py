@@ -30,6 +30,7 @@ from advfrontier.record.identity import several_versions, stand_ins
 from advfrontier.record.units import ENSEMBLE, unit_flags
 from advfrontier.solvers import Solver
 from advfrontier.threat.criteria import Aim, Criterion, Targeted, read_criterion
+from advfrontier.threat.domain import Space
 from advfrontier.views import ShownEvaluation
 
 PURPOSES = ("checks", "setup", "attack", "verification")
@@ -147,6 +148,11 @@ class Evaluation(ShownEvaluation):
     def criterion(self) -> Criterion | None:
         """Return the criterion of success; None for misclassification."""
         return read_criterion(self.record.header.terms.criterion)
+
+    @property
+    def space(self) -> Space | None:
+        """Return the domain of the samples; None for [0, 1]."""
+        return self.record.space
 
     def aim(
         self, rows: NDArray[np.int64] | Tensor, device: torch.device | None = None
@@ -352,6 +358,7 @@ class Evaluation(ShownEvaluation):
             self.distances,
             norm=self.norm,
             shape=header.data.shape,
+            space=self.space,
         )
         attacked = int((self.distances > 0).sum())
         coarse = resolution_flag(excess, attacked, self.clean_logits.dtype)

@@ -31,7 +31,8 @@ from advfrontier.record.header import TYPED
 from advfrontier.solvers import Solver
 from advfrontier.sources import as_samples, load_data, load_model
 from advfrontier.threat.criteria import Criterion, Targeted
-from advfrontier.threat.names import UNTARGETED, norm_name
+from advfrontier.threat.domain import Domain, Space
+from advfrontier.threat.names import UNIT_BOX, UNTARGETED, norm_name
 
 Images = Tensor | np.ndarray[Any, Any] | Samples | Dataset[Any] | Iterable[Any] | str
 
@@ -52,18 +53,27 @@ def as_model(model: Model | Callable[[Tensor], Tensor] | str, name: str | None =
     return Model(name or type(model).__name__, model)
 
 
-def as_data(images: Images, labels: Labels | None) -> Samples:
+def as_data(images: Images, labels: Labels | None, domain: Domain | Space | None = None) -> Samples:
     """Return samples of a source, tensors, arrays, lists, a Dataset, a DataLoader or batches.
 
     Args:
-        images: Images in [0, 1], a Dataset, a DataLoader, `Samples`, or the name of a source.
+        images: Images, a Dataset, a DataLoader, `Samples`, or the name of a source.
         labels: One class per image; None where the images come with their labels.
+        domain: Domain of the images; None for [0, 1].
     """
     if isinstance(images, str) and labels is not None:
         raise FrontierError(
             f"{images} comes with labels, and others were given beside it: leave them out"
         )
-    return load_data(images) if isinstance(images, str) else as_samples(images, labels)
+    unit = domain is None
+    if isinstance(images, str):
+        samples = load_data(images, unit=unit)
+    else:
+        samples = as_samples(images, labels, unit=unit)
+    if isinstance(domain, Domain) and len(samples):
+        shape = tuple(samples.read(torch.zeros(1, dtype=torch.int64)).shape[1:])
+        domain = domain.space(shape)
+    return replace(samples, space=domain) if isinstance(domain, Space) else samples
 
 
 @dataclass(frozen=True)
@@ -183,6 +193,7 @@ def as_terms(
     machine: Machine,
     eot: int = 1,
     criterion: Criterion | None = None,
+    space: Space | None = None,
 ) -> Terms:
     """Return the terms of a record; device and precision default to the model's own.
 
@@ -194,6 +205,7 @@ def as_terms(
         machine: Device, threads and precision that the user asked for.
         eot: Passes that the gradient of a query is the mean of.
         criterion: Criterion of success; None for misclassification.
+        space: Domain of the samples; None for [0, 1].
     """
     device = _device(machine, model)
     if batch_size is None:
@@ -207,7 +219,10 @@ def as_terms(
         "threads": whole_number(machine.threads or torch.get_num_threads(), "threads"),
         "eot": whole_number(eot, "eot"),
         "criterion": UNTARGETED if criterion is None else criterion.name,
+        "domain": UNIT_BOX if space is None else space.name,
     }
+    if space is not None:
+        space.check_norm(norm_name(norm))
     if eot > 1 and criterion is not None:
         raise FrontierError(
             f"the criterion {criterion.name} together with eot={eot}: expected one of them, "

@@ -94,9 +94,13 @@ def chosen_radii(evaluation: Evaluation, text: str | None = None) -> tuple[Radiu
         evaluation: Evaluation whose data and record suggest radii.
         text: Radii as the user typed them, if any.
     """
+    asked = parse_radii(text or "", evaluation.norm) or tuple(
+        (_written(size), size) for size in evaluation.radii
+    )
+    if evaluation.space is not None:  # radii are quoted for images in [0, 1]
+        return asked or _quartiles(evaluation)
     return (
-        parse_radii(text or "", evaluation.norm)
-        or tuple((_written(size), size) for size in evaluation.radii)
+        asked
         or reference_radii(evaluation.data, evaluation.norm)
         or reference_radii(_family(evaluation), evaluation.norm)
         or _quartiles(evaluation)

@@ -156,6 +156,8 @@ def pictures(evaluation: Evaluation, d: NDArray[np.float64], count: int) -> tupl
     ):
         return ()  # not pictures
     points = evaluation.points(rows)
+    if evaluation.space is not None:  # as pictures every feature's box is [0, 1]
+        originals, points = map(evaluation.space.to_unit, (originals, points))
     return tuple(
         _item(evaluation, row, original.double(), point.double())
         for row, original, point in zip(rows, originals, points, strict=True)

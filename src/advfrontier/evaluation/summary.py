@@ -265,6 +265,7 @@ class NormSummary:
         versions: Versions of the libraries at work.
         seconds: Time that the queries took.
         success: Criterion of success in words; None for misclassification.
+        domain: Domain in words; None for [0, 1].
     """
 
     model: str
@@ -301,6 +302,7 @@ class NormSummary:
     versions: dict[str, str]
     seconds: float
     success: str | None = None
+    domain: str | None = None
 
     @property
     def first_look(self) -> bool:
@@ -434,6 +436,7 @@ def _origin(evaluation: Evaluation, d: NDArray[np.float64]) -> dict[str, Any]:
         "ensemble": evaluation.ensemble.name,
         "tier": reached(evaluation),
         "success": None if evaluation.criterion is None else evaluation.criterion.words,
+        "domain": None if evaluation.space is None else evaluation.space.words,
         "queries": int(attacked.sum()),
         "queries_per_sample": float(attacked.mean()) if attacked.size else 0.0,
         "flags": tuple(
@@ -464,7 +467,8 @@ def _query_curve(evaluation: Evaluation, d: NDArray[np.float64], E: float) -> Qu
 
 def _further(evaluation: Evaluation, d: NDArray[np.float64]) -> Further | None:
     """Return what further queries are expected to change; None where that is not known."""
-    if evaluation.criterion is not None or not ((d > 0) & np.isfinite(d)).any():
+    unlike_learned = evaluation.criterion is not None or evaluation.space is not None
+    if unlike_learned or not ((d > 0) & np.isfinite(d)).any():
         return None
     return expected_change(evaluation.ensemble, evaluation.clean_logits.shape[1])
 

@@ -223,6 +223,12 @@ def _of_model(
                 f"{first.place} has the criterion {criteria[0]}, {other.place} {criteria[1]}: "
                 "expected the same"
             )
+        domains = [each.record.header.terms.domain for each in (first, other)]
+        if domains[0] != domains[1]:
+            raise FrontierError(
+                f"{first.place} is in the {domains[0]}, {other.place} in the {domains[1]}: "
+                "expected the same"
+            )
         if first.record.header.model.digest != other.record.header.model.digest:
             raise FrontierError(
                 f"{first.place} and {other.place} are of different models of the name "

@@ -55,6 +55,7 @@ from advfrontier.record.header import solver_repr
 from advfrontier.record.units import ENSEMBLE
 from advfrontier.solvers import Solver
 from advfrontier.threat.criteria import Criterion, Targeted, gap_of
+from advfrontier.threat.domain import Domain
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ def verify(
     solvers: Solvers | None = None,
     progress: bool | None = None,
     criterion: Criterion | None = None,
+    domain: Domain | None = None,
 ) -> Verification:
     """Try what an evaluation claims with a model and data of one's own. The record is only read.
 
@@ -149,6 +151,7 @@ def verify(
             the published ones.
         progress: Show a progress bar; by default on terminals and in notebooks.
         criterion: Targets, if the record has any.
+        domain: The domain that the record should be of; by default the one that it names.
     """
     claimed = evaluation if isinstance(evaluation, Evaluation) else Evaluation.load(evaluation)
     if not claimed.finished:
@@ -168,7 +171,13 @@ def verify(
             "too, as in criterion=Targeted(3), or --target 3"
         )
     subject, count = as_model(model), len(claimed.samples)
-    samples = with_goals(as_data(images, labels), criterion)
+    held = claimed.space
+    samples = with_goals(as_data(images, labels, held if domain is None else domain), criterion)
+    if domain is not None and samples.space != held:
+        here, there = ("[0, 1]" if each is None else each.words for each in (samples.space, held))
+        raise FrontierError(
+            f"{claimed.place} is a record of the domain {there}, not of {here}: expected the same"
+        )
     kept = claimed.record.header.terms.criterion
     if criterion is not None and criterion.name != kept:
         raise FrontierError(
@@ -397,6 +406,7 @@ class _Verifying:
                         terms.norm,
                         stored,
                         aim=self.claimed.aim(rows),
+                        space=self.claimed.space,
                     )
                 except ValueError as error:
                     self.false.append(f"{unit}: {error}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -32,7 +33,6 @@ from advfrontier.record.images import store_images as store
 from advfrontier.record.units import shards_of
 from advfrontier.solvers import Solver
 from advfrontier.threat.criteria import read_criterion
-from advfrontier.threat.norms import make_norm
 
 _SAME = 1e-3  # of the largest logit: what another machine may round differently
 _RECOGNISED = 16  # samples on which a model is recognised
@@ -124,6 +124,8 @@ def prepare(
                     f"{record.place} holds a record of another model, which answers differently. "
                     "Choose another folder, or remove this one"
                 )
+        if samples.space is not None:
+            record.write_space(samples.space)
         oracle.surrogate = record.header.gradients == "surrogate"
         _complete(record, oracle, samples, images, known, store_images=store_images)
     if model.source is not None and record.header.model.source is None:
@@ -133,8 +135,7 @@ def prepare(
             model_name=model.name, model_source=model.source, data_name=samples.name
         )
         record.change(change, optional=True)
-    ready = Samples(samples.name, samples.labels, images, samples.class_names, samples.goals)
-    return Prepared(record, ready)
+    return Prepared(record, replace(samples, read=images))
 
 
 def try_model(
@@ -158,7 +159,7 @@ def try_model(
     flags: list[Flag] = []
     failure = None
     try:
-        flags = check_model(oracle, *sample, gradients=gradients is not False)
+        flags = check_model(oracle, *sample, gradients=gradients is not False, space=images.space)
     except NoGradientError as error:
         failure = error
     if failure is None and all(flag.kind is not Kind.NO_GRADIENTS for flag in flags):
@@ -169,7 +170,7 @@ def try_model(
     surrogate = has_surrogate(oracle, *sample)
     if surrogate or gradients is None:  # None: the ensemble can do without any
         used: Gradients = "surrogate" if surrogate else "none"
-        flags = check_model(oracle, *sample, gradients=False)
+        flags = check_model(oracle, *sample, gradients=False, space=images.space)
         return used, (*flags, _SURROGATE if surrogate else _NO_GRADIENTS)
     if failure is not None:
         raise failure
@@ -256,7 +257,7 @@ def _complete(
 ) -> None:
     """Make the clean pass of every shard that lacks it; store missing or damaged images."""
     terms, labels, goals = record.header.terms, samples.labels.long(), samples.goals
-    norm = make_norm(terms.norm, images.shape)
+    norm = record.norm(oracle)
     criterion = read_criterion(terms.criterion)
     done = set() if known is None else set(shards_of(len(known.labels), terms.shard))
     parts = []
@@ -280,12 +281,12 @@ def _complete(
             )
             parts.append(part)
         if store_images:
-            store(record.folder, first, images(rows))
+            store(record.folder, first, images(rows), record.limits)
     grown = known is not None and len(known.labels) < len(labels)
     if grown:  # try the model on some of all samples, as if all had been given at first
         few = few_rows(len(labels), diagnosed(terms.shard))
         own = record.header.gradients in {"own", "doubted"}
-        flags = check_model(oracle, images(few), labels[few], gradients=own)
+        flags = check_model(oracle, images(few), labels[few], gradients=own, space=record.space)
         record.change(HeaderChange(add_flags=tuple(flags)))
     counts = {"checks": oracle.counts.checks, "setup": oracle.counts.setup}
     record.change(HeaderChange(add_counts=counts), optional=True)

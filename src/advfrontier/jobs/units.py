@@ -30,7 +30,6 @@ from advfrontier.record.identity import solvers_of
 from advfrontier.solvers import Solver, solver_of
 from advfrontier.threat.criteria import read_criterion
 from advfrontier.threat.names import NormFacts, norm_facts, register_norm
-from advfrontier.threat.norms import make_norm
 
 _STATE_LIMIT = (
     2**32
@@ -216,12 +215,11 @@ class UnitJob(Job[UnitTask]):
         """Return the unit, resumed where the stored one stopped if its states are there."""
         record, terms = self.work, self.work.header.terms
         images, clean = self.images(rows), record.clean.rows(rows)
-        norm = make_norm(terms.norm, tuple(images.shape[1:]))
         shard = Shard.of(
             oracle,
             images,
             clean,
-            norm=norm,
+            norm=record.norm(oracle),
             seed=terms.seed,
             criterion=read_criterion(terms.criterion),
         )

@@ -29,7 +29,7 @@ from advfrontier.flags import Flag, Kind  # pydantic reads the annotations
 from advfrontier.pool import CHECKPOINT, Ensemble, Run
 from advfrontier.pool.ensemble import REFINED
 from advfrontier.record.folder import FILE
-from advfrontier.threat.names import CRITERION, UNTARGETED, norm_name
+from advfrontier.threat.names import CRITERION, DOMAIN, UNIT_BOX, UNTARGETED, norm_name
 
 SCHEMA = 5
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
@@ -99,6 +99,7 @@ class Terms(Frozen):
         threads: CPU threads.
         eot: Passes through the model that one query is the mean of.
         criterion: Criterion of success, such as `untargeted` or `top-5`.
+        domain: `unit-box` for samples in [0, 1], or the name of the domain beside the header.
     """
 
     norm: str
@@ -109,6 +110,7 @@ class Terms(Frozen):
     threads: int = Field(default=1, ge=1, le=1024)
     eot: int = Field(default=1, ge=1, le=1000)
     criterion: str = Field(default=UNTARGETED, pattern=CRITERION)
+    domain: str = Field(default=UNIT_BOX, pattern=DOMAIN)
 
     @field_validator("norm")
     @classmethod

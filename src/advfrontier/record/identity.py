@@ -24,6 +24,7 @@ from advfrontier.pool import Run
 from advfrontier.pool.runs import is_external
 from advfrontier.record.header import Header, Parameters, Versions, installed, solver_repr
 from advfrontier.solvers import PUBLISHED, Solver, solver_of
+from advfrontier.threat.names import UNIT_BOX
 
 _ROUNDING = ("torch", "numpy")  # other versions of these round differently, and no more
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -58,7 +59,10 @@ def mark(header: Header, *more: str) -> str:
         header: The record's header.
         more: Whatever else decides the content of the file, as text.
     """
-    terms = json.dumps(header.terms.model_dump(), sort_keys=True)
+    deciding = header.terms.model_dump()
+    if deciding["domain"] == UNIT_BOX:  # which decides nothing that the samples do not
+        del deciding["domain"]
+    terms = json.dumps(deciding, sort_keys=True)
     numerics = json.dumps(header.numerics, sort_keys=True)
     parts = (header.model.digest, numerics, header.gradients, terms, *more)
     return digest("\0".join(parts).encode(errors="surrogatepass"))

@@ -18,6 +18,7 @@ from advfrontier.errors import FrontierError
 from advfrontier.record.folder import Folder, open_folder
 from advfrontier.record.tensors import Damaged, pack, require, unpack
 from advfrontier.record.units import shards_of
+from advfrontier.threat.domain import Space
 from advfrontier.threat.random import sample_ids
 
 IMAGES = "images"
@@ -34,7 +35,9 @@ def image_file(first: int, count: int) -> str:
     return f"{IMAGES}/{first:05d}+{count:03d}.safetensors"
 
 
-def store_images(folder: Folder, first: int, images: Tensor) -> None:
+def store_images(
+    folder: Folder, first: int, images: Tensor, limits: tuple[float, float] = (0, 1)
+) -> None:
     """Store a shard's images unless they are there.
 
     They are stored as bytes where that loses nothing, in a quarter of the space.
@@ -42,10 +45,11 @@ def store_images(folder: Folder, first: int, images: Tensor) -> None:
     Args:
         folder: Folder of the record.
         first: Row of the first image.
-        images: (n, …) in [0, 1].
+        images: (n, …).
+        limits: The smallest and the largest value that they may have.
     """
     whole = images.float().cpu()
-    stored = stored_images(folder, first, len(images))
+    stored = stored_images(folder, first, len(images), limits=limits)
     if stored is not None and torch.equal(stored, whole):
         return
     levels = (whole * 255).round().to(torch.uint8)
@@ -54,7 +58,11 @@ def store_images(folder: Folder, first: int, images: Tensor) -> None:
 
 
 def stored_images(
-    folder: Folder, first: int, count: int, shape: tuple[int, ...] | None = None
+    folder: Folder,
+    first: int,
+    count: int,
+    shape: tuple[int, ...] | None = None,
+    limits: tuple[float, float] = (0, 1),
 ) -> Tensor | None:
     """Return a shard's images as they are stored; None if they are missing or damaged.
 
@@ -63,6 +71,7 @@ def stored_images(
         first: Row of the first image.
         count: Number of images.
         shape: Shape of one image, where it is known.
+        limits: The smallest and the largest value that may be there.
     """
     content = folder.read(image_file(first, count))
     if content is None:
@@ -76,13 +85,20 @@ def stored_images(
         require(tensors, "images", (count, *one), torch.uint8, torch.float32)
         if images.dtype == torch.uint8:
             return images / 255
-        return require(tensors, "images", (count, *one), torch.float32, low=0, high=1)
+        low, high = limits
+        return require(tensors, "images", (count, *one), torch.float32, low=low, high=high)
     except Damaged:
         return None
 
 
 def read_stored(
-    place: str, shape: tuple[int, ...], shard: int, samples: int, rows: Tensor
+    place: str,
+    shape: tuple[int, ...],
+    shard: int,
+    samples: int,
+    rows: Tensor,
+    *,
+    limits: tuple[float, float] = (0, 1),
 ) -> Tensor:
     """Return images that lie beside a record.
 
@@ -92,10 +108,11 @@ def read_stored(
         shard: Samples per file.
         samples: Samples of the record.
         rows: Rows to read, int64 (k,), all of one shard.
+        limits: The smallest and the largest value that images may have.
     """
     first = int(rows[0]) // shard * shard
     count = min(shard, samples - first)
-    images = stored_images(open_folder(place), first, count, shape)
+    images = stored_images(open_folder(place), first, count, shape, limits)
     if images is None:
         raise FrontierError(
             f"{place} does not hold the images of samples {first}–{first + count - 1}, or they "
@@ -116,6 +133,7 @@ class VerifiedImages:
         shard: Samples that are read and verified together.
         name: Name of the data, for messages.
         limit: Bytes of images to keep in memory; the images of one shard are always kept.
+        space: The domain; None for images in [0, 1].
     """
 
     def __init__(
@@ -126,8 +144,10 @@ class VerifiedImages:
         name: str,
         *,
         limit: int = _LIMIT,
+        space: Space | None = None,
     ) -> None:
         self.read, self.ids, self.shard, self.name, self.limit = read, ids, shard, name, limit
+        self.space = space
         self._kept: OrderedDict[int, Tensor] = OrderedDict()  # the one used last comes last
 
     @classmethod
@@ -142,11 +162,18 @@ class VerifiedImages:
         if not len(samples):
             raise FrontierError(f"{samples.name} holds no samples: expected at least one")
         ids: list[NDArray[np.uint64]] = []
-        verified = cls(samples.read, np.zeros(0, np.uint64), shard, samples.name, limit=limit)
+        verified = cls(
+            samples.read,
+            np.zeros(0, np.uint64),
+            shard,
+            samples.name,
+            limit=limit,
+            space=samples.space,
+        )
         shape = None
         for k, (first, count) in enumerate(shards_of(len(samples), shard)):
             rows = torch.arange(first, first + count)
-            images = check_data(samples.read(rows), samples.labels[rows])
+            images = check_data(samples.read(rows), samples.labels[rows], samples.space)
             if shape is not None and images.shape[1:] != shape:
                 raise FrontierError(
                     f"{samples.name} gives images of the shape {tuple(images.shape[1:])} after "
@@ -181,7 +208,8 @@ class VerifiedImages:
             self._kept.move_to_end(k)
             return self._kept[k]
         rows = torch.arange(k * self.shard, min((k + 1) * self.shard, len(self.ids)))
-        images = check_data(self.read(rows), torch.zeros(len(rows), dtype=torch.int64))
+        labels = torch.zeros(len(rows), dtype=torch.int64)
+        images = check_data(self.read(rows), labels, self.space)
         ids = sample_ids(images.float().cpu().numpy())
         others = rows[torch.from_numpy(ids != self.ids[rows.numpy()])]
         if len(others):

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from advfrontier.engine import CleanPass
+from advfrontier.engine import CleanPass, Oracle
 from advfrontier.engine.data import Samples
 from advfrontier.errors import FrontierError, ReadOnlyError, explain_os_errors
 from advfrontier.numerics import NUMERICS
@@ -31,9 +31,12 @@ from advfrontier.record.images import IMAGES, VerifiedImages, read_stored
 from advfrontier.record.journal import Journal
 from advfrontier.record.tensors import Damaged, pack, require, unpack
 from advfrontier.record.units import UNITS, StoredUnit, UnitName, parts_to_read, shards_of
-from advfrontier.threat.names import NORMS, is_norm
+from advfrontier.threat.domain import Space
+from advfrontier.threat.names import NORMS, UNIT_BOX, is_norm
+from advfrontier.threat.norms import Norm, make_norm
 
 _CLEAN, _CERTIFIED = "clean.safetensors", "certified.safetensors"
+_DOMAIN = "domain.safetensors"
 _DEPTH = 3  # folders below the one named that are searched for records
 _COMMANDS = {"evaluation": "evaluate", "trace": "trace", "baseline": "baseline"}
 
@@ -254,6 +257,51 @@ class Record:
         self.write_file(_CLEAN, tensors, {}, self._mark("clean"))
         self.__dict__["clean"] = clean
 
+    # The domain
+
+    @cached_property
+    def space(self) -> Space | None:
+        """Return the domain; None for samples in [0, 1]. Raise if it is missing or damaged."""
+        if self.header.terms.domain == UNIT_BOX:
+            return None
+        content = self.read_file(_DOMAIN, mark(self.header, "domain"))
+        try:
+            space = None if content is None else _space(content[0], self.header)
+        except (Damaged, FrontierError) as error:
+            self.damaged[_DOMAIN] = f"{_DOMAIN}: {error}"
+            space = None
+        if space is None:
+            raise FrontierError(
+                f"{self.place} lacks its domain{self.why(_DOMAIN)}; {self.header.how_to_resume}"
+            )
+        return space
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Return the smallest and the largest value that samples and points may have."""
+        return (0, 1) if self.space is None else self.space.limits
+
+    def norm(self, oracle: Oracle) -> Norm:
+        """Return the norm, in a domain in the coordinates of its search.
+
+        Args:
+            oracle: The model, where points will be.
+        """
+        name = self.header.terms.norm
+        if self.space is None:
+            return make_norm(name, self.header.data.shape)
+        return self.space.norm(name, oracle.device, oracle.dtype)
+
+    def write_space(self, space: Space) -> None:
+        """Store the domain, unless it is there.
+
+        Args:
+            space: Domain of the samples.
+        """
+        if self.read_file(_DOMAIN, mark(self.header, "domain")) is None:
+            self.write_file(_DOMAIN, space.tensors, {}, mark(self.header, "domain"))
+        self.__dict__["space"] = space
+
     # Certified radii
 
     def read_certified(self) -> NDArray[np.float64] | None:
@@ -292,9 +340,13 @@ class Record:
         """Return the samples, read from the images beside the record and verified."""
         terms, data = self.header.terms, self.header.data
         count = len(self.clean.labels)
-        read = partial(read_stored, self.place, data.shape, terms.shard, count)
-        images = VerifiedImages(read, self.clean.ids, terms.shard, f"{self.place}/{IMAGES}")
-        return Samples(data.name, self.clean.labels, images, data.class_names or None)
+        where = self.place, data.shape, terms.shard, count
+        read = partial(read_stored, *where, limits=self.limits)
+        images = VerifiedImages(
+            read, self.clean.ids, terms.shard, f"{self.place}/{IMAGES}", space=self.space
+        )
+        names = data.class_names or None
+        return Samples(data.name, self.clean.labels, images, names, space=self.space)
 
     def images(self, samples: Samples) -> VerifiedImages:
         """Return a reader of samples' images that refuses others than those of the record.
@@ -307,7 +359,8 @@ class Record:
             if np.array_equal(read.ids, self.clean.ids):
                 return read
             read = read.read
-        return VerifiedImages(read, self.clean.ids, self.header.terms.shard, samples.name)
+        shard = self.header.terms.shard
+        return VerifiedImages(read, self.clean.ids, shard, samples.name, space=self.space)
 
     # Units
 
@@ -393,6 +446,7 @@ class Record:
                 rows=len(self.clean.attacked(*unit.shard)),
                 classes=self.clean.classes,
                 features=self.header.data.features,
+                limits=self.limits,
             )
         except Damaged as error:
             self.damaged[file] = f"{file}: {error}"
@@ -413,6 +467,7 @@ class Record:
             len(self.clean.attacked(*unit.shard)),
             classes=self.clean.classes,
             features=self.header.data.features,
+            limits=self.limits,
         )
         content = stored.to_bytes({"belongs": self.unit_mark(unit, stored.queries)})
         self.folder.write(unit.file(stored.queries), content)
@@ -463,7 +518,7 @@ class Record:
             raise FrontierError(f"{self.place} is gone: there is nothing to copy")
         self.reload()
         target = check_empty(place)
-        names = [_CLEAN, _CERTIFIED]
+        names = [_CLEAN, _CERTIFIED, _DOMAIN]
         for under in (UNITS, IMAGES, "radii"):
             names += self.folder.names(under)
         for name in names:
@@ -593,6 +648,21 @@ def _attacks(ensemble: Ensemble, queries: int) -> set[str]:
             for step in refinements(span.step, gained=gained):
                 attacks.add(attack_of(step.run))
     return attacks
+
+
+def _space(tensors: Mapping[str, Tensor], header: Header) -> Space:
+    """Return the domain that tensors of a file make; raise if they make none, or another one."""
+    shape, largest = header.data.shape, torch.finfo(torch.float32).max
+    parts = {
+        "lower": require(tensors, "lower", shape, torch.float32, low=-largest, high=largest),
+        "upper": require(tensors, "upper", shape, torch.float32, low=-largest, high=largest),
+        "changeable": require(tensors, "changeable", shape, torch.bool),
+        "weights": require(tensors, "weights", shape, torch.float64, low=0, high=1e300),
+    }
+    space = Space.of(parts)
+    if space.name != header.terms.domain:
+        raise Damaged(f"it is {space.name}: expected {header.terms.domain}")
+    return space
 
 
 def _clean_pass(tensors: Mapping[str, Tensor], header: Header) -> CleanPass:

@@ -151,8 +151,8 @@ class StoredUnit:
         rejected: (m, n) int32, 1 where an external run evaluated a misclassified point that does
             not count.
         unspent: (n,) int32, queries of external runs that ended before their step did.
-        best_point: (n, d) in [0, 1], the nearest misclassified points. Traces have none, and it may
-            not have been read.
+        best_point: (n, d) in the box, the nearest misclassified points. Traces have none, and it
+            may not have been read.
         shares: (n,) float32, with EOT the share of passes that misclassifies each point.
         state: Tensors that resume the unit; empty if they were not kept or not read.
     """
@@ -227,13 +227,21 @@ class StoredUnit:
             tensors[f"{STATE}{name}"] = tensor
         return tensors
 
-    def check(self, rows: int, *, classes: int | None = None, features: int | None = None) -> None:
+    def check(
+        self,
+        rows: int,
+        *,
+        classes: int | None = None,
+        features: int | None = None,
+        limits: tuple[float, float] = (0, 1),
+    ) -> None:
         """Raise Damaged if a tensor is not of the form that is documented; `state` may be of any.
 
         Args:
             rows: Attacked rows of the shard, n.
             classes: Classes of the model, where they are known.
             features: Numbers in one image, d, where they are known.
+            limits: The smallest and the largest value that points may have.
         """
         tensors, runs = self.tensors(), len(self.names)
         checkpoints = self.queries // CHECKPOINT
@@ -250,8 +258,8 @@ class StoredUnit:
         if self.shares is not None:
             require(tensors, "shares", (rows,), torch.float32, low=0, high=1, nan=True)
         if self.best_point is not None:
-            shape = (rows, features)
-            require(tensors, "best_point", shape, torch.float32, torch.float64, low=0, high=1)
+            shape, (low, high) = (rows, features), limits
+            require(tensors, "best_point", shape, torch.float32, torch.float64, low=low, high=high)
         if bool((self.trajectory[1:] > self.trajectory[:-1]).any()):
             raise Damaged("its trajectory rises: expected distances that never rise")
         if not torch.equal(self.classes < 0, self.distances == torch.inf):
@@ -280,6 +288,7 @@ class StoredUnit:
         rows: int,
         classes: int | None = None,
         features: int | None = None,
+        limits: tuple[float, float] = (0, 1),
     ) -> Self:
         """Read what `to_bytes` wrote; raise Damaged if it is not a unit of this form.
 
@@ -289,9 +298,12 @@ class StoredUnit:
             rows: Attacked rows of the shard.
             classes: Classes of the model, where they are known.
             features: Numbers in one image, where they are known.
+            limits: The smallest and the largest value that points may have.
         """
         tensors, words = unpack(content, parts_to_read(names))
-        return cls.unpacked(tensors, words, rows=rows, classes=classes, features=features)
+        return cls.unpacked(
+            tensors, words, rows=rows, classes=classes, features=features, limits=limits
+        )
 
     @classmethod
     def unpacked(
@@ -302,6 +314,7 @@ class StoredUnit:
         rows: int,
         classes: int | None = None,
         features: int | None = None,
+        limits: tuple[float, float] = (0, 1),
     ) -> Self:
         """Return the unit that the tensors and words of a file make; raise Damaged if none.
 
@@ -311,6 +324,7 @@ class StoredUnit:
             rows: Attacked rows of the shard, n.
             classes: Classes of the model, where they are known.
             features: Numbers in one image, where they are known.
+            limits: The smallest and the largest value that points may have.
         """
         try:
             facts = _Facts.model_validate_json(words["unit"], strict=True)
@@ -325,7 +339,7 @@ class StoredUnit:
             raise Damaged(f"it is no unit: it has no {error.args[0]}") from error
         except ValidationError as error:
             raise Damaged(f"it is no unit: {first_mistake(error)}") from error
-        unit.check(rows, classes=classes, features=features)
+        unit.check(rows, classes=classes, features=features, limits=limits)
         return unit
 
 

@@ -282,6 +282,8 @@ def _pictures(evaluation: Evaluation, folder: Path) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for rows in _parts(np.flatnonzero((distances > 0) & np.isfinite(distances)).tolist()):
         points = evaluation.points(rows)
+        if evaluation.space is not None:
+            points = evaluation.space.to_unit(points)
         if points.ndim != 4 or points.shape[1] not in (1, 3):
             raise FrontierError(
                 f"the samples have shape {tuple(points.shape[1:])}: expected pictures with 1 or 3 "

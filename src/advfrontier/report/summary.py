@@ -16,7 +16,7 @@ from advfrontier.report.words import (
     further_text,
     models_of,
     passes_text,
-    success_text,
+    threat_text,
 )
 from advfrontier.table import Column, Doubted, Table
 from advfrontier.threat.names import NORMS
@@ -150,7 +150,7 @@ def _title(summaries: Sequence[NormSummary]) -> str:
     return (
         f"{first.model if len(models) == 1 else f'{len(models)} models'} on {first.data}, "
         f"{whole(len(first.samples))} samples, at most {' or '.join(map(tier_label, tiers))} "
-        f"queries per sample{passes_text(summaries)}{success_text(summaries)}, seed "
+        f"queries per sample{passes_text(summaries)}{threat_text(summaries)}, seed "
         f"{', '.join(map(str, seeds))}"
     )
 

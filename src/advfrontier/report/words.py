@@ -189,14 +189,16 @@ def passes_text(summaries: Sequence[NormSummary]) -> str:
     return f", each the mean of {' or '.join(map(str, passes))} passes"
 
 
-def success_text(summaries: Sequence[NormSummary]) -> str:
-    """Return what counted as a success; empty for misclassification.
+def threat_text(summaries: Sequence[NormSummary]) -> str:
+    """Return the criterion and the domain; empty for misclassification in [0, 1].
 
     Args:
         summaries: Summaries of any models and norms.
     """
-    words = {summary.success for summary in summaries if summary.success is not None}
-    return f", success: {' or '.join(sorted(words))}" if words else ""
+    successes = {summary.success for summary in summaries if summary.success is not None}
+    domains = {summary.domain for summary in summaries if summary.domain is not None}
+    text = f", success: {' or '.join(sorted(successes))}" if successes else ""
+    return f"{text}, in {' or '.join(sorted(domains))}" if domains else text
 
 
 def flagged(summaries: Sequence[NormSummary]) -> list[tuple[str, list[str]]]:
@@ -235,7 +237,7 @@ def sentence(summaries: Sequence[NormSummary]) -> str:
             f"{listed(models)} {'was' if len(models) == 1 else 'were'} evaluated with advfrontier "
             f"{version} (Scionis et al., “{PAPER}”) in {listed(norms)} on {whole(samples)} samples "
             f"of {data}, with ensembles of minimum-norm attacks that spend {tier_label(tier)} "
-            f"queries per sample{passes_text(group)} (seed {seed}{success_text(group)})."
+            f"queries per sample{passes_text(group)} (seed {seed}{threat_text(group)})."
         )
     return "\n".join(sentences)
 

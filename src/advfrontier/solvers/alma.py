@@ -127,9 +127,10 @@ class ALMA:
         scaled = gradient.div_(state.square.sqrt().add_(1e-8))
         state.momentum.mul_(self.alpha).add_(scaled)
         rate = self._rate(problem, state, i)
-        state.point = torch.addcmul(state.point, state.momentum, -rate[:, None]).clamp_(0, 1)
+        ahead = torch.addcmul(state.point, state.momentum, -rate[:, None])
+        state.point = problem.norm.clamp_(ahead)
         if self._defaults(problem).releases:
-            self._release(state)
+            self._release(problem, state)
 
     def _adapt_penalty(self, problem: Problem, state: ALMAState, i: int, s: Tensor) -> None:
         """Raise ρ where s did not fall since the last check, and let μ follow the slope."""
@@ -155,14 +156,15 @@ class ALMA:
         wanted = self._defaults(problem).distance if self.distance is None else self.distance
         if wanted == 0:
             return usual
-        most = norm.distance((x - gradient.sign()).clamp_(0, 1), x)
+        most = norm.distance(norm.clamp_(x - gradient.sign()), x)
         goal = (most / 2).clamp_(max=wanted)
         unbounded = goal / norm.size(gradient).clamp(min=TINY)
         low, high = torch.zeros_like(goal), torch.full_like(goal, _DOUBLINGS)
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             rate = unbounded * middle.exp2()
-            moved = norm.distance(torch.addcmul(x, gradient, -rate[:, None]).clamp_(0, 1), x)
+            ahead = norm.clamp_(torch.addcmul(x, gradient, -rate[:, None]))
+            moved = norm.distance(ahead, x)
             beyond = moved > goal
             low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
         return torch.where(goal > 0, unbounded * ((low + high) / 2).exp2(), usual)
@@ -175,12 +177,12 @@ class ALMA:
         waited = (i - state.first_success).clamp_(min=0) / (problem.steps - state.first_success)
         return state.rate * torch.pow(decrease, waited)
 
-    def _release(self, state: ALMAState) -> None:
+    def _release(self, problem: Problem, state: ALMAState) -> None:
         """Drop momentum that pushes against the box.
 
         It would keep a feature at the end of the box long after its gradient has changed sign.
         """
-        ahead = (state.point - state.momentum.sign()).clamp_(0, 1)
+        ahead = problem.norm.clamp_(state.point - state.momentum.sign())
         state.momentum.mul_(ahead.sub_(state.point).abs_().sign_())
 
     @staticmethod

@@ -202,7 +202,7 @@ class Steps:
         norm, x = problem.norm, problem.inputs
 
         def project(point: Tensor) -> Tensor:
-            return norm.project(point.sub_(x), state.radius).add_(x).clamp_(0, 1)
+            return norm.clamp_(norm.project(point.sub_(x), state.radius).add_(x))
 
         size = (state.relative_step * state.radius)[:, None]
         ahead = project(torch.addcmul(state.point, norm.steepest(gradient), -size))
@@ -254,7 +254,7 @@ class SparseSteps(Steps):
         norm, x = problem.norm, problem.inputs
         size = (state.relative_step * state.radius)[:, None]
         δ = (state.point - x).addcmul_(sparse_sign(gradient, state.share), -size)
-        state.point = norm.project_in_box(δ, state.radius, x).add_(x).clamp_(0, 1)
+        state.point = norm.clamp_(norm.project_in_box(δ, state.radius, x).add_(x))
 
 
 _BY_NORM = {"L1": SparseSteps()}

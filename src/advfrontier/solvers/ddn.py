@@ -59,4 +59,4 @@ class DDN:
         radius = torch.where(answer.misclassified, smaller, larger)
         state.radius = torch.minimum(radius, problem.largest)
         scale = (state.radius / length(δ))[:, None]
-        state.point = torch.addcmul(problem.inputs, δ, scale).clamp_(0, 1)
+        state.point = problem.norm.clamp_(torch.addcmul(problem.inputs, δ, scale))

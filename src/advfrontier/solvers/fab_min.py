@@ -81,5 +81,5 @@ class FABMin:
         a, b = norm.size(own), norm.size(other)
         α = torch.minimum(a / (a + b).clamp_(min=TINY), self.alpha * self.fading**-state.waited)
         ahead = torch.add(point, own, alpha=self.eta)
-        aim = ahead.lerp_(torch.add(x, other, alpha=self.eta), α[:, None]).clamp_(0, 1)
+        aim = norm.clamp_(ahead.lerp_(torch.add(x, other, alpha=self.eta), α[:, None]))
         state.point = where_rows(known, aim, point)

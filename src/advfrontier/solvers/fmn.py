@@ -69,7 +69,8 @@ class FMN:
         step = answer.gradient.mul_((α / answer.length)[:, None])
         step = self._fit(problem, state, answer, step, α)
         δ = (state.point - problem.inputs).sub_(step)
-        state.point = problem.norm.project(δ, state.radius).add_(problem.inputs).clamp_(0, 1)
+        ahead = problem.norm.project(δ, state.radius).add_(problem.inputs)
+        state.point = problem.norm.clamp_(ahead)
 
     def _schedule(self, problem: Problem, i: int) -> tuple[float, float]:
         """Return step length α and relative change γ of the radius at step i."""
@@ -92,7 +93,7 @@ class FMN:
         stalls the search. Where sizes are counted, the plain step does better, except on samples
         that may change every feature and are not broken yet.
         """
-        inside = state.point - (state.point - step).clamp_(0, 1)
+        inside = state.point - problem.norm.clamp_(state.point - step)
         inside.mul_((α / length(inside))[:, None])
         if not problem.norm.counts:
             return inside

@@ -123,5 +123,6 @@ class PDGD(PrimalDual):
         g.addcmul_(problem.norm.subgradient(δ), (1 - λ)[:, None])
         scale, factor = adam(state.first, state.second, g, i)
         rate = factor * self._rate(problem, i)
-        state.point = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1)
+        ahead = torch.addcdiv(state.point, state.first, scale, value=-rate)
+        state.point = problem.norm.clamp_(ahead)
         self._dual_step(problem, state, i, answer.loss)

@@ -37,14 +37,15 @@ class PDPGD(PrimalDual):
         scale, factor = adam(state.first, state.second, g, i)
         rate = self._rate(problem, i)
         δ = torch.addcdiv(state.point, state.first, scale, value=-factor * rate)
-        δ.clamp_(0, 1).sub_(problem.inputs)
+        problem.norm.clamp_(δ).sub_(problem.inputs)
         largest = scale.amax(1)
         bias = math.sqrt(1 - 0.999 ** (i + 1))
         ratio = (1 - state.margin_weight) / state.margin_weight
         μ = ratio.mul_(rate * bias).div_(largest)
         metric = scale.div_(largest[:, None])
         # The proximal step only shrinks entries, so nothing leaves the box but by rounding.
-        state.point = self._proximal(problem, δ, μ, metric).add_(problem.inputs).clamp_(0, 1)
+        ahead = self._proximal(problem, δ, μ, metric).add_(problem.inputs)
+        state.point = problem.norm.clamp_(ahead)
         self._dual_step(problem, state, i, answer.loss)
 
     def _proximal(self, problem: Problem, δ: Tensor, μ: Tensor, metric: Tensor) -> Tensor:

@@ -35,12 +35,12 @@ class Problem:
     """Everything a run starts from, for n samples of d features each.
 
     Args:
-        inputs: (n, d), the unperturbed samples in [0, 1].
+        inputs: (n, d), the unperturbed samples in the norm's box: [0, 1], or [0, top] in a domain.
         labels: (n,), their classes.
         targets: (n,), the classes to reach; None for an untargeted run.
-        norm: The norm to minimise; it knows the shape of a sample.
+        norm: The norm to minimise; it knows the shape and the box of a sample.
         steps: Number of steps of the whole run. Schedules end there, even if the run stops before.
-        starts: (n, d) in [0, 1]: the inputs, a random point of a restart, or the point to refine.
+        starts: (n, d) in the box: the inputs, a random point of a restart, or the point to refine.
             Only `start` finds them there; afterwards they are the inputs.
         margin: (n,), margin at the inputs; of a targeted run, the margin towards the target.
         boundary: (n,), first-order estimate of the distance to the boundary.

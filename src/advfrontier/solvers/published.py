@@ -37,7 +37,7 @@ _TOLERANCE = 1e-2  # relative change below which PDPGD's inner iteration ends
 class KeptMomentum(ALMA):
     """ALMA that keeps momentum which pushes against the box."""
 
-    def _release(self, state: ALMAState) -> None:
+    def _release(self, problem: Problem, state: ALMAState) -> None:
         pass
 
 
@@ -62,12 +62,13 @@ class PlainEntropy(DDN):
 
 
 class Rounded(DDN):
-    """DDN that rounds every point to 8 bits."""
+    """DDN that rounds every point to 8 bits; in a domain, which has no 8 bits, it does not."""
 
     def step(self, problem: Problem, state: DDNState, i: int, answer: Answer) -> None:
         """Step as DDN does, then round."""
         super().step(problem, state, i, answer)
-        state.point.mul_(255).round_().div_(255)
+        if problem.norm.frame is None:
+            state.point.mul_(255).round_().div_(255)
 
 
 class PublishedDDN(Rounded, PlainEntropy):

@@ -72,7 +72,7 @@ class SigmaZero:
         g.div_(norm.dual_size(g).clamp_(min=TINY)[:, None])
         scale, factor = adam(state.first, state.second, g, i)
         rate = factor * self._rate(problem, i)
-        point = torch.addcdiv(state.point, state.first, scale, value=-rate).clamp_(0, 1)
+        point = norm.clamp_(torch.addcdiv(state.point, state.first, scale, value=-rate))
 
         move = self.t * self._rate(problem, i + 1)
         higher, lower = state.threshold + move, state.threshold - move

@@ -77,7 +77,10 @@ class SparseMin:
             kept = point.clone()
         else:
             features = torch.minimum(problem.boundary, problem.largest / 2).ceil()
-            chosen = keep_largest(problem.uniform("start", norm.units), features)
+            drawn = problem.uniform("start", norm.units)
+            if norm.changeable is not None:
+                drawn = drawn * norm.changeable
+            chosen = keep_largest(drawn, features)
             point = torch.lerp(x, other_end(norm, x, ends), norm.spread(chosen))
             kept = x.clone()
         return SparseMinState(
@@ -108,7 +111,8 @@ class SparseMin:
         share = cosine(self.share, self.share_final, i, problem.steps)
         exchanged = torch.where(success, 0, (share * state.features).ceil_())
         drop, add = (surplus + exchanged).clamp_(min=0), torch.maximum(exchanged, -surplus)
-        chosen = norm.spread(choose(changed, drop, add, state.draws[:, i], i))
+        units = choose(changed, drop, add, state.draws[:, i], i, changeable=norm.changeable)
+        chosen = norm.spread(units)
         ends = other_end(norm, x, state.ends.roll(_jump(i, x.shape[1]), 1))
         point = torch.lerp(state.kept, x, chosen.clamp(max=0).abs_())
         state.point = point.lerp_(ends, chosen.clamp_(min=0))
@@ -133,15 +137,27 @@ def other_end(norm: Norm, inputs: Tensor, signs: Tensor) -> Tensor:
 
     Args:
         norm: Tells which features are a unit.
-        inputs: (n, d) in [0, 1].
-        signs: (n, d), −1 for 0 and 1 for 1.
+        inputs: (n, d) in the box.
+        signs: (n, d), −1 for the lower end and 1 for the upper one.
     """
     ends = signs.clamp(min=0)
+    if norm.top is not None:
+        ends.mul_(norm.top)
     taken = norm.spread(norm.magnitudes(inputs - ends).sign_())  # 0 where the unit is there already
+    if norm.top is not None:
+        return torch.lerp(norm.top - ends, ends, taken)  # exact for weights of 0 and 1
     return ends.sub_(1).add_(taken).abs_()
 
 
-def choose(changed: Tensor, drop: Tensor, add: Tensor, draws: Tensor, i: int) -> Tensor:
+def choose(
+    changed: Tensor,
+    drop: Tensor,
+    add: Tensor,
+    draws: Tensor,
+    i: int,
+    *,
+    changeable: Tensor | None = None,
+) -> Tensor:
     """Choose features at random: return −1 for those to drop, 1 for those to add, else 0: (n, d).
 
     The features are put in an order that differs from step to step, with neighbours far apart. In
@@ -154,17 +170,40 @@ def choose(changed: Tensor, drop: Tensor, add: Tensor, draws: Tensor, i: int) ->
         add: (n,), unchanged features to add; all of them if there are no more.
         draws: (n, 2), random numbers in (0, 1).
         i: Index of the step.
+        changeable: (1, d), 1 for features that may change and 0 for others; None if all may.
     """
     features = changed.shape[1]
     order, back = _orders(features, i, changed.device)
     ordered = changed.index_select(1, order)
     total = ordered.sum(1)
+    if changeable is not None:
+        return _choose_among(
+            changeable.index_select(1, order), ordered, drop, add, draws
+        ).index_select(1, back)
     # The rank of each feature among the changed ones, and among the unchanged ones.
     rank = torch.cumsum(ordered, 1, out=changed)
     other_rank = torch.arange(features, dtype=rank.dtype, device=rank.device) - rank
     dropped = _arc(rank.sub_(1), drop, total, draws[:, 0])
     added = _arc(other_rank, add, features - total, draws[:, 1])
     return added.lerp_(dropped.neg_(), ordered).index_select(1, back)
+
+
+def _choose_among(
+    changeable: Tensor, ordered: Tensor, drop: Tensor, add: Tensor, draws: Tensor
+) -> Tensor:
+    """Choose as `choose` does, in the order of a step, among the features that may change.
+
+    Args:
+        changeable: (1, d), 1 for features that may change and 0 for others.
+        ordered: (n, d), 1 for changed features and 0 for others.
+        drop: (n,), changed features to drop.
+        add: (n,), unchanged features to add.
+        draws: (n, 2), random numbers in (0, 1).
+    """
+    free = (changeable - ordered).clamp_(min=0)
+    dropped = _arc(ordered.cumsum(1).sub_(1), drop, ordered.sum(1), draws[:, 0])
+    added = _arc(free.cumsum(1).sub_(1), add, free.sum(1), draws[:, 1])
+    return added.mul_(free).sub_(dropped.mul_(ordered))
 
 
 def _arc(rank: Tensor, count: Tensor, total: Tensor, draw: Tensor) -> Tensor:

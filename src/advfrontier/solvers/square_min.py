@@ -107,7 +107,7 @@ class SquareMin:
         numbers = DRAWS + shape[0]
         draws = problem.uniform("windows", problem.steps * numbers)
         return SquareMinState(
-            point=torch.addcmul(problem.inputs, kept, radius[:, None]).clamp_(0, 1),
+            point=problem.norm.clamp_(torch.addcmul(problem.inputs, kept, radius[:, None])),
             radius=radius,
             kept=kept,
             margin=torch.full_like(radius, torch.inf),
@@ -125,10 +125,10 @@ class SquareMin:
         self._keep(problem, state, answer)
         state.radius = self._radius(problem, state, i, answer)
         shape = image_shape(problem.shape)
-        canvas = Canvas(shape, state.kept, x, state.radius, state.draws[:, i])
+        canvas = Canvas(shape, state.kept, x, state.radius, state.draws[:, i], problem.norm.top)
         changed = _rules_of(problem).change(canvas, self._side(problem, i, shape[1] * shape[2]))
         state.trial = where_rows(success, state.kept, changed)
-        state.point = torch.addcmul(x, state.trial, state.radius[:, None]).clamp_(0, 1)
+        state.point = problem.norm.clamp_(torch.addcmul(x, state.trial, state.radius[:, None]))
 
     def _keep(self, problem: Problem, state: SquareMinState, answer: Answer) -> None:
         """Keep the perturbation that was tried where it lowered the margin."""

@@ -35,6 +35,7 @@ class Canvas:
         inputs: (n, d), the unperturbed images.
         radius: (n,), radius of the perturbations.
         draw: (n, DRAWS + channels), random numbers in (0, 1).
+        top: (1, d), the upper ends of the box; None for 1.
     """
 
     shape: Shape
@@ -42,6 +43,7 @@ class Canvas:
     inputs: Tensor
     radius: Tensor
     draw: Tensor
+    top: Tensor | None = None
 
     @property
     def signs(self) -> Tensor:
@@ -145,7 +147,10 @@ def pour(canvas: Canvas, side: int) -> Tensor:
     places = order + _first(shape, tops, lefts)
     rest.scatter_(1, places, 0)
     signs = canvas.signs.flatten(1).index_select(1, channel)
-    room = signs.clamp(min=0).sub_(canvas.inputs.gather(1, places)).abs_()
+    room = signs.clamp(min=0)
+    if canvas.top is not None:
+        room.mul_(canvas.top.expand_as(rest).gather(1, places))
+    room.sub_(canvas.inputs.gather(1, places)).abs_()
     room.div_(canvas.radius.clamp(min=TINY)[:, None])
     # What is left for a feature when those further inside are full.
     left = room.cumsum(1).sub_(room).neg_().add_(1 - rest.abs().sum(1, keepdim=True))

@@ -8,6 +8,7 @@ folder typed alone is recognised. Nothing is downloaded unless asked.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from torch import Tensor, nn
@@ -63,7 +64,12 @@ def runs_code(spec: str) -> bool:
 
 
 def load_data(
-    spec: str, *, samples: int | None = None, seed: int | None = None, download: bool = False
+    spec: str,
+    *,
+    samples: int | None = None,
+    seed: int | None = None,
+    download: bool = False,
+    unit: bool = True,
 ) -> Samples:
     """Open a data set; images are read when they are asked for.
 
@@ -72,6 +78,7 @@ def load_data(
         samples: Number of samples; all by default.
         seed: Seed of a random choice of samples; by default the first ones are taken.
         download: Fetch files that are missing; by default only those on this machine are read.
+        unit: Whether samples must be in [0, 1]; those of an `npz:` file for a domain need not be.
     """
     spec = data_source(spec)
     read = read_spec(spec, _DATA_OPTIONS, download=download)
@@ -82,7 +89,7 @@ def load_data(
             f"{misplaced(spec, 'data', tuple(_DATA))}"
         )
     with explaining(f"{spec}: cannot be read"):
-        opened = _DATA[read.kind][0](read)
+        opened = _DATA[read.kind][0](replace(read, unit=unit))
     return choose(opened, samples, seed)
 
 

@@ -1,6 +1,7 @@
 """`npz:FILE`: NumPy's archives with `images` and `labels`.
 
-Images are NHWC, NCHW or NHW, uint8 or floats in [0, 1]. Other names that are understood are
+Images are NHWC, NCHW or NHW, uint8 or floats in [0, 1]; for a domain also rows of features, with
+any values. Other names that are understood are
 `x_test`/`y_test`, `x`/`y` and `X`/`y`. Arrays stored by `np.savez` are mapped into memory. Those
 compressed by `np.savez_compressed` are read whole, once per process, up to 1 GiB. The checksums of
 the archive are compared when it is opened.
@@ -58,7 +59,8 @@ def load(spec: Spec) -> Samples:
         if listed.ndim != 1 or listed.size > LARGEST_NAMES:
             raise spec.error(f"class_names have shape {listed.shape}: expected one name per class")
         classes = tuple(listed.astype(str).tolist())
-    to_images = partial(to_unit, layout=_layout(spec, pixels.shape), name=spec.text)
+    layout = _layout(spec, pixels.shape)
+    to_images = partial(to_unit, layout=layout, name=spec.text, unit=spec.unit)
     read = Rows(partial(open_array, path, names[0]), to_images)
     read(torch.arange(min(len(labels), 16)))  # a wrong range shows here, not during a run
     return Samples(spec.text, labels, read, classes)
@@ -127,6 +129,8 @@ def open_array(path: Path, name: str) -> NDArray[np.generic]:
 def _layout(spec: Spec, shape: tuple[int, ...]) -> str:
     """Return the order of the axes: the user's, else the one with 1 or 3 channels."""
     asked = spec.option("layout", choices=("NHWC", "NCHW"))
+    if len(shape) == 2 and not spec.unit:
+        return "N"
     if len(shape) == 3:
         return "NHW"
     if len(shape) != 4:
@@ -142,13 +146,14 @@ def _layout(spec: Spec, shape: tuple[int, ...]) -> str:
     return asked or ("NCHW" if first else "NHWC")
 
 
-def to_unit(rows: NDArray[np.generic], layout: str, name: str) -> Tensor:
+def to_unit(rows: NDArray[np.generic], layout: str, name: str, *, unit: bool = True) -> Tensor:
     """Return rows of an array as float32 NCHW in [0, 1].
 
     Args:
         rows: Images, uint8 or floats.
-        layout: The order of their axes: NHW, NHWC or NCHW.
+        layout: The order of their axes: NHW, NHWC or NCHW; N for rows of features.
         name: The source, for messages.
+        unit: Whether they must be in [0, 1].
     """
     if rows.dtype != np.uint8 and rows.dtype.kind != "f":
         raise FrontierError(f"{name}: images are {rows.dtype}: expected uint8, or floats in [0, 1]")
@@ -162,4 +167,4 @@ def to_unit(rows: NDArray[np.generic], layout: str, name: str) -> Tensor:
         pixels = pixels[:, None]
     elif layout == "NHWC":
         pixels = pixels.permute(0, 3, 1, 2)
-    return check_unit(pixels.contiguous(), name)
+    return check_unit(pixels.contiguous(), name, unit=unit)

@@ -38,6 +38,7 @@ class Spec:
         place: Part after the colon: a file, a folder or a name.
         options: Options after the question mark, by name.
         download: Whether files may be downloaded.
+        unit: Whether samples must be in [0, 1]; those of a domain need not be.
     """
 
     text: str
@@ -45,6 +46,7 @@ class Spec:
     place: str
     options: Mapping[str, str]
     download: bool
+    unit: bool = True
 
     @property
     def hint(self) -> str:

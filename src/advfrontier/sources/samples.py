@@ -95,7 +95,9 @@ def _read_chosen(read: Callable[[Tensor], Tensor], chosen: Tensor, rows: Tensor)
     return read(chosen[rows])
 
 
-def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samples:
+def as_samples(
+    images: Any, labels: Any = None, name: str | None = None, *, unit: bool = True
+) -> Samples:
     """Return samples of tensors, arrays, lists, a Dataset, a DataLoader or batches.
 
     A Dataset is read on demand, and so is a DataLoader over one, in the order that its sampler
@@ -108,6 +110,7 @@ def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samp
             they are.
         labels: Class numbers (n,); None if `images` has its own.
         name: Display name of the data.
+        unit: Whether images must be in [0, 1].
     """
     if isinstance(images, Samples) and labels is None:
         return images
@@ -116,12 +119,12 @@ def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samp
             f"labels were given apart, but a {type(images).__name__} has its own: leave them out"
         )
     if isinstance(images, Dataset):
-        return as_samples(DataLoader(images), name=name or _dataset_name(images))
+        return as_samples(DataLoader(images), name=name or _dataset_name(images), unit=unit)
     if isinstance(images, DataLoader) and _can_be_indexed(images):
-        return _from_dataset(images, name or _dataset_name(images.dataset))
+        return _from_dataset(images, name or _dataset_name(images.dataset), unit=unit)
     name = name or "tensors"
     if labels is not None:
-        return _from_arrays(images, labels, name)
+        return _from_arrays(images, labels, name, unit=unit)
     if isinstance(images, (Tensor, np.ndarray)):
         raise FrontierError(
             f"{name}: images without labels: type the labels behind them, as in "
@@ -137,13 +140,13 @@ def as_samples(images: Any, labels: Any = None, name: str | None = None) -> Samp
             numbers.append(as_tensor(batch[1]))
         if not pixels:
             raise FrontierError(f"{name}: expected batches of (images, labels), at least one")
-        return _from_arrays(torch.cat(pixels), torch.cat(numbers), name)
+        return _from_arrays(torch.cat(pixels), torch.cat(numbers), name, unit=unit)
 
 
-def _from_arrays(images: Any, labels: Any, name: str) -> Samples:
+def _from_arrays(images: Any, labels: Any, name: str, *, unit: bool) -> Samples:
     hint = ": expected tensors, arrays or lists of numbers, of one size"
     with explaining(f"{name}: cannot be read", hint):
-        pixels = check_unit(channels_first(as_tensor(images)), name)
+        pixels = check_unit(channels_first(as_tensor(images)), name, unit=unit)
         numbers = as_labels(as_tensor(labels), len(pixels), name)
     return Samples(name, numbers, partial(torch.index_select, pixels, 0))
 
@@ -214,7 +217,7 @@ def _can_be_indexed(loader: DataLoader[Any]) -> bool:
     return batches is None
 
 
-def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
+def _from_dataset(loader: DataLoader[Any], name: str, *, unit: bool) -> Samples:
     order = torch.tensor(list(loader.sampler), dtype=torch.int64)
     if not len(order):
         raise FrontierError(f"{name}: its dataset is empty: expected samples")
@@ -223,27 +226,32 @@ def _from_dataset(loader: DataLoader[Any], name: str) -> Samples:
         raise FrontierError(
             f"{name}: its items are {type(item).__name__}: expected (image, label) pairs"
         )
-    read = partial(_read_items, loader.dataset, order, name)
+    read = partial(_read_items, loader.dataset, order, name, unit)
     read(torch.tensor([0]))  # an unreadable image shows here, not during a run
     with explaining(f"{name}: its labels cannot be read", ": expected class numbers as integers"):
         labels = torch.stack([torch.as_tensor(loader.dataset[i][1]) for i in order.tolist()])
     return Samples(name, as_labels(labels, len(order), name), read)
 
 
-def _read_items(dataset: Any, order: Tensor, name: str, rows: Tensor) -> Tensor:
-    return stack_images([dataset[item][0] for item in order[rows].tolist()], name)
+def _read_items(dataset: Any, order: Tensor, name: str, unit: bool, rows: Tensor) -> Tensor:  # noqa: FBT001
+    return stack_images([dataset[item][0] for item in order[rows].tolist()], name, unit=unit)
 
 
-def check_unit(images: Tensor, name: str) -> Tensor:
+def check_unit(images: Tensor, name: str, *, unit: bool = True) -> Tensor:
     """Return images as float32 in [0, 1]: 8-bit ones divided by 255, others unchanged.
 
     Args:
         images: Images of any shape (n, …).
         name: The source, for messages.
+        unit: Whether they must be in [0, 1]; samples of a domain are checked with it.
     """
     if images.dtype == torch.uint8:
         images = images.to(torch.float32) / 255
-    return as_float32(check_images(images, name), name)
+    if unit:
+        images = check_images(images, name)
+    elif not images.is_floating_point():
+        raise FrontierError(f"{name}: samples are {images.dtype}: expected floats; type .float()")
+    return as_float32(images, name)
 
 
 def channels_first(images: Tensor) -> Tensor:
@@ -259,12 +267,13 @@ def channels_first(images: Tensor) -> Tensor:
     return images.permute(0, 3, 1, 2).contiguous()
 
 
-def stack_images(images: Sequence[Any], name: str) -> Tensor:
+def stack_images(images: Sequence[Any], name: str, *, unit: bool = True) -> Tensor:
     """Return single images as one batch, float32 NCHW in [0, 1].
 
     Args:
         images: Tensors, arrays or pictures of one size.
         name: The source, for messages.
+        unit: Whether they must be in [0, 1].
     """
     with explaining(f"{name}: an image cannot be read", ": expected tensors, arrays or pictures"):
         tensors = [as_tensor(image) for image in images]
@@ -274,7 +283,7 @@ def stack_images(images: Sequence[Any], name: str) -> Tensor:
             f"{name}: images of different sizes ({shapes[0]} and {shapes[1]}): expected one size; "
             "name a preprocessing, such as preprocessing=Res256Crop224"
         )
-    return check_unit(channels_first(torch.stack(tensors)), name)
+    return check_unit(channels_first(torch.stack(tensors)), name, unit=unit)
 
 
 def as_labels(labels: Tensor, count: int, name: str) -> Tensor:

@@ -1,9 +1,10 @@
-"""Smallest moves onto a hyperplane inside the box [0, 1], in ℓ1, ℓ2 and ℓ∞.
+"""Smallest moves onto a hyperplane inside a box, in ℓ1, ℓ2 and ℓ∞.
 
-Feature k lowers ⟨slope, point⟩ by |slope_k| for each unit it moves downhill. It can move by its
-room, the distance to the end of the box. The smallest move that lowers the product by `gap` uses
-the steepest features first (ℓ1), every feature in proportion to its slope until it has no room
-(ℓ2), or every feature alike until it has no room (ℓ∞).
+The lower ends of the box are 0, its upper ends `top`, or 1. Feature k lowers ⟨slope, point⟩ by
+|slope_k| for each unit it moves downhill. It can move by its room, the distance to the end of the
+box. The smallest move that lowers the product by `gap` uses the steepest features first (ℓ1), every
+feature in proportion to its slope until it has no room (ℓ2), or every feature alike until it has no
+room (ℓ∞).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from advfrontier.threat.thresholds import TINY, level_above
 _NEWTON = 5  # passes; 3 suffice while most features have room left
 
 
-def steepest_first(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
+def steepest_first(points: Tensor, slope: Tensor, gap: Tensor, top: Tensor | None = None) -> Tensor:
     """Return the move onto the hyperplane that is smallest in ℓ1.
 
     Features whose slopes are in a ratio of 1 + 2^-12 at most share the last part of the move.
@@ -26,8 +27,9 @@ def steepest_first(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
         points: (n, d), inside the box.
         slope: (n, d), of Euclidean length about 1.
         gap: (n,), by how much ⟨slope, points⟩ shall fall; negative to rise.
+        top: (1, d), the upper ends of the box; None for 1.
     """
-    downhill, room = _downhill(points, slope, gap)
+    downhill, room = _downhill(points, slope, gap, top)
     steepness, needed = slope.abs(), gap.abs()
     gains = steepness * room
     low, high = level_above(steepness, needed, gains)
@@ -38,15 +40,16 @@ def steepest_first(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
     return moved.addcmul_(partly, share[:, None]).mul_(room).mul_(downhill)
 
 
-def in_proportion(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
+def in_proportion(points: Tensor, slope: Tensor, gap: Tensor, top: Tensor | None = None) -> Tensor:
     """Return the smallest move onto the hyperplane in ℓ2; arguments as in `steepest_first`.
 
     Args:
         points: (n, d), inside the box.
         slope: (n, d), of Euclidean length about 1.
         gap: (n,), by how much ⟨slope, points⟩ shall fall; negative to rise.
+        top: (1, d), the upper ends of the box; None for 1.
     """
-    downhill, room = _downhill(points, slope, gap)
+    downhill, room = _downhill(points, slope, gap, top)
     steepness = slope.abs()
     ends = room / steepness.clamp(min=TINY)
     rate = steepness * steepness
@@ -54,24 +57,30 @@ def in_proportion(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
     return torch.minimum(steepness.mul_(level), room).mul_(downhill)
 
 
-def all_alike(points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
+def all_alike(points: Tensor, slope: Tensor, gap: Tensor, top: Tensor | None = None) -> Tensor:
     """Return the smallest move onto the hyperplane in ℓ∞; arguments as in `steepest_first`.
 
     Args:
         points: (n, d), inside the box.
         slope: (n, d), of Euclidean length about 1.
         gap: (n,), by how much ⟨slope, points⟩ shall fall; negative to rise.
+        top: (1, d), the upper ends of the box; None for 1.
     """
-    downhill, room = _downhill(points, slope, gap)
+    downhill, room = _downhill(points, slope, gap, top)
     steepness = slope.abs()
     level = _newton(steepness, room, steepness * room, gap.abs())
     return torch.minimum(level, room).mul_(downhill)
 
 
-def _downhill(points: Tensor, slope: Tensor, gap: Tensor) -> tuple[Tensor, Tensor]:
+def _downhill(
+    points: Tensor, slope: Tensor, gap: Tensor, top: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """Return the sign of each feature's useful move, and its room in that direction."""
     downhill = slope.sign().mul_(gap.sign().neg_()[:, None])
-    return downhill, downhill.clamp(min=0).sub_(points).abs_()
+    end = downhill.clamp(min=0)
+    if top is not None:
+        end.mul_(top)
+    return downhill, end.sub_(points).abs_()
 
 
 def _newton(rate: Tensor, ends: Tensor, gains: Tensor, gap: Tensor) -> Tensor:

@@ -32,6 +32,10 @@ CRITERION = (
     r"|targeted-([0-9]{1,6}|each-[0-9]{1,6}|per-sample-[0-9a-f]{16}))$"
 )
 
+# The names of domains in records: see `domain`.
+UNIT_BOX = "unit-box"
+DOMAIN = r"^(unit-box|domain-[0-9a-f]{16})$"
+
 _NORMS = "advfrontier.threat.norms"
 _CATALOGUE: dict[str, NormFacts] = {}
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from copy import copy
 from importlib import import_module
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -30,6 +31,9 @@ from advfrontier.threat.thresholds import (
     water_level,
     wide,
 )
+
+if TYPE_CHECKING:
+    from advfrontier.threat.domain import Frame
 
 __all__ = [
     "L0",
@@ -66,10 +70,11 @@ def euclidean(v: Tensor) -> Tensor:
 
 
 class Norm(ABC):
-    """Norm, or another measure of perturbations, for samples of one shape.
+    """Norm, or another measure of perturbations, for samples of one shape in one box.
 
-    A subclass must define `name`, `size`, `dual_size`, `project` and `prox`. The other methods have
-    defaults that are right for every norm, if not always the best.
+    The box is [0, 1], or [0, top] in the coordinates of a `frame`. A subclass must define `name`,
+    `size`, `dual_size`, `project` and `prox`. The other methods have defaults that are right for
+    every norm, if not always the best.
 
     Args:
         shape: Shape of one sample before flattening, such as (3, 32, 32).
@@ -77,11 +82,51 @@ class Norm(ABC):
 
     name: ClassVar[str]
     counts: ClassVar[bool] = False  # whether sizes are whole numbers, as in ℓ0
+    frame: Frame | None = None  # coordinates of a domain; None for samples in [0, 1]
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = tuple(shape)
         self.features = math.prod(self.shape)
         self.units = self.features  # parts of a sample that change together, such as pixels
+
+    def framed(self, frame: Frame | None) -> Self:
+        """Return the norm in the coordinates, and in the box, of a frame.
+
+        Args:
+            frame: Coordinates of a domain; None for samples in [0, 1].
+        """
+        framed = copy(self)
+        framed.frame = frame
+        return framed
+
+    @property
+    def top(self) -> Tensor | None:
+        """Return the upper ends of the box, (1, d); None for 1. The lower ends are 0."""
+        return None if self.frame is None else self.frame.top
+
+    def clamp_(self, points: Tensor) -> Tensor:
+        """Clamp points to the box, in place.
+
+        Args:
+            points: (n, d), overwritten.
+        """
+        if self.frame is None:
+            return points.clamp_(0, 1)
+        return torch.minimum(points.clamp_(min=0), self.frame.top, out=points)
+
+    def room_of(self, points: Tensor, direction: Tensor) -> Tensor:
+        """Return how far each entry can go in a direction before it leaves the box: (n, d).
+
+        Args:
+            points: (n, d), inside the box.
+            direction: (n, d), of which only the signs count.
+        """
+        return room_of(points, direction, self.top)
+
+    @property
+    def changeable(self) -> Tensor | None:
+        """Return 1 for units that may change and 0 for others, (1, units); None if all may."""
+        return None if self.frame is None else self.totals(self.frame.top).sign()
 
     @abstractmethod
     def size(self, v: Tensor) -> Tensor:
@@ -127,12 +172,13 @@ class Norm(ABC):
         return self.size(points - inputs)
 
     def largest(self, inputs: Tensor) -> Tensor:
-        """Return the largest distance that the box [0, 1] allows from each input.
+        """Return the largest distance that the box allows from each input.
 
         Args:
-            inputs: (n, d), in [0, 1].
+            inputs: (n, d), in the box.
         """
-        return self.size(torch.maximum(inputs, 1 - inputs))
+        top = 1 if self.frame is None else self.frame.top
+        return self.size(torch.maximum(inputs, top - inputs))
 
     def boundary(self, margin: Tensor, gradient: Tensor, inputs: Tensor) -> Tensor:
         """Return a first-order estimate of the distance at which the margin vanishes.
@@ -186,7 +232,7 @@ class Norm(ABC):
         return units
 
     def project_in_box(self, v: Tensor, radius: Tensor, inputs: Tensor) -> Tensor:
-        """Return a point u near v with ‖u‖ ≤ radius and inputs + u in [0, 1].
+        """Return a point u near v with ‖u‖ ≤ radius and inputs + u in the box.
 
         The default projects onto the ball and then clips, which is exact in ℓ0, ℓ2's interior and
         ℓ∞. Clipping never makes a perturbation larger.
@@ -196,7 +242,7 @@ class Norm(ABC):
             radius: (n,), radii of the balls, at least 0.
             inputs: (n, d), in [0, 1].
         """
-        return self.project(v, radius).add_(inputs).clamp_(0, 1).sub_(inputs)
+        return self.clamp_(self.project(v, radius).add_(inputs)).sub_(inputs)
 
     def prox_in_metric(
         self, anchor: Tensor, weight: Tensor, metric: Tensor, *, steps: int
@@ -243,7 +289,7 @@ class Norm(ABC):
             slope: (n, d), of Euclidean length about 1.
             gap: (n,), by how much ⟨slope, points⟩ shall fall; negative to rise.
         """
-        return in_proportion(points, slope, gap)
+        return in_proportion(points, slope, gap, self.top)
 
     def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
         """Return a random point of the ball of each row, in float64 where the device has it.
@@ -262,12 +308,12 @@ class Norm(ABC):
         """Return a random point of the ball around each input, clipped to the box.
 
         Args:
-            inputs: (n, d), in [0, 1].
+            inputs: (n, d), in the box.
             radius: (n,), largest distance from the inputs.
             draws: Random numbers of the samples.
         """
         noise = self.random_in_ball(radius, draws)
-        return (inputs + noise.to(inputs.dtype)).clamp_(0, 1)
+        return self.clamp_(inputs + noise.to(inputs.dtype))
 
     def __repr__(self) -> str:
         return self.name
@@ -297,7 +343,7 @@ class L0(Norm):
 
     def boundary(self, margin: Tensor, gradient: Tensor, inputs: Tensor) -> Tensor:
         """Return the fewest features whose gains reach the margin, each at its end of the box."""
-        gains = room_of(inputs, -gradient).mul_(gradient.abs())
+        gains = self.room_of(inputs, -gradient).mul_(gradient.abs())
         ranked = gains.sort(dim=1, descending=True).values
         short = (ranked.cumsum(1) < margin.abs()[:, None]).to(gains.dtype).sum(1)
         return torch.minimum(short + 1, self.largest(inputs).clamp(min=1))
@@ -312,13 +358,22 @@ class L0(Norm):
 
     def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
         """Choose ⌈radius⌉ features, and move each by a number uniform in (−1, 1)."""
-        chosen = keep_largest(draws.uniform("features", self.features), radius.float().ceil())
+        drawn = self._changeable(draws.uniform("features", self.features))
+        chosen = keep_largest(drawn, radius.float().ceil())
         return wide(draws.uniform("values", self.features)).mul_(2).sub_(1).mul_(chosen)
 
     def random_start(self, inputs: Tensor, radius: Tensor, draws: Draws) -> Tensor:
-        """Choose ⌈radius⌉ features, and set each to a value uniform in (0, 1)."""
+        """Choose ⌈radius⌉ features, and set each to a value uniform in the box."""
         noise = self.random_in_ball(radius, draws).to(inputs.dtype)
-        return torch.where(noise != 0, (1 + noise) / 2, inputs)
+        values = (1 + noise) / 2
+        if self.frame is not None:
+            values.mul_(self.frame.top)
+        return torch.where(noise != 0, values, inputs)
+
+    def _changeable(self, draws: Tensor) -> Tensor:
+        """Return the numbers of units that may change, and 0 for others: (n, units)."""
+        changeable = self.changeable
+        return draws if changeable is None else draws * changeable.to(draws.dtype)
 
 
 class L1(Norm):
@@ -339,13 +394,13 @@ class L1(Norm):
         return soft_threshold(v, water_level(v.abs(), radius))
 
     def project_in_box(self, v: Tensor, radius: Tensor, inputs: Tensor) -> Tensor:
-        """Return the nearest u with ‖u‖₁ ≤ radius and inputs + u in [0, 1].
+        """Return the nearest u with ‖u‖₁ ≤ radius and inputs + u in the box.
 
         This is not one projection after the other (Croce and Hein, 2021). Rows whose level has not
         converged, which takes entries much larger than the box, are scaled down to the ball.
         """
-        level = boxed_water_level(v.abs(), room_of(inputs, v), radius)
-        u = soft_threshold(v, level).add_(inputs).clamp_(0, 1).sub_(inputs)
+        level = boxed_water_level(v.abs(), self.room_of(inputs, v), radius)
+        u = self.clamp_(soft_threshold(v, level).add_(inputs)).sub_(inputs)
         return u.mul_((radius / self.size(u).clamp_(min=TINY)).clamp_(max=1)[:, None])
 
     def prox(self, v: Tensor, weight: Tensor) -> Tensor:
@@ -362,7 +417,7 @@ class L1(Norm):
 
     def move_onto_hyperplane(self, points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
         """Move the steepest features first, each as far as the box allows."""
-        return steepest_first(points, slope, gap)
+        return steepest_first(points, slope, gap, self.top)
 
     def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
         """Return signed exponential spacings, of which there is one more than features."""
@@ -464,7 +519,7 @@ class Linf(Norm):
 
     def move_onto_hyperplane(self, points: Tensor, slope: Tensor, gap: Tensor) -> Tensor:
         """Move all features alike, each as far as the box allows."""
-        return all_alike(points, slope, gap)
+        return all_alike(points, slope, gap, self.top)
 
     def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
         """Return independent uniform entries."""

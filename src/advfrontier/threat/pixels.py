@@ -7,7 +7,7 @@ from torch import Tensor
 
 from advfrontier.threat.norms import L0, prox_two_thirds
 from advfrontier.threat.random import Draws
-from advfrontier.threat.thresholds import TINY, keep_largest, room_of, wide
+from advfrontier.threat.thresholds import TINY, keep_largest, wide
 
 
 class L0Pixel(L0):
@@ -70,7 +70,7 @@ class L0Pixel(L0):
 
     def boundary(self, margin: Tensor, gradient: Tensor, inputs: Tensor) -> Tensor:
         """Return the fewest pixels whose gains reach the margin, each at its corner of the box."""
-        gains = self.totals(room_of(inputs, -gradient).mul_(gradient.abs()))
+        gains = self.totals(self.room_of(inputs, -gradient).mul_(gradient.abs()))
         ranked = gains.sort(dim=1, descending=True).values
         short = (ranked.cumsum(1) < margin.abs()[:, None]).to(gains.dtype).sum(1)
         return torch.minimum(short + 1, self.largest(inputs).clamp(min=1))
@@ -87,7 +87,8 @@ class L0Pixel(L0):
 
     def random_in_ball(self, radius: Tensor, draws: Draws) -> Tensor:
         """Choose ⌈radius⌉ pixels, and move each of their channels by a number from (−1, 1)."""
-        chosen = keep_largest(draws.uniform("pixels", self.units), radius.float().ceil())
+        drawn = self._changeable(draws.uniform("pixels", self.units))
+        chosen = keep_largest(drawn, radius.float().ceil())
         values = wide(draws.uniform("values", self.features)).mul_(2).sub_(1)
         return values.mul_(self.spread(chosen))
 

@@ -26,14 +26,18 @@ def wide(v: Tensor) -> Tensor:
     return v if v.device.type == "mps" else v.double()
 
 
-def room_of(points: Tensor, direction: Tensor) -> Tensor:
-    """Return how far each entry can go in a direction before it leaves [0, 1]; 1 at most.
+def room_of(points: Tensor, direction: Tensor, top: Tensor | None = None) -> Tensor:
+    """Return how far each entry can go in a direction before it leaves the box.
 
     Args:
-        points: (n, d), in [0, 1].
-        direction: (n, d), of which only the signs count.
+        points: (n, d), inside the box.
+        direction: (n, d), of which the signs count.
+        top: (1, d), the upper ends of the box, whose lower ends are 0; None for 1.
     """
-    return direction.sign().clamp_(min=0).sub_(points).abs_()
+    end = direction.sign().clamp_(min=0)
+    if top is not None:
+        end.mul_(top)
+    return end.sub_(points).abs_()
 
 
 def water_level(heights: Tensor, total: Tensor, weights: Tensor | None = None) -> Tensor:
