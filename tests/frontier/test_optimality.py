@@ -81,7 +81,7 @@ def test_unbroken_samples_count_on_neither_side_and_are_told():
 def test_an_attack_below_the_frontier_is_told():
     measured = aoi([0.5, 3.0], [1.0, 3.0])
     assert measured.value > 1
-    assert "pool lacks it" in measured.flags[0]
+    assert "not in the frontier's pool" in measured.flags[0]
 
 
 def test_winsorised_aoi_ignores_one_outlier():

@@ -276,8 +276,8 @@ def _flags(first: Evaluated, second: Evaluated, order: _Order | None) -> tuple[s
     ):
         kept = order.above
         flags.append(
-            f"{kept.model} stands at {_spent(kept)} only, and at {tier_label(higher)} its curve "
-            "may be lower too"
+            f"{kept.model} was evaluated with {_spent(kept)} only; with {tier_label(higher)} its "
+            "curve may be lower too"
         )
     return tuple(flags)
 

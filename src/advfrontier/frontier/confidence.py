@@ -239,7 +239,9 @@ def _interval(
     low, high = value - tails[1] * error, value - tails[0] * error
     flags: tuple[str, ...] = ()
     if not (np.isfinite(low) and np.isfinite(high)):
-        flags = ("too few samples differ for an interval: it ends at the largest possible value",)
+        flags = (
+            "too few samples differ for an interval: an unknown end is the least or largest value",
+        )
     low = float(np.clip(low, *limits)) if np.isfinite(low) else limits[0]
     high = float(np.clip(high, *limits)) if np.isfinite(high) else limits[1]
     return Interval(value, low, high, flags)

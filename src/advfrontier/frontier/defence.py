@@ -78,13 +78,11 @@ def doi(distances: ArrayLike, frontier: ArrayLike) -> Measure:
     if flags or np.isinf(best).any():
         flags += (f"distances are capped at E = {limit:g}",)
     if above := int((np.minimum(d, limit) > best).sum()):
-        flags += (
-            (
-                f"the model is above the frontier on {above} samples, which it is no part of: the "
-                "DOI "
-                "may pass 1"
-            ),
+        text = (
+            f"the model is above the frontier on {above} samples, because it is not in the "
+            "frontier's pool: the DOI may exceed 1"
         )
+        flags += (text,)
     return Measure(aurec(d, E=limit).value / float(np.minimum(best, limit).mean()), flags)
 
 

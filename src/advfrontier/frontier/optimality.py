@@ -63,13 +63,11 @@ def aoi(distances: ArrayLike, frontier: ArrayLike, *, E: float | None = None) ->
     correct = best > 0
     flags = unbroken_flag(best)
     if beaten := int((d < best).sum()):
-        flags += (
-            (
-                f"the attack is below the frontier on {beaten} samples, so its pool lacks it and "
-                "the "
-                "AOI may pass 1"
-            ),
+        text = (
+            f"the attack is below the frontier on {beaten} samples, because it is not in the "
+            "frontier's pool: the AOI may exceed 1"
         )
+        flags += (text,)
     reach = float(np.maximum(limit - best[correct], 0).sum())
     if reach == 0:
         return Measure(1.0, (*flags, degenerate(best, limit)))
@@ -244,13 +242,11 @@ def baseline_aoi(epsilons: ArrayLike, accuracies: ArrayLike, frontier: ArrayLike
     flags = unbroken_flag(best) + flags
     frontier_curve = Curve.of(best)
     if below := int((ρ < frontier_curve.at(ε) - 1e-9).sum()):
-        flags += (
-            (
-                f"the attack is below the frontier at {below} radii, so its pool lacks it and the "
-                "AOI "
-                "may pass 1"
-            ),
+        text = (
+            f"the attack is below the frontier at {below} radii, because it is not in the "
+            "frontier's pool: the AOI may exceed 1"
         )
+        flags += (text,)
     reach = float(np.maximum(limit - best[best > 0], 0).sum()) / best.size
     if reach == 0:
         return BaselineAOI(1.0, 1.0, 1.0, (*flags, degenerate(best, limit)))
