@@ -2,6 +2,7 @@
 
     python scripts/bench_memory.py                  # the default 12k in four norms, 3×224×224
     python scripts/bench_memory.py --norms L0 --side 32
+    python scripts/bench_memory.py --side 64 --classes 1000
 
 Every kind of step of an ensemble is run for a few queries. What one run keeps on the device (the
 solver's state, its best points) and what a step allocates on top of it is divided by the size of
@@ -33,10 +34,10 @@ BAR = 12.0
 class Means(nn.Module):
     """A classifier that allocates next to nothing: a linear layer on the means of patches."""
 
-    def __init__(self, side: int) -> None:
+    def __init__(self, side: int, classes: int) -> None:
         super().__init__()
         self.patches = nn.AvgPool2d(side // 8)
-        self.layer = nn.Linear(3 * 64, 10)
+        self.layer = nn.Linear(3 * 64, classes)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return logits."""
@@ -96,10 +97,11 @@ def main() -> int:
     parser.add_argument("--norms", nargs="*", default=list(NORMS), help="norms (default: all)")
     parser.add_argument("--ensemble", default="12k", help="ensemble (default: 12k)")
     parser.add_argument("--side", type=int, default=224, help="height and width (default: 224)")
+    parser.add_argument("--classes", type=int, default=10, help="classes (default: 10)")
     parser.add_argument("--samples", type=int, default=4, help="samples (default: 4)")
     options = parser.parse_args()
     one_thread()
-    model = Means(options.side).eval()
+    model = Means(options.side, options.classes).eval()
     images = torch.rand(options.samples, 3, options.side, options.side)
     with torch.no_grad():
         labels = model(images).argmax(1)
@@ -115,7 +117,7 @@ def main() -> int:
         Column("bar", "number"),
         Column("", key="missed"),
     )
-    note = f"{options.samples} images of 3×{options.side}×{options.side}"
+    note = f"{options.samples} images of 3×{options.side}×{options.side}, {options.classes} classes"
     report("memory", Table("Image-sized tensors on the device", columns, tuple(rows), (note,)))
     return 1 if any(row[-1] for row in rows) else 0
 

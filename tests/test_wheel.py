@@ -22,10 +22,10 @@ from advfrontier.sources import load_data
 from advfrontier.bench.benchmark import benchmark_names
 from advfrontier.evaluation.compare import reference_pool
 from advfrontier.zoo import MODELS, load
-assert len([load(name) for name in MODELS]) == 17
+assert len([load(name) for name in MODELS]) == 18
 assert len(load_data("fashion-mnist")) == 1000
 assert set(benchmark_names()) >= {"paper", "fashion-mnist"}
-assert set(reference_pool("L2", 12000).distances) == set(MODELS) - {"F17"}
+assert set(reference_pool("L2", 12000).distances) == set(MODELS) - {"F17", "F18"}
 from advfrontier.cli import main
 main(["evaluate", "zoo:F5", "-n", "5", "--norm", "L2", "--queries", "20", "--workers", "0"])
 assert Path("runs/zoo+F5/report.html").read_text(encoding="utf-8").startswith("<!")

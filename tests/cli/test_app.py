@@ -132,7 +132,7 @@ MISTAKES = [
         ["evaluate", "nets.py:net", "-d", "npz:data.npz", "--out", "nets.py"],
         "is a file: expected a folder",
     ),
-    (["evaluate", "zoo:F99"], "the zoo has no model 'F99': expected one of F1 to F17"),
+    (["evaluate", "zoo:F99"], "the zoo has no model 'F99': expected one of F1 to F18"),
     (["extend", "runs/none", "--tier", "8k"], "no folder runs/none"),
     (["extend", "runs/none"], "no larger budget was given: expected one of --tier 8k, --queries"),
     (["compare", "runs/a", "runs/b"], "no folder runs/a"),

@@ -11,7 +11,7 @@ def test_pools_and_models_are_listed(run, capsys):
     assert run("zoo", "list") == 0
     listed = capsys.readouterr().out
     assert [word for word in listed.split() if re.fullmatch(r"F\d+", word)] == [
-        f"F{k}" for k in range(1, 18)
+        f"F{k}" for k in range(1, 19)
     ]
     assert run("zoo", "card", "F3") == 0
     assert "accuracy under PGD in Linf at 0.06: 77.6%" in capsys.readouterr().out

@@ -60,6 +60,14 @@ def test_every_class_top_k_and_rejection_on_the_command_line(evaluate, capsys):
 
 
 @pytest.mark.usefixtures("folder")
+def test_traces_follow_a_criterion(run, capsys):
+    words = ["nets.py:net", "--data", "npz:data.npz", "--norm", "L2", "--queries", "50"]
+    assert run("trace", *words, "--runs", "fmn", "--top-k", "2", "--workers", "0") == 0
+    assert run("trace", *words, "--runs", "fmn", "--workers", "0") == 2
+    assert "criterion" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
 def test_criteria_that_make_no_sense_are_refused(evaluate, capsys):
     assert evaluate("nets.py:net", "--target", "cat") == 2
     message = "--target is 'cat': expected the number of a class, such as 3, or each:10"

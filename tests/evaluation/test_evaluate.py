@@ -1,19 +1,22 @@
 """`evaluate`: what it returns, and how it treats models without gradients."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from small_evaluation import SMALL
+from support.device import count_device_work
 from support.ensembles import BLACK_BOX, small_ensemble
 from support.models import Watch, conv_net, samples, tanh_mlp
 from torch import nn
 
-from advfrontier import FrontierError, Machine, compare, evaluate, rank, trace, zoo
+from advfrontier import FrontierError, Machine, attack, compare, evaluate, rank, trace, zoo
 from advfrontier.evaluation.compare import reference_pools
 from advfrontier.evaluation.samples import sample_table
 from advfrontier.evaluation.summary import summarise_all
 from advfrontier.flags import Kind
-from advfrontier.pool import make_ensemble
+from advfrontier.pool import make_ensemble, pool
 from advfrontier.threat.norms import make_norm
 
 
@@ -272,3 +275,16 @@ def test_credit_goes_to_the_run_that_was_refined():
     rows = sample_table(found).records()
     assert rows[refined[0]]["winner"] == "ddn"
     assert rows[refined[0]]["refined_by"] == "fmn:refine"
+
+
+@pytest.mark.parametrize("norm", ["L0", "Linf"])
+def test_nothing_is_as_large_as_samples_times_classes_times_features(norm):
+    """With 1000 classes, every tensor is smaller than the weights of a linear model."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 6 * 6, 1000)).eval()
+    images, labels = samples(model, 4, (3, 6, 6))
+    with count_device_work() as work:
+        evaluate(model, images, labels, norm=norm, ensemble=20)
+        for run in pool(norm, name="extended"):
+            if run in {run.base, replace(run.base, variant="target", index=1)}:
+                attack(model, images, labels, solver=str(run), norm=norm, queries=10)
+    assert 4 * 1000 <= work.largest <= 3 * 6 * 6 * 1000

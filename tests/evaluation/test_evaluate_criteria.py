@@ -11,8 +11,20 @@ from support.nets import needs_nets, net
 from support.oracles import halfspace_minimum
 from torch import nn
 
-from advfrontier import Evaluation, attack, certify, evaluate, rank, union, verify
+from advfrontier import (
+    Evaluation,
+    Traces,
+    attack,
+    certify,
+    evaluate,
+    rank,
+    trace,
+    union,
+    verify,
+)
 from advfrontier.errors import FrontierError
+from advfrontier.evaluation.trace import evaluation_aoi
+from advfrontier.record import Record
 from advfrontier.threat.criteria import Rejecting, Targeted, TopK
 from advfrontier.threat.rejection import ConfidenceThreshold
 
@@ -190,6 +202,27 @@ def test_attack_takes_a_criterion():
     )
     assert torch.equal(model(points).argmax(1), goals)
     assert (distances > 0).all()
+
+
+def test_trace_takes_a_criterion(tmp_path):
+    """A traced run ends where the same run of an evaluation does; traces keep their criterion."""
+    model, _, images, labels = plane()
+    runs = ["fmn", "fab_min:target2"]
+    about = {"norm": "L2", "criterion": TopK(2)}
+    traces = trace(model, images, labels, runs=runs, queries=200, out=tmp_path / "t", **about)
+    found = evaluate(model, images, labels, ensemble=",".join(runs) + "@400", **about)
+    assert np.array_equal(traces.frontier(), found.distances)
+    assert traces.criterion == "top-2"
+    traces.save(tmp_path / "kept.npz")
+    assert Traces.load(tmp_path / "kept.npz").criterion == "top-2"
+    plain = trace(model, images, labels, norm="L2", runs=["pdgd"], queries=200)
+    with pytest.raises(FrontierError, match="criterion top-2 and with untargeted: expected the"):
+        traces.join(plain)
+    other = evaluate(model, images, labels, norm="L2", ensemble=["fmn"])
+    with pytest.raises(FrontierError, match=r"criterion untargeted, .* top-2: expected a trace"):
+        evaluation_aoi(other, [Record.open(tmp_path / "t" / "L2", "trace")])
+    with pytest.raises(FrontierError, match="top-2: expected runs of advfrontier alone"):
+        trace(model, images, labels, runs=["foolbox:L2PGD"], **about)
 
 
 def test_criteria_are_not_mixed(tmp_path):

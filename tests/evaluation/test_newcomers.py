@@ -265,7 +265,7 @@ def test_own_solver_is_registered_traced_and_run_by_workers(newton):
             ("zoo:F1", "fashion-mnist", LABELS),
             "fashion-mnist comes with labels, and others were given beside it",
         ),
-        (("zoo:F99", IMAGES, LABELS), "expected one of F1 to F17"),
+        (("zoo:F99", IMAGES, LABELS), "expected one of F1 to F18"),
     ],
 )
 def test_wrong_inputs_say_what_to_type(arguments, message):

@@ -51,12 +51,14 @@ class DeviceWork:
         waits: How often the device would have been waited for.
         where: The source lines of the waits, with how often each waited.
         names: How often each operator was called.
+        largest: Numbers in the largest tensor of floats that an operator returned.
     """
 
     operations: int = 0
     waits: int = 0
     where: Counter[str] = field(default_factory=Counter)
     names: Counter[str] = field(default_factory=Counter)
+    largest: int = 0
 
     def wait(self, reason: str) -> None:
         """Record a wait at the line of the caller that is neither PyTorch's nor this file's."""
@@ -83,7 +85,11 @@ class _Counting(TorchDispatchMode):
         counted = name == "repeat_interleave" and func._overloadname == "Tensor"
         if name in _WAITING or masked or counted:
             self.work.wait(name)
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        for part in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(part, torch.Tensor) and part.is_floating_point():
+                self.work.largest = max(self.work.largest, part.numel())
+        return result
 
 
 def _masked(indices) -> bool:

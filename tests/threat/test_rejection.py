@@ -4,8 +4,10 @@ import pytest
 import torch
 from support.models import Answering, linear
 
+from advfrontier import zoo
 from advfrontier.errors import FrontierError
 from advfrontier.threat.rejection import ConfidenceThreshold, RejectingModel, least_confidence
+from advfrontier.zoo.training import other_confidence
 
 IMAGES = torch.rand(40, 6, generator=torch.Generator().manual_seed(0))
 NET = linear(6, 4, seed=1)
@@ -33,6 +35,32 @@ def test_the_threshold_accepts_the_share_asked_for():
     least = least_confidence(NET, IMAGES, labels, 0.8)
     accepted = NET(IMAGES[10:]).softmax(1).amax(1) >= least
     assert int(accepted.sum()) == 24
+
+
+def test_the_calibrated_model_of_the_zoo_rejects_what_pgd_finds():
+    """Without rejection hardly any image withstands PGD; most of its points are not confident."""
+    model = zoo.load("F18")
+    images, labels = zoo.images_and_labels()
+    least = least_confidence(model, images[500:], labels[500:], 0.99)
+    detector = ConfidenceThreshold(model, least)
+    seen = detector(images[:500]).argmax(1)
+    right = model(images[:500]).argmax(1) == labels[:500]
+    assert (seen == labels[:500])[right].float().mean() > 0.97
+    images, labels = images[:50], labels[:50]
+    assert zoo.survivors(model, images, labels, "Linf", 0.1).float().mean() < 0.2
+    points = zoo.pgd(
+        model,
+        images,
+        labels,
+        "Linf",
+        0.1,
+        steps=20,
+        generator=torch.Generator().manual_seed(0),
+        loss=other_confidence,
+    )
+    seen = detector(points).argmax(1)
+    mistakes = (seen != labels) & (seen != 10)
+    assert mistakes.float().mean() < 0.3
 
 
 @pytest.mark.parametrize(

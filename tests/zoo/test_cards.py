@@ -14,8 +14,10 @@ from advfrontier.errors import FrontierError
 from advfrontier.threat.names import NORMS
 from advfrontier.zoo.architectures import build
 
-NAMES = [f"F{i}" for i in range(1, 18)]
-ADVERSARIAL = [name for name in NAMES if zoo.MODELS[name].radii]
+NAMES = [f"F{i}" for i in range(1, 19)]
+ADVERSARIAL = [
+    name for name in NAMES if zoo.MODELS[name].radii and zoo.MODELS[name].split != "detector"
+]
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +105,7 @@ def test_pool_is_varied():
         "union",
         "trades",
         "fast",
+        "calibrated",
     }
     assert all(len({c.radius for c in cards if c.norm == norm}) >= 2 for norm in ("L2", "Linf"))
     union = next(card for card in cards if card.norm == "union")
@@ -121,7 +124,7 @@ def test_split_is_nine_and_seven_and_stratified():
         "F14",
         "F16",
     ]
-    assert Counter(split.values()) == {"train": 9, "held-out": 7, "exact": 1}
+    assert Counter(split.values()) == {"train": 9, "held-out": 7, "exact": 1, "detector": 1}
     for norm in (*NORMS, None):
         parts = Counter(card.split for card in zoo.MODELS.values() if card.norm == norm)
         assert parts["train"] >= 1
@@ -144,8 +147,8 @@ def test_weights_are_small():
 
 def test_names_are_forgiving_and_unknown_ones_are_refused():
     assert isinstance(zoo.load(" f5 "), nn.Module)
-    with pytest.raises(FrontierError, match="no model 'F18': expected one of F1 to F17"):
-        zoo.load("F18")
+    with pytest.raises(FrontierError, match="no model 'F19': expected one of F1 to F18"):
+        zoo.load("F19")
     with pytest.raises(FrontierError, match="no model 'vgg'"):
         zoo.train("vgg")
     with pytest.raises(FrontierError, match="unknown architecture 'vgg'"):

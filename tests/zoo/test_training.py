@@ -31,6 +31,9 @@ RECIPES = {
     ),
     "trades": Recipe("mlp", "trades", 1, 6, radii={"linf": 0.06}, steps=3, beta=2.0, batch=50),
     "fast": Recipe("resnet", "fast", 1, 8, radii={"linf": 0.06}, batch=50),
+    "calibrated": Recipe(
+        "mlp", "calibrated", 1, 8, radii={"linf": 0.1}, steps=3, rho=10.0, batch=50
+    ),
     "masked": Recipe("masked-cnn", "plain", 1, 6, batch=50),
     "exact": Recipe("exact-mlp", "plain", 1, 40, batch=50),
 }

@@ -37,7 +37,7 @@ def show_card(model: str, /) -> None:
     """Show the facts about one model.
 
     Args:
-        model: Name of a model: F1 to F17.
+        model: Name of a model: F1 to F18.
     """
     from advfrontier.zoo import find_card
 
@@ -65,7 +65,7 @@ def train_model(model: str, /, *, data: str | None = None, out: str | None = Non
     Interrupted? Run the same command again to resume.
 
     Args:
-        model: Name of a model: F1 to F17.
+        model: Name of a model: F1 to F18.
         data: Folder of the four IDX files of Fashion-MNIST (default: where the Debian package puts
             them).
         out: Output folder of the weights (default: the current folder).

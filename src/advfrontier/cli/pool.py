@@ -19,6 +19,7 @@ from advfrontier.cli.options import (
     Model,
     Norm,
     Seed,
+    Success,
     norms,
 )
 from advfrontier.errors import FrontierError
@@ -26,6 +27,7 @@ from advfrontier.errors import FrontierError
 _DATA = Data()
 _MACHINE = Machine()
 _ATTACKS = Attacks()
+_SUCCESS = Success()
 
 
 def trace_command(
@@ -34,6 +36,7 @@ def trace_command(
     norm: Norm = "Linf",
     out: Annotated[str, OUT] = "traces",
     attacks: Attacks = _ATTACKS,
+    success: Success = _SUCCESS,
     queries: int = 1000,
     seed: Seed = 42,
     machine: Machine = _MACHINE,
@@ -72,6 +75,7 @@ def trace_command(
                     seed=seed,
                     solvers=attacks.solvers,
                     eot=attacks.eot,
+                    criterion=success.criterion(),
                     out=folder,
                     batch_size=DEFAULT_BATCH if data.batch_size is None else data.batch_size,
                     machine=work_machine,

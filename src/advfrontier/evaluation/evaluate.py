@@ -26,6 +26,7 @@ from advfrontier.evaluation.inputs import (
     as_model,
     as_terms,
     check_solvers,
+    check_steered,
     solvers_in,
     with_goals,
     working_record,
@@ -241,7 +242,7 @@ def _evaluate_norm(
         ensemble, threat, TARGETS + 1
     )  # a mistake here should not cost a clean pass
     check_solvers(solvers or {})
-    _check_steered(first, UNTARGETED if criterion is None else criterion.name)
+    check_steered(first.attacks, UNTARGETED if criterion is None else criterion.name)
     samples = with_goals(as_data(images, labels, domain), criterion)
     _check_in_domain(first, samples.space)
     used = solvers_for(first, solvers)
@@ -271,16 +272,6 @@ def _evaluate_norm(
         record.change(HeaderChange(model_name=name), optional=True)
     wanted = _for_model(find_ensemble(ensemble, threat, record.clean.classes), record)
     return _run_to(prepared, subject, wanted, machine, used)
-
-
-def _check_steered(wanted: Ensemble, criterion: str) -> None:
-    """Raise if attacks of other libraries are to follow a criterion: they know none."""
-    others = [run for run in wanted.attacks if is_external(run)]
-    if others and criterion != UNTARGETED:
-        raise FrontierError(
-            f"{', '.join(others)} with the criterion {criterion}: expected runs of advfrontier "
-            "alone, because attacks of other libraries aim at misclassification"
-        )
 
 
 def _check_in_domain(wanted: Ensemble, space: Space | None) -> None:
@@ -320,7 +311,7 @@ def extend(
     asked = find_larger(ensemble, header.ensemble, classes)
     wanted = _for_model(find_ensemble(asked, header.terms.norm, classes), record)
     check_solvers(solvers)
-    _check_steered(wanted, header.terms.criterion)
+    check_steered(wanted.attacks, header.terms.criterion)
     _check_in_domain(wanted, record.space)
     if isinstance(ensemble, str | int) and evaluation.worked_with is None:
         check_typed(wanted, ensemble, solvers, f"extend {evaluation.place}")

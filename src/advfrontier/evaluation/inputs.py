@@ -156,6 +156,21 @@ def joined_solvers(own: Mapping[str, Solver | WholeAttack], given: Solvers | Non
     return given
 
 
+def check_steered(attacks: Iterable[str], criterion: str) -> None:
+    """Raise if attacks of other libraries are to follow a criterion: they know none.
+
+    Args:
+        attacks: Attacks or runs that will run.
+        criterion: Name of the criterion.
+    """
+    others = [run for run in attacks if is_external(run)]
+    if others and criterion != UNTARGETED:
+        raise FrontierError(
+            f"{', '.join(others)} with the criterion {criterion}: expected runs of advfrontier "
+            "alone, because attacks of other libraries aim at misclassification"
+        )
+
+
 def solvers_in(
     norm: str, attacks: Iterable[str], solvers: Solvers
 ) -> dict[str, Solver | WholeAttack]:

@@ -30,7 +30,9 @@ from advfrontier.evaluation.inputs import (
     as_model,
     as_terms,
     check_solvers,
+    check_steered,
     solvers_in,
+    with_goals,
     working_record,
 )
 from advfrontier.evaluation.outcome import read_units
@@ -58,7 +60,8 @@ from advfrontier.record.identity import settings, several_versions
 from advfrontier.record.units import doubtful, unit_flags
 from advfrontier.solvers import PUBLISHED, check_published
 from advfrontier.table import Column, Table
-from advfrontier.threat.names import norm_name
+from advfrontier.threat.criteria import Criterion
+from advfrontier.threat.names import UNTARGETED, norm_name
 from advfrontier.views import ShownTraces
 
 _FORMAT = 1  # of the files that `Traces.save` writes
@@ -70,12 +73,14 @@ class Traces(ShownTraces, Trajectories):
 
     Args:
         flags: Warnings that distances may be too large, or too small.
-        counts: Forward plus backward passes, by purpose. The other parameters are those of
-            `Trajectories`.
+        counts: Forward plus backward passes, by purpose.
+        criterion: Name of the criterion of success, as records hold it. The other parameters are
+            those of `Trajectories`.
     """
 
     flags: tuple[Flag, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    criterion: str = UNTARGETED
 
     def __repr__(self) -> str:
         runs = f"{len(self.runs)} run{'' if len(self.runs) == 1 else 's'}"
@@ -107,6 +112,7 @@ class Traces(ShownTraces, Trajectories):
             "solvers": dict(self.solvers),
             "flags": [[str(flag.kind), flag.text] for flag in self.flags],
             "counts": dict(self.counts),
+            "criterion": self.criterion,
         }
         content = BytesIO()
         text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
@@ -140,6 +146,7 @@ class Traces(ShownTraces, Trajectories):
                     solvers=facts["solvers"],
                     flags=flags,
                     counts=facts["counts"],
+                    criterion=facts.get("criterion", UNTARGETED),
                 )
         except (ValueError, KeyError, TypeError, OSError, BadZipFile) as error:
             raise FrontierError(
@@ -159,6 +166,11 @@ class Traces(ShownTraces, Trajectories):
         joined = super().join(other)
         if not isinstance(other, Traces):
             return joined
+        if self.criterion != other.criterion:
+            raise FrontierError(
+                f"traces with the criterion {self.criterion} and with {other.criterion}: expected "
+                "the same"
+            )
         flags = tuple(dict.fromkeys(self.flags + other.flags))
         return replace(
             joined, flags=flags, counts=dict(Counter(self.counts) + Counter(other.counts))
@@ -179,6 +191,7 @@ def trace(
     batch_size: int = 100,
     machine: Machine | str | torch.device | None = None,
     eot: int = 1,
+    criterion: Criterion | None = None,
 ) -> Traces:
     """Run attacks on a model and record the best distance of each, per sample, every 10 queries.
 
@@ -201,6 +214,7 @@ def trace(
         batch_size: Samples per batch, which are one unit of work.
         machine: Device, workers and precision.
         eot: Passes per query of a random model.
+        criterion: What counts as a success, as in `evaluate`; by default misclassification.
     """
     machine, threat = as_machine(machine), norm_name(norm)
     first = _members(runs, threat, TARGETS + 1)  # a mistake here should not cost a clean pass
@@ -209,11 +223,20 @@ def trace(
     if not first:
         raise FrontierError(f"no runs were named: expected some, or a pool ({', '.join(POOLS)})")
     check_solvers(solvers or {})
+    check_steered(first, UNTARGETED if criterion is None else criterion.name)
     if solvers == PUBLISHED:
         check_published(first)
     used = solvers_in(threat, first, solvers or {})
-    subject, samples = as_model(model), as_data(images, labels)
-    terms = as_terms(threat, subject, seed=seed, batch_size=batch_size, machine=machine, eot=eot)
+    subject, samples = as_model(model), with_goals(as_data(images, labels), criterion)
+    terms = as_terms(
+        threat,
+        subject,
+        seed=seed,
+        batch_size=batch_size,
+        machine=machine,
+        eot=eot,
+        criterion=criterion,
+    )
     gradients = needs_gradients(first, threat)
     prepared = working_record(
         out, subject, samples, terms, kind="trace", gradients=gradients, solvers=used
@@ -275,6 +298,7 @@ def read_traces(
         solvers=settings(record.header.solvers),
         flags=(*record.header.flags, *unit_flags(doubts), *several_versions(record.header)),
         counts={key: spent[key] for key in PURPOSES},
+        criterion=record.header.terms.criterion,
     )
 
 
@@ -353,6 +377,12 @@ def evaluation_aoi(
         records: Traces of the same model on the same samples, in the same norm.
     """
     record = _same_model(evaluation, records)
+    criteria = [each.header.terms.criterion for each in (evaluation.record, record)]
+    if criteria[0] != criteria[1]:
+        raise FrontierError(
+            f"{evaluation.place} has the criterion {criteria[0]}, {record.place} {criteria[1]}: "
+            "expected a trace with the same one"
+        )
     used, traced = evaluation.record.header.solvers, record.header.solvers
     check_same_settings(
         settings(used),

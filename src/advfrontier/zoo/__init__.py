@@ -1,6 +1,7 @@
 """Embedded benchmark: 1000 Fashion-MNIST test images and small models from plain to robust.
 
-Beside them F17, which is so small that its true distances are known.
+Beside them F17, which is so small that its true distances are known, and F18, which is to reject
+images of low confidence.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def find_card(name: str) -> Card:
     """Return the card of a model, or raise; `f3` is F3.
 
     Args:
-        name: Name of a model, F1 to F17.
+        name: Name of a model, F1 to F18.
     """
     key = name.strip().upper()
     if key not in MODELS:
@@ -62,7 +63,7 @@ def load(name: str) -> nn.Module:
     """Load a model of the zoo, frozen: images (n, 1, 28, 28) in [0, 1] to logits (n, 10).
 
     Args:
-        name: Name of a model, F1 to F17.
+        name: Name of a model, F1 to F18.
     """
     card = find_card(name)
     model, digest = read_model(card)
@@ -101,7 +102,7 @@ def train(
     weights until they are complete.
 
     Args:
-        name: Name of a model, F1 to F17.
+        name: Name of a model, F1 to F18.
         data_dir: Folder of the four files of Fashion-MNIST; by default the Debian package's.
         out: File or folder of the weights; by default the current folder.
         progress: Whether progress is shown.

@@ -11,7 +11,7 @@ from importlib.resources import files
 from advfrontier.errors import FrontierError
 from advfrontier.threat.names import norm_name
 
-METHODS = ("plain", "noise", "pgd", "union", "trades", "fast")
+METHODS = ("plain", "noise", "pgd", "union", "trades", "fast", "calibrated")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Recipe:
         batch: Images per batch.
         sigma: Standard deviation of Gaussian noise.
         beta: Weight of the TRADES term.
+        rho: Power by which calibrated training lowers the confidence.
     """
 
     architecture: str
@@ -43,6 +44,7 @@ class Recipe:
     batch: int = 100
     sigma: float = 0.0
     beta: float = 0.0
+    rho: float = 0.0
 
     def __post_init__(self) -> None:
         wanted = {"plain": (0,), "noise": (0,), "union": (2, 3, 4)}.get(self.method, (1,))
@@ -72,6 +74,10 @@ class Recipe:
             f"to {self.steps}-step PGD images ({balls})",
             "fast": "Cross-entropy on images one signed step of 1.25 radii from a random start "
             f"({balls})",
+            "calibrated": "Confidence-calibrated: half of each batch is clean, the other half "
+            f"moves by {self.steps}-step PGD to where another class is most confident ({balls}, "
+            "times a random share), and its target from the label towards equal probabilities, "
+            f"by the power {self.rho:g} of the share of the radius that is left",
         }[self.method]
         ramp = "; the radius grows over the first quarter" if self.radii else ""
         return (
@@ -94,10 +100,10 @@ class Card:
     """Card of one model; accuracies are shares of the 1000 images, under attack at `radii`.
 
     Args:
-        name: Name, F1 to F17.
+        name: Name, F1 to F18.
         title: One line for tables.
-        split: `train` if ensembles may be learned on the model, `held-out` if not, `exact` for
-            neither.
+        split: `train` if ensembles may be learned on the model, `held-out` if not; `exact` or
+            `detector` for models outside the benchmark.
         recipe: Recipe that trained it.
         clean_accuracy: Accuracy on the 1000 embedded images.
         pgd_accuracy: Norm to accuracy under 50 steps of PGD at the recipe's radius; empty without

@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, kl_div
+from torch.nn.functional import cross_entropy, kl_div, one_hot
 
 from advfrontier.errors import FrontierError
 from advfrontier.execution.tasks import threads
@@ -126,10 +126,69 @@ def _loss(
             model(near).log_softmax(1), clean.log_softmax(1), reduction="batchmean", log_target=True
         )
         return cross_entropy(clean, y) + recipe.beta * apart
+    if recipe.method == "calibrated":
+        return _calibrated(recipe, model, batch, strength, generator)
     steps, reach = (1, 1.25) if recipe.method == "fast" else (recipe.steps, REACH)
     return cross_entropy(
         model(pgd(model, x, y, norm, radius, steps=steps, generator=generator, reach=reach)), y
     )
+
+
+def _calibrated(
+    recipe: Recipe,
+    model: nn.Module,
+    batch: tuple[Tensor, Tensor],
+    strength: float,
+    generator: torch.Generator,
+) -> Tensor:
+    """Return the loss of confidence-calibrated adversarial training.
+
+    Stutz, Hein and Schiele: Confidence-Calibrated Adversarial Training: Generalizing to Unseen
+    Attacks, ICML 2020, arXiv:1910.06259. PGD keeps within a random share of the radius, so that
+    every size of perturbation is seen.
+
+    Args:
+        recipe: The recipe.
+        model: The model.
+        batch: Images and labels, of which the first half stays clean.
+        strength: Share of the radius in the present step of the training.
+        generator: Random numbers of this step.
+    """
+    x, y = batch
+    ((norm, radius),) = recipe.radii.items()
+    half = len(x) // 2
+    share = float(torch.rand((), generator=generator)) * strength
+    within = share * radius
+    moved = pgd(
+        model,
+        x[half:],
+        y[half:],
+        norm,
+        within,
+        steps=recipe.steps,
+        generator=generator,
+        loss=other_confidence,
+    )
+    size = make_norm(norm, x.shape[1:]).size((moved - x[half:]).flatten(1))
+    left = (1 - size / radius).clamp_(0, 1) ** recipe.rho
+    logits = model(torch.cat([x[:half], moved]))
+    classes = logits.shape[1]
+    labels = one_hot(y, classes).to(logits.dtype)
+    weights = torch.cat([left.new_ones(half), left])[:, None]
+    return cross_entropy(logits, weights * labels + (1 - weights) / classes)
+
+
+def other_confidence(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return a loss that falls as some wrong class becomes more confident: (n,).
+
+    It is minus the log-probability of the likeliest wrong class, whose confidence a point needs in
+    order to be accepted.
+
+    Args:
+        logits: (n, classes).
+        labels: (n,), the true classes.
+    """
+    return -logits.log_softmax(1).scatter(1, labels[:, None], -torch.inf).amax(1)
 
 
 def _generator(seed: int, stream: str, index: int) -> torch.Generator:
