@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from support.models import samples, tanh_mlp
+from support.models import linear, samples, tanh_mlp
+from torch import nn
 
 from advfrontier.engine import Oracle, clean_pass
 from advfrontier.engine.clean import CleanPass
@@ -29,6 +30,30 @@ def test_targets_are_the_likeliest_wrong_classes_in_order():
         order = [k for k in row.argsort(descending=True).tolist() if k != label]
         assert targets.tolist() == order
     assert not clean.correct.any()
+
+
+@pytest.mark.parametrize("norm", ["L1", "L2", "Linf"])
+def test_of_many_classes_the_targets_are_the_nearest(norm):
+    """On a linear model, the boundary of a class is as far as its hyperplane."""
+    layer = linear(48, 24)
+    with torch.no_grad():
+        layer.weight.mul_(torch.linspace(0.3, 3, 24)[:, None])
+    model = nn.Sequential(nn.Flatten(), layer)
+    images, labels = samples(model, 6, SHAPE)
+    with Oracle(model) as oracle:
+        clean = clean_pass(oracle, images, labels, make_norm(norm, SHAPE), batch_size=4)
+        assert oracle.counts.setup == 6 * (2 + 2 * 20)
+        assert oracle.counts.attack == 0
+    dual = {"L1": torch.inf, "L2": 2, "Linf": 1}[norm]
+    reordered = False
+    answers = model(images).detach()
+    for logits, label, targets in zip(answers, labels.tolist(), clean.targets, strict=True):
+        slopes = (layer.weight[label] - layer.weight).detach()
+        distances = (logits[label] - logits) / torch.linalg.vector_norm(slopes, dual, dim=1)
+        likeliest = [k for k in logits.argsort(descending=True).tolist() if k != label][:20]
+        assert targets.tolist() == sorted(likeliest, key=lambda k: float(distances[k]))[:9]
+        reordered = reordered or targets.tolist() != likeliest[:9]
+    assert reordered
 
 
 def test_rows_and_joined_parts_are_the_same_samples():

@@ -1,7 +1,7 @@
 """Setup: one clean forward and backward pass per sample, shared by all runs.
 
-It tells which samples are classified correctly, the likeliest wrong classes, and roughly how far
-the boundary is.
+It tells which samples are classified correctly, the wrong classes that are likeliest or, of many,
+nearest, and roughly how far the boundary is.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from advfrontier.threat.criteria import Criterion
     from advfrontier.threat.norms import Norm
 
+_CANDIDATES = 20  # likeliest wrong classes of which the nearest are looked for
+
 
 @dataclass(frozen=True)
 class CleanPass:
@@ -42,7 +44,7 @@ class CleanPass:
         ids: (n,) uint64, hashes of the images' contents.
         logits: (n, classes).
         correct: (n,) bool, classified correctly.
-        targets: (n, up to 9) int64, wrong classes, likeliest first.
+        targets: (n, up to 9) int64, wrong classes, the likeliest or of many the nearest first.
         boundary: (n,), first-order estimate of the distance to the boundary.
     """
 
@@ -117,6 +119,8 @@ def clean_pass(
 ) -> CleanPass:
     """Evaluate every clean sample once: 2 queries each, charged to setup; with EOT votes too.
 
+    With more than TARGETS + 1 classes, each of the likeliest wrong ones takes another 2 queries.
+
     Without `gradients` (the model has none, and only black-box runs follow) it is 1 query, and the
     boundary is unknown: taken for as far as the box goes. `first` is what messages call the first
     sample. In a domain, which the norm's frame knows, boundaries are in the user's own units.
@@ -166,11 +170,47 @@ def clean_pass(
             correct = aim.gap(z) >= 0
             wrong = aim.criterion.ordered(wrong, aim.goals)
         targets = wrong.topk(min(TARGETS, z.shape[1] - 1), dim=1).indices
+        if gradients and aim is None and z.shape[1] > TARGETS + 1:
+            targets = _nearest_classes(oracle, x, wrong, y, norm)
         parts.append(tuple(t.cpu() for t in (z, correct, targets, boundary)))
     ids = sample_ids(images.float().cpu().numpy()) if ids is None else ids
     return CleanPass(
         labels.long().cpu(), ids, *(torch.cat(column) for column in zip(*parts, strict=True))
     )
+
+
+def _nearest_classes(
+    oracle: Oracle, x: Tensor, wrong: Tensor, labels: Tensor, norm: Norm
+) -> Tensor:
+    """Return the wrong classes with the nearest linearised boundaries, in order: (n, TARGETS).
+
+    Melamed, Yehudai and Shamir: MALT Powers Up Adversarial Attacks, NeurIPS 2024,
+    arXiv:2407.02240, divide the difference of two logits by the length of its gradient. Classes
+    that are equally near stay in the order of their logits.
+
+    Args:
+        oracle: The model.
+        x: (n, …), the inputs, which require gradients.
+        wrong: (n, classes), the logits; -inf for the label.
+        labels: (n,), the true classes.
+        norm: Norm in which a boundary is near.
+    """
+    candidates = wrong.topk(min(_CANDIDATES, wrong.shape[1] - 1), dim=1).indices
+    flat = x.detach().flatten(1)
+    distances = []
+    for classes in candidates.unbind(1):
+        reply = ask(oracle, x, partial(_difference, labels=labels, classes=classes))
+        assert reply.gradient is not None  # noqa: S101  # the inputs require gradients
+        slope = reply.gradient.flatten(1).nan_to_num_(0, 0, 0)
+        distances.append(norm.boundary(reply.loss, slope, flat))
+    order = torch.stack(distances, dim=1).sort(dim=1, stable=True).indices
+    return candidates.gather(1, order[:, :TARGETS])
+
+
+def _difference(logits: Tensor, labels: Tensor, classes: Tensor) -> Tensor:
+    """Return the label's logit minus that of another class: (n,)."""
+    pair = logits.gather(1, torch.stack([labels, classes], dim=1))
+    return pair[:, 0] - pair[:, 1]
 
 
 def _margin(logits: Tensor, labels: Tensor, first: int, aim: Aim | None = None) -> Tensor:

@@ -44,7 +44,7 @@ class Shard:
         inputs: (n, d), the unperturbed samples, in [0, 1] or in the box of the norm's domain.
         labels: (n,), their classes.
         logits: (n, classes), of the unperturbed samples.
-        targets: (n, up to 9), wrong classes, likeliest first.
+        targets: (n, up to 9), wrong classes, the likeliest or of many the nearest first.
         boundary: (n,), first-order estimate of the distance to the boundary.
         keys: (n, 2) int32, identifies each sample to the random number generator.
         norm: The norm to minimise; it knows the shape of a sample, and its frame the domain.

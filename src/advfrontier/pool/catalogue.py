@@ -10,7 +10,7 @@ from advfrontier.pool.runs import Run, parse_external
 from advfrontier.threat.names import norm_name
 
 RESTARTS = 5  # per attack that takes them: seeds 43 to 47 beside the base run's 42
-TARGETS = 9  # at most: the likeliest wrong classes
+TARGETS = 9  # at most: the likeliest wrong classes, or of many the nearest
 CHECKPOINT = 10  # distances are recorded every 10 queries, so a run is never cut finer
 MAX_QUERIES = 1000  # what one run may spend: the horizon that shapes every schedule
 
