@@ -193,15 +193,19 @@ def _nearest_classes(
         x: (n, …), the inputs, which require gradients.
         wrong: (n, classes), the logits; -inf for the label.
         labels: (n,), the true classes.
-        norm: Norm in which a boundary is near.
+        norm: Norm in which a boundary is near, in its own frame.
     """
     candidates = wrong.topk(min(_CANDIDATES, wrong.shape[1] - 1), dim=1).indices
     flat = x.detach().flatten(1)
+    if norm.frame is not None:
+        flat = norm.frame.enter(flat)
     distances = []
     for classes in candidates.unbind(1):
         reply = ask(oracle, x, partial(_difference, labels=labels, classes=classes))
         assert reply.gradient is not None  # noqa: S101  # the inputs require gradients
         slope = reply.gradient.flatten(1).nan_to_num_(0, 0, 0)
+        if norm.frame is not None:
+            slope.mul_(norm.frame.stretch)
         distances.append(norm.boundary(reply.loss, slope, flat))
     order = torch.stack(distances, dim=1).sort(dim=1, stable=True).indices
     return candidates.gather(1, order[:, :TARGETS])
