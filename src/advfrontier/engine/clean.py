@@ -189,7 +189,7 @@ def _nearest_classes(
     that are equally near stay in the order of their logits.
 
     Args:
-        oracle: The model.
+        oracle: Model on its device; its passes are charged to its purpose.
         x: (n, …), the inputs, which require gradients.
         wrong: (n, classes), the logits; -inf for the label.
         labels: (n,), the true classes.

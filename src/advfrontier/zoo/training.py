@@ -148,8 +148,8 @@ def _calibrated(
     every size of perturbation is seen.
 
     Args:
-        recipe: The recipe.
-        model: The model.
+        recipe: Recipe with one radius, the steps of PGD and rho.
+        model: Network in training.
         batch: Images and labels, of which the first half stays clean.
         strength: Share of the radius in the present step of the training.
         generator: Random numbers of this step.
