@@ -14,7 +14,7 @@ from advfrontier import Evaluation, attack, certify, evaluate, rank, union, veri
 from advfrontier.errors import FrontierError
 from advfrontier.evaluation.summary import summarise
 from advfrontier.record import Record
-from advfrontier.solvers import PUBLISHED
+from advfrontier.solvers import FMN, PUBLISHED
 from advfrontier.threat.criteria import TopK
 from advfrontier.threat.domain import Domain
 from advfrontier.threat.names import NORMS
@@ -108,6 +108,26 @@ def test_every_solver_stays_in_its_domain_and_is_never_below_the_optimum(norm):
         assert (distances.numpy() >= exact * (1 - 1e-6)).all(), solver
         broken |= distances.isfinite()
     assert broken.any()
+
+
+class UnitSteps(FMN):
+    """A solver of another package, which knows of no domains: it clamps its points to [0, 1]."""
+
+    def step(self, problem, state, i, answer):
+        super().step(problem, state, i, answer)
+        state.point = (3 * state.point - 1).clamp_(0, 1)
+
+
+def test_a_solver_that_clamps_to_the_unit_box_stays_in_the_domain():
+    model, layer, inputs, domain = plane()
+    points, distances = attack(
+        model, inputs, model(inputs).argmax(1), solver=UnitSteps(), queries=60, domain=domain
+    )
+    assert ((points >= domain.lower) & (points <= domain.upper)).all()
+    assert torch.equal(points[:, ~domain.changeable], inputs[:, ~domain.changeable])
+    exact = optimum(model, layer, inputs, domain, "L2")
+    assert (distances.numpy() >= exact * (1 - 1e-6)).all()
+    assert distances.isfinite().any()
 
 
 def test_records_are_reopened_extended_grown_and_verified(tmp_path):
