@@ -75,8 +75,10 @@ rehearsal: build/rehearsal/ready  ## the paper's benchmark on its architectures,
 	OMP_NUM_THREADS=1 $(REHEARSAL)/python scripts/rehearsal.py
 
 # Traces are kept in build/results: interrupted, the same command resumes; once they are there, it takes minutes.
-results: setup  ## the paper's experiments on the embedded models, and docs/results.md: hours; SAMPLES=100 for more images
+results: setup  ## the paper's experiments on the embedded models, docs/results.md, and how far it moved: hours; SAMPLES=100 for more images
 	$(BIN)/advfrontier bench run fashion-mnist --out build/results --page docs/results.md $(if $(SAMPLES),--samples $(SAMPLES))
+	$(BIN)/python scripts/where_it_loses.py
+	$(BIN)/python scripts/compare_results.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
