@@ -134,7 +134,8 @@ def ours(net: Net, run: str, norm: str, steps: int) -> NDArray[np.float64]:
     """Return the distances of our solver, clean pass included."""
     with attacked(net, norm) as subject:
         search = subject.search(run, horizon=2 * steps)
-        distances: NDArray[np.float64] = advance_search(subject.oracle, search, 2 * steps).numpy()
+        checkpoints = advance_search(subject.oracle, search, 2 * steps)
+    distances: NDArray[np.float64] = checkpoints[-1].numpy()
     return distances
 
 
