@@ -104,8 +104,8 @@ def closed_by_queries(counts: pd.DataFrame) -> str:
     closed = lost[["8k", "12k"]].min(axis=1) <= lost["AutoAttack"]
     return (
         f"At {int(closed.sum())} of these {len(lost)} radii 8k or 12k leaves as few as AutoAttack, "
-        "or fewer: there the reason is the number of queries. At the others it is one sample "
-        "each that AutoAttack's runs find, and none of ours."
+        "or fewer: there the reason is the number of queries. At the others AutoAttack's runs "
+        "find samples that none of ours do."
     )
 
 

@@ -56,7 +56,7 @@ class Domain:
         """Read a file of `numpy.savez` with some of lower, upper, changeable and weights.
 
         Args:
-            path: The file.
+            path: File of `numpy.savez`.
         """
         try:
             # It refuses pickled objects.
@@ -391,7 +391,7 @@ class Frame:
         """Return the weighted distance of points, in the user's units and their precision.
 
         Args:
-            norm: The norm.
+            norm: Norm that measures the changes.
             points: (n, d), in the user's box.
             inputs: (n, d), the unperturbed samples.
         """
