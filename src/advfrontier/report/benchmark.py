@@ -605,12 +605,17 @@ def warnings(view: View) -> list[str]:
     """
     flags = view.results.flags
     pattern = flags["text"].map(lambda text: re.sub(r"[\d.]+", "#", text))
+    of_autoattack = flags["source"] == AUTOATTACK
     lines = []
-    for (source, model, _), rows in flags.groupby(["source", "model", pattern], sort=False):
-        norms = [norm_symbol(norm) for norm in NORMS if norm in set(rows["norm"])]
-        who = f"{tables.AUTOATTACK} on {model}" if source == AUTOATTACK else model
-        more = f" (and {len(rows) - 1} more like it)" if len(rows) > len(norms) else ""
-        lines.append(f"{who} in {', '.join(norms)}: {rows['text'].iloc[0]}{more}")
+    for (theirs, _), alike in flags.groupby([of_autoattack, pattern], sort=False):
+        named, shown = [], 0
+        for model, rows in alike.groupby("model", sort=False):
+            norms = [norm_symbol(norm) for norm in NORMS if norm in set(rows["norm"])]
+            named.append(f"{model} in {', '.join(norms)}")
+            shown += len(norms)
+        who = f"{tables.AUTOATTACK} on " if theirs else ""
+        more = f" (and {len(alike) - 1} more like it)" if len(alike) > shown else ""
+        lines.append(f"{who}{'; '.join(named)}: {alike['text'].iloc[0]}{more}")
     return lines
 
 

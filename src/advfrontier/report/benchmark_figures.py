@@ -70,10 +70,12 @@ def draw_figures(view: View, folder: Path) -> dict[str, Path]:
 def _figure(drawn: Sequence[Panel], *, common: bool) -> Figure:
     """Return a figure with panels in rows of two, and one legend below or one in every panel."""
     from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
 
     across = min(len(drawn), 2)
     rows = -(-len(drawn) // across)
-    figure = Figure(figsize=(_WIDE * across, _HIGH * rows), layout="constrained")
+    layout = ConstrainedLayoutEngine(h_pad=0.08)  # inches: room above the highest titles
+    figure = Figure(figsize=(_WIDE * across, _HIGH * rows), layout=layout)
     panels = figure.subplots(rows, across, squeeze=False).flatten()
     named: dict[str, Any] = {}
     for axes, (title, draw) in zip(panels, drawn, strict=False):
