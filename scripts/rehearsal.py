@@ -854,7 +854,7 @@ def write_page(rows: Sequence[Mapping[str, Any]], paper: Benchmark) -> None:
     missing = {model.id for model in paper.models} - {*absent, *(row["id"] for row in done)}
     opening = OPENING.format(done=len(done), named=named, run=RUN, queries=QUERIES)
     if missing:
-        opening += f"\nNot run yet: {', '.join(sorted(missing))}.\n"
+        opening += f"\nBuilt and measured, but not run yet: {', '.join(sorted(missing))}.\n"
     ran = RAN.format(expensive=EXPENSIVE / 1e9, large=LARGE / 1e9)
     parts = ["# A rehearsal of the paper's benchmark", opening]
     for table, text in zip(tables, (ran, COSTS, GPUS, ABSENT_TEXT), strict=True):
@@ -896,9 +896,13 @@ def main() -> int:
             for name in options.models or named:
                 if name not in failed and not do_missing(kind, benchmark, name):
                     failed.append(name)
+    stored: dict[str, dict[str, Any]] = {}
+    if STORED.exists():
+        for row in json.loads(STORED.read_text(encoding="utf-8"))["models"]:
+            stored[row["id"]] = row
     rows = []
     for name in named:
-        row = read_row("costs", name) | read_row("runs", name)
+        row = stored.get(name, {}) | read_row("costs", name) | read_row("runs", name)
         if "shape" in row:
             rows.append(row)
     if rows:
