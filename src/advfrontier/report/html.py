@@ -38,6 +38,7 @@ PICTURE_BYTES = 1_000_000  # of all samples of a report together
 _SHOWN_WINS = 8
 _REST = "other runs"
 _RAISED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
+_RANGE = r"[\d.]+–[\d.]*\d"  # such as 2–4.5
 _BITMAP = struct.Struct("<2sIHHI IiiHHIIiiII")  # file header and BITMAPINFOHEADER
 
 
@@ -382,7 +383,7 @@ def typeset(text: str) -> Markup:
     """
     escaped = str(escape(clean(text)))
     marked = re.sub("ℓ([₀-₉∞])", lambda norm: f"ℓ<sub>{norm[1].translate(_RAISED)}</sub>", escaped)
-    joined = re.sub(r"(?<=\d)–(?=\d)", "\u2060–\u2060", marked.replace(" %", "\u00a0%"))
+    joined = re.sub(_RANGE, r'<span class="whole">\g<0></span>', marked.replace(" %", "\u00a0%"))
     return Markup(joined)  # noqa: S704 - escaped just above
 
 
