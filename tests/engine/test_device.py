@@ -169,7 +169,9 @@ def work_of(norm, part):
     return Work(work.operations - own, work.waits, 2 * passes[True] + passes[False])
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(
+    "norm", ["L2", "Linf", *(pytest.param(n, marks=pytest.mark.slow) for n in ("L0", "L1"))]
+)
 def test_default_ensemble_keeps_to_its_budget_of_operations_and_waits(norm):
     """The whole 4k is estimated from two parts of it.
 

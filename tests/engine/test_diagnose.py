@@ -79,7 +79,9 @@ def test_the_masked_model_of_the_zoo_is():
 
 
 @needs_nets
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (i % 2)) for i, name in enumerate(NAMES)]
+)
 def test_real_nets(name):
     model, images, labels = net(name, 200)
     model.requires_grad_(requires_grad=False)

@@ -36,7 +36,7 @@ def reference(norm, run):
     return found
 
 
-@EVERY_RUN
+@pytest.mark.parametrize(("norm", "run"), catalogue())
 def test_distances_do_not_depend_on_the_batch_size(norm, run):
     parts = [distances(norm, run, rows) for rows in torch.arange(COUNT).split(5)]
     torch.testing.assert_close(torch.cat(parts), reference(norm, run), **CLOSE)

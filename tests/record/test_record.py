@@ -134,7 +134,7 @@ def several(store, tmp_path, rounds):
 
 def test_nothing_is_lost_between_processes(tmp_path):
     places = several("local", tmp_path / "local", 1) + several("shared", tmp_path / "shared", 1)
-    stress(places, by_processes)
+    stress(places, by_processes, count=40)
 
 
 @pytest.mark.parametrize("store", ["local", "shared", "memory"])

