@@ -99,4 +99,4 @@ def test_domains_are_evaluated_shown_and_verified(folder, evaluate, run, capsys)
     assert evaluate("nets.py:rows", "--data", "npz:rows.npz", "--out", "runs/other") == 2
     assert "expected (n, h, w, channels)" in capsys.readouterr().err
     assert evaluate("nets.py:net", "--domain", "none.npz", "--out", "runs/other") == 2
-    assert "none.npz is no domain" in capsys.readouterr().err
+    assert "none.npz does not exist: expected a file of np.savez" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import os
 import signal
 from contextlib import contextmanager
 
-QUICK = 120
+QUICK = 80
 CASES = int(os.environ.get("ADVFRONTIER_FUZZ", str(QUICK)))
 SECONDS = 20
 

@@ -117,7 +117,7 @@ def row_wise(images):
     )
 
 
-@pytest.mark.parametrize(("norm", "run"), catalogue("restart1", "target1", classes=4))
+@pytest.mark.parametrize(("norm", "run"), catalogue(classes=4))
 def test_results_do_not_depend_on_the_batch(norm, run):
     model = Answering(row_wise)
     bench = Bench.of(model, *samples(model, 6, (3, 3, 3)), norm)

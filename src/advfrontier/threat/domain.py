@@ -63,8 +63,9 @@ class Domain:
             with Path(path).open("rb") as content, np.load(content) as file:
                 arrays = {name: file[name] for name in file.files}
         except (OSError, ValueError, EOFError, TypeError, BadZipFile) as error:
+            missing = isinstance(error, FileNotFoundError)
             raise FrontierError(
-                f"{path} is no domain ({type(error).__name__}: {error}): expected a file of "
+                f"{path} {'does not exist' if missing else 'is no domain'}: expected a file of "
                 "np.savez with lower, upper, changeable or weights"
             ) from error
         if others := sorted(arrays.keys() - set(_FIELDS)):
